@@ -32,3 +32,14 @@ def kill_session(session: int) -> None:
         with suppress(ValueError, ProcessLookupError, FileNotFoundError):
             if os.getsid(int(entry.name)) == session:
                 os.kill(int(entry.name), signal.SIGKILL)
+
+
+def descendants(module: str) -> list[int]:
+    """Return the processes below this one that run a Python module."""
+    found, below = [], [os.getpid()]
+    while below:
+        tasks = Path(f"/proc/{below.pop()}/task")
+        children = [int(pid) for task in tasks.glob("*/children") for pid in task.read_text().split()]
+        found += [pid for pid in children if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+        below += children
+    return found

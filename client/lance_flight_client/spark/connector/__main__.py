@@ -9,10 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TextIO
 
-from lance_flight.errors import LanceFlightError
-
-from lance_flight_client.errors import ServerError
-from lance_flight_client.spark.connector.backends import code_of
+from lance_flight_client.spark.connector import portions
+from lance_flight_client.spark.connector.failures import failure
 from lance_flight_client.spark.connector.methods import METHODS
 
 _THREADS = 16
@@ -23,10 +21,8 @@ def answered(line: str) -> dict[str, Any]:
     request = json.loads(line)
     try:
         return {"id": request["id"], "result": METHODS[request["method"]](request["arguments"])}
-    except (LanceFlightError, ServerError) as exc:
-        return {"id": request["id"], "error": {"code": code_of(exc), "message": str(exc)}}
     except Exception as exc:  # noqa: BLE001 - the one who asked waits, and is told whatever it was
-        return {"id": request["id"], "error": {"code": "error", "message": f"{type(exc).__name__}: {exc}"}}
+        return {"id": request["id"], "error": failure(exc)}
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
@@ -48,6 +44,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin, answers)
+    portions.close()
     # Nobody reads what would still be answered.
     os._exit(0)
 

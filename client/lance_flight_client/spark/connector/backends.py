@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -12,17 +11,15 @@ from typing import Any, Protocol
 import pyarrow as pa
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import InvalidInput, LanceFlightError
+from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import Credentials, connect, execute
-from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.options import parted
 from lance_flight_client.spark.roots import store_of
 
 _LANES = 2
 _CATALOGS = 16
 """Most catalogs whose connections and caches a process keeps."""
-_CODE = re.compile(r"\[(?P<code>[a-z]+(?:_[a-z]+)*)\]")
 
 
 class SqlRunner(Protocol):
@@ -92,15 +89,3 @@ def _backend(given: tuple[tuple[str, str], ...]) -> SqlRunner:
             "options of the catalog: expected one of 'root' (read directly) and 'uri' (through a server)"
         )
     return RootBackend(options) if "root" in options else ServerBackend(options)
-
-
-def code_of(exc: LanceFlightError | ServerError) -> str:
-    """Return the code of an error, also of one that a server sent.
-
-    >>> code_of(ServerError("INTERNAL: [not_found] no table 't'"))
-    'not_found'
-    """
-    if isinstance(exc, LanceFlightError):
-        return exc.code
-    found = _CODE.search(str(exc))
-    return "error" if found is None else found["code"]

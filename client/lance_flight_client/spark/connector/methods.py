@@ -18,7 +18,7 @@ from lance_flight_client.spark.connector import definitions, writes
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
-from lance_flight_client.spark.connector.portions import PICKLER, read_portion
+from lance_flight_client.spark.connector.portions import PICKLER, address
 from lance_flight_client.spark.connector.procedures import PROCEDURES
 from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.relations import DirectTable, Point, Relation, ServerTable, kind_of, load, text
@@ -172,8 +172,6 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
     tasks = grouped(planned, most_groups(given)) if isinstance(planned, DirectPlan) else None
     portions = planned.portions() if tasks is None else tasks.portions
     return {
-        "python": PYTHON_VERSION,
-        "function": pickled((read_portion, planned.schema)),
         "portions": [pickled(portion) for portion in portions],
         "keys": [] if tasks is None else [key.to_json() for key in tasks.keys],
         "values": [] if tasks is None else tasks.values,
@@ -187,14 +185,18 @@ def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
     condition = Conditions.over(relation.source).all_of(given["predicates"])
     planned = writes.whole_partitions(relation, given["columns"], condition)
     return {
-        "python": PYTHON_VERSION,
-        "function": pickled((read_portion, planned.schema)),
         "portions": [pickled(portion) for portion in planned.portions],
         "keys": [],
         "values": [],
         "rows": planned.rows,
         "read": planned.read,
     }
+
+
+def portions_address(given: Arguments) -> str:
+    """Return the socket from which tasks read portions."""
+    del given
+    return address()
 
 
 def begin_write(given: Arguments) -> dict[str, Any]:
@@ -296,6 +298,7 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             push_predicates,
             plan_scan,
             plan_whole_partitions,
+            portions_address,
             begin_write,
             commit_write,
             abort_write,

@@ -1,22 +1,91 @@
-"""The function that a scan's tasks run; it imports no more than what its portion needs."""
+"""The portions of scans as Arrow streams: a socket of this process, from which the tasks of its JVM read them.
+
+A task connects, sends the length (4 bytes, big endian) and the bytes of its pickled portion, and receives an Arrow IPC stream, after whose
+end follows an object of JSON: empty, or with the error that ended the rows. A thread serves each task for as long as it reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+import json
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from typing import IO, TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lance_flight_client.spark.connector.failures import failure
 
+if TYPE_CHECKING:
     from lance_flight_client.spark.source import Portion
 
 PICKLER: Any = CPickleSerializer()
+_LENGTH = 4
+_BUFFER = 1 << 20
+_LONGEST_PATH = 100
+"""Bytes of a socket's path that every system takes."""
 
 
-def read_portion(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the portion of a task, which Spark gives it as one binary value."""
-    for batch in rows:
-        for value in batch.column(0):
-            yield from cast("Portion", PICKLER.loads(value.as_py())).batches()
+@cache
+def address() -> str:
+    """Return the path of the socket that portions are read from, which only the user of this process can open."""
+    directory = Path(tempfile.mkdtemp(prefix="lance-flight-"))
+    if len(bytes(directory)) > _LONGEST_PATH:
+        directory.rmdir()
+        directory = Path(tempfile.mkdtemp(prefix="lance-flight-", dir="/tmp"))
+    path = str(directory / "portions")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen()
+    Thread(target=_serve, args=(listener,), daemon=True).start()
+    return path
+
+
+def close() -> None:
+    """Remove the socket."""
+    if address.cache_info().currsize:
+        shutil.rmtree(Path(address()).parent, ignore_errors=True)
+
+
+def _serve(listener: socket.socket) -> None:
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        Thread(target=_answer, args=(connection,), daemon=True).start()
+
+
+def _answer(connection: socket.socket) -> None:
+    with connection:
+        try:
+            with cast("IO[bytes]", connection.makefile("rwb", _BUFFER)) as stream:
+                asked = stream.read(int.from_bytes(stream.read(_LENGTH)))
+                send(asked, stream)
+        except OSError:
+            # The task reads no further: it has the rows that it wants, or was ended.
+            return
+
+
+def send(asked: bytes, stream: IO[bytes]) -> None:
+    """Send the rows of a pickled portion, and the error that ended them."""
+    ended: dict[str, Any] = {}
+    rows = _rows(asked, ended)
+    first = next(rows, None)
+    with pa.ipc.new_stream(stream, pa.schema([]) if first is None else first.schema) as writer:
+        if first is not None:
+            writer.write_batch(first)
+        for batch in rows:
+            writer.write_batch(batch)
+    stream.write(json.dumps(ended).encode())
+
+
+def _rows(asked: bytes, ended: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a portion; what ends them early is told by `ended`."""
+    try:
+        yield from cast("Portion", PICKLER.loads(asked)).batches()
+    except Exception as exc:  # noqa: BLE001 - the task that reads is told whatever it was
+        ended["error"] = failure(exc)

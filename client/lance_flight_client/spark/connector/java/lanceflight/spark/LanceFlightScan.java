@@ -20,7 +20,7 @@ import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.types.StructType;
 
-/** A read of some columns and partitions of a table; Python plans it once, and its tasks run in Spark's Python workers. */
+/** A read of some columns and partitions of a table; Python plans it once, and reads it for the tasks. */
 class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsReportStatistics, SupportsRuntimeV2Filtering {
     private final LanceFlightTable table;
     private final StructType columns;
@@ -67,12 +67,12 @@ class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsRepo
 
     @Override
     public InputPartition[] planInputPartitions() {
-        return Tasks.partitions(planned());
+        return Portion.of(planned());
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return Tasks.readers(table.planner(), planned(), columns);
+        return new PortionReader.Factory(table.planner().workerPython());
     }
 
     @Override

@@ -16,7 +16,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * The Python process that plans for this JVM: it is asked in lines of JSON, and answers as soon as it knows, in any order.
+ * The Python process of this JVM, which plans and reads: it is asked in lines of JSON, and answers as soon as it knows, in any order.
  *
  * <p>It ends with its standard input, hence with the JVM.
  */
@@ -30,6 +30,7 @@ final class PlannerProcess {
     private final AtomicLong numbers = new AtomicLong();
     private final Map<Long, CompletableFuture<JsonNode>> waiting = new ConcurrentHashMap<>();
     private volatile boolean hasEnded;
+    private volatile String portions;
 
     private PlannerProcess(String python) {
         ProcessBuilder builder = new ProcessBuilder(python, "-m", MODULE);
@@ -76,6 +77,14 @@ final class PlannerProcess {
         }
     }
 
+    /** Returns the path of the socket from which tasks read portions. */
+    String portions() {
+        if (portions == null) {
+            portions = ask("portions_address", JSON.createObjectNode()).asText();
+        }
+        return portions;
+    }
+
     private void send(String line) {
         synchronized (requests) {
             try {
@@ -83,6 +92,7 @@ final class PlannerProcess {
                 requests.write('\n');
                 requests.flush();
             } catch (IOException exc) {
+                hasEnded = true;
                 throw ended();
             }
         }

@@ -6,36 +6,15 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.JobArtifactSet;
 import org.apache.spark.api.python.SimplePythonFunction;
-import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
-/** A planned read as tasks of Spark's Python workers, run by the machinery of its Python data sources. */
+/** The tasks of a write in Spark's Python workers, run by the machinery of its Python data sources. */
 final class Tasks {
     private Tasks() {}
-
-    static InputPartition[] partitions(JsonNode planned) {
-        JsonNode portions = planned.get("portions");
-        JsonNode keys = planned.get("keys");
-        InputPartition[] partitions = new InputPartition[portions.size()];
-        for (int i = 0; i < partitions.length; i++) {
-            byte[] portion = bytes(portions.get(i));
-            partitions[i] = keys.isEmpty() ? new PythonInputPartition(i, portion)
-                : new KeyedPartition(i, portion, keys, planned.get("values").get(i));
-        }
-        return partitions;
-    }
-
-    static PartitionReaderFactory readers(Planner planner, JsonNode planned, StructType columns) {
-        return new PythonPartitionReaderFactory(worker(planner, planned), bytes(planned.get("function")), columns,
-            artifacts(), Option.empty());
-    }
 
     static DataWriterFactory writers(Planner planner, JsonNode begun, StructType columns) {
         return new PythonBatchWriterFactory(worker(planner, begun), bytes(begun.get("function")), columns, artifacts(),

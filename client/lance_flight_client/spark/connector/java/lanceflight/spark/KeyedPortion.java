@@ -4,15 +4,14 @@ import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.HasPartitionKey;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A task whose rows have one partition key. */
-final class KeyedPartition extends PythonInputPartition implements HasPartitionKey {
+/** A portion whose rows have one partition key. */
+final class KeyedPortion extends Portion implements HasPartitionKey {
     private final Object[] key;
 
-    KeyedPartition(int index, byte[] portion, JsonNode keys, JsonNode values) {
-        super(index, portion);
+    KeyedPortion(byte[] pickled, JsonNode keys, JsonNode values) {
+        super(pickled);
         key = new Object[keys.size()];
         for (int i = 0; i < key.length; i++) {
             key[i] = value(keys.get(i).get("type").asText(), values.get(i));
