@@ -171,3 +171,30 @@ def test_branches_are_read_as_versions(sql: SparkSession, server: Server, table:
     assert sql.table(f"{catalog}.{table}").count() == 1
     with pytest.raises(PySparkException, match="nope"):
         sql.sql(f"SELECT * FROM {catalog}.{table} VERSION AS OF 'nope'")
+
+
+DEFAULTS = {
+    "n": "BIGINT DEFAULT 3",
+    "s": "VARCHAR DEFAULT 'it''s \\ \"x\"'",
+    "d": "DECIMAL(10, 2) DEFAULT 1.5",
+    "f": "DOUBLE DEFAULT 0.5",
+    "b": "BOOLEAN DEFAULT true",
+    "ts": "TIMESTAMPTZ DEFAULT TIMESTAMP '2026-01-01'",
+    "at": "TIMESTAMP DEFAULT '2026-01-01T00:00:00.5'",
+    "day": "DATE DEFAULT '2026-01-02'",
+    "small": "TINYINT UNSIGNED DEFAULT 200",
+    "r": "REAL DEFAULT 0.1",
+}
+
+
+def test_rows_that_name_no_value_get_the_default(sql: SparkSession, server: Server, table: str) -> None:
+    columns = ", ".join(f"{name} {kind}" for name, kind in DEFAULTS.items())
+    server.run(f"CREATE TABLE {table} (id BIGINT, {columns}) PARTITIONED BY (bucket(2, id))")
+    server.run(f"INSERT INTO {table} (id) VALUES (1)")
+    sql.sql(f"INSERT INTO lake.{table} (id) VALUES (2)")
+    sql.sql(f"INSERT INTO lake.{table} (id, s, n) VALUES (3, DEFAULT, NULL)")
+    one, two, three = server.rows(f"SELECT {', '.join(DEFAULTS)} FROM {table} ORDER BY id")
+    assert one == two
+    assert three == (None, *one[1:])
+    sql.sql(f"UPDATE lake.{table} SET s = DEFAULT WHERE id = 3")
+    assert values(sql.sql(f"SELECT s FROM lake.{table} WHERE id = 3")) == [repr((one[1],))]

@@ -150,6 +150,25 @@ def _argument(node: Node) -> str:
     return found
 
 
+def with_defaults(columns: spark.StructType, defaults: Mapping[str, str]) -> spark.StructType:
+    """Return columns with the default values that Spark puts into a row which names none for them, given as texts.
+
+    >>> columns = spark.StructType([spark.StructField("n", spark.LongType())])
+    >>> with_defaults(columns, {"n": "3"}).fields[0].metadata["CURRENT_DEFAULT"]
+    "CAST('3' AS bigint)"
+    """
+    return spark.StructType([_with_default(column, defaults.get(column.name)) for column in columns])
+
+
+def _with_default(column: spark.StructField, default: str | None) -> spark.StructField:
+    if default is None:
+        return column
+    escaped = default.replace("\\", "\\\\").replace("'", "\\'")
+    value = f"CAST('{escaped}' AS {column.dataType.simpleString()})"
+    metadata = {**(column.metadata or {}), "CURRENT_DEFAULT": value, "EXISTS_DEFAULT": value}
+    return spark.StructField(column.name, column.dataType, column.nullable, metadata)
+
+
 def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the statements that change a table as Spark asks, one for each change; all are checked before any is run."""
     return [statement for change in changes for statement in _ALTERATIONS[change["change"]](table, change)]

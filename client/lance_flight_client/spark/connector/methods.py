@@ -82,12 +82,21 @@ def load_table(given: Arguments) -> dict[str, Any]:
     relation = load(given["options"], backend(given), name, point)
     return {
         "name": f"{name.db_schema}.{name.name}",
-        "schema": spark_schema(relation.source).json(),
+        "schema": definitions.with_defaults(spark_schema(relation.source), defaults_of(backend(given), name)).json(),
         "handle": pickled(relation),
         "partitioning": partitioning(backend(given), name),
         "properties": {"provider": "lance_flight"},
         "takes_rows": isinstance(relation, DirectTable),
     }
+
+
+def defaults_of(asked: SqlRunner, table: NamedTable) -> dict[str, str]:
+    """Return the default values of a table's columns as texts."""
+    sql = (
+        f"SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = {text(table.db_schema)}"  # noqa: S608 - quoted
+        f" AND table_name = {text(table.name)} AND column_default IS NOT NULL"
+    )
+    return {row["column_name"]: row["column_default"] for row in asked.rows(sql).to_pylist()}
 
 
 def partitioning(asked: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
