@@ -32,8 +32,8 @@ _INLINE_CODE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 README_LINES = 200
 SOURCES = TOP / "server" / "lance_flight"
-FOREIGN_OPTIONS = {"--add-opens", "--group", "--scenario", "--port"}
-"""Options of Java, uv and `tests.conformance`."""
+FOREIGN_OPTIONS = {"--add-opens", "--group", "--scenario", "--port", "--master", "--driver-memory"}
+"""Options of Java, uv, Spark and `tests.conformance`."""
 
 STATUS = MappingProxyType(
     {
@@ -67,6 +67,9 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/spark-joins.md python": "spark/test_spark.py",
         "client/docs/spark-maintenance.md python": "spark/test_spark.py",
         "client/docs/spark-read-write.md python": "spark/test_spark.py",
+        "client/docs/spark-sql.md python": "spark/test_sql_page.py",
+        "client/docs/spark-sql.md sh": "spark/test_sql_page.py",
+        "client/docs/spark-sql.md sql": "spark/test_sql_page.py",
         "client/docs/sqlalchemy.md python": "conformance/test_recipes.py",
         "client/docs/streams.md python": "spark/test_spark.py",
         "server/docs/branches.md sql": "test_readme.py",

@@ -37,6 +37,8 @@ SETTINGS = {
 
 LONG = (
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
+    "test_sql_page.py::test_a_wheel_is_enough",
+    "test_sql_page.py::test_the_settings",
     "test_connect.py",
     "test_stream_read.py",
     "test_maintain_program.py",

@@ -39,12 +39,15 @@ def parser() -> argparse.ArgumentParser:
     """Return the argument parser, with every command and its arguments."""
     top = _described(
         argparse.ArgumentParser(prog=PROGRAM),
-        "Load files into Lance Partitioned Namespaces with Spark, and maintain them.",
+        "Use Lance Partitioned Namespaces in Spark's SQL, load files into them, and maintain them.",
+        "sql lake",
         "ingest flights.toml",
         'ingest --source "in/*.parquet" --root lake --table sales --partition-by "month(at)"',
         "compact lake sales",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _sql(commands.add_parser("sql", help="start Spark's SQL shell with a catalog over a root or a server"))
+    _settings(commands.add_parser("settings", help="print the settings of a session with such a catalog"))
     _ingest(commands.add_parser("ingest", help="load Parquet, CSV or JSON files into a table, in one commit"))
     _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
     _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
@@ -59,6 +62,40 @@ def _described(command: argparse.ArgumentParser, says: str, *examples: str) -> a
     command.description = says
     command.epilog = "\n".join(["examples:", *(f"  {PROGRAM} {example}" for example in examples)])
     return command
+
+
+def _sql(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Start spark-sql, the SQL shell of the installed PySpark, with the tables of a root or a server as the catalog `lake`.\n"
+        "Flags of this command stand before LAKE, those of spark-sql after it.",
+        "sql lake",
+        'sql lake -e "SHOW TABLES IN lake.public"',
+        "sql --option token=… grpc+tls://host:32010 -f report.sql --master 'local[4]'",
+    )
+    _catalog(command)
+    command.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="arguments of spark-sql")
+
+
+def _settings(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Print settings of Spark, one in a line, for --properties-file of spark-sql, spark-shell, pyspark and spark-submit.",
+        "settings lake > lake.conf",
+    )
+    _catalog(command)
+
+
+def _catalog(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments of a catalog."""
+    command.set_defaults(module="sql")
+    command.add_argument(
+        "lake", metavar="LAKE", help="a directory, an object-store URI, or a server (grpc://host:port)"
+    )
+    command.add_argument("--catalog", metavar="NAME", default="lake", help="the catalog's name (default: lake)")
+    command.add_argument(
+        "--option", metavar=PAIRS.metavar, action="append", default=[], help="an option of the catalog (token=…)"
+    )
 
 
 def _ingest(command: argparse.ArgumentParser) -> None:

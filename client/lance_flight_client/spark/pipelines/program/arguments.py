@@ -19,10 +19,11 @@ def given(options: argparse.Namespace, setting: Setting) -> Any:
     {'spark.master': 'local[2]'}
     """
     value = getattr(options, setting.key)
-    return value if value is None or setting.kind != PAIRS else dict(_pair(setting.flag, text) for text in value)
+    return value if value is None or setting.kind != PAIRS else dict(pair(setting.flag, text) for text in value)
 
 
-def _pair(flag: str, text: str) -> tuple[str, str]:
+def pair(flag: str, text: str) -> tuple[str, str]:
+    """Return the name and the value of a flag `KEY=VALUE`; `InvalidInput` for anything else."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip():
         # What is given may be a secret.

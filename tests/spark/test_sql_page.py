@@ -1,0 +1,55 @@
+"""The page of Spark's SQL, followed in a new directory by its commands alone; its SQL prints what the page shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documents import TOP
+from tests.spark.sql_page import Reader, check_programs, check_sql, differing
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    return Reader(sys.executable, tmp_path_factory.mktemp("reader"))
+
+
+def test_the_sql_of_the_page_prints_what_it_shows(reader: Reader) -> None:
+    check_sql(reader)
+
+
+def test_the_settings_of_the_page_are_those_of_other_programs(reader: Reader) -> None:
+    check_programs(reader)
+
+
+@pytest.mark.timeout(900)
+def test_a_wheel_is_enough(tmp_path: Path) -> None:
+    """The page by a new environment that has nothing but the wheel and its extra, and by the Java that comes with it."""
+    for command in (
+        ["uv", "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), str(TOP)],
+        ["uv", "venv", "--quiet", "--python", sys.executable, str(tmp_path / "venv")],
+    ):
+        subprocess.run(command, check=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    python = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, f"{wheel}[spark]"], check=True)
+    new = Reader(python, tmp_path, JAVA_HOME=str(tmp_path / "none"))
+    check_sql(new)
+
+
+MISSED = [
+    pytest.param("1  a", "1\ta\n", True, id="columns"),
+    pytest.param("1  a", "1\tb\n", False, id="another value"),
+    pytest.param("1  a", "1\ta\n2\tb\n", False, id="a row more"),
+    pytest.param("1  …", "1\tb\n", True, id="any text"),
+    pytest.param("…\n1  a", "x\ny\n1\ta\n", True, id="any lines"),
+    pytest.param("…\n1  a", "x\ny\n", False, id="any lines, and none that is shown"),
+]
+
+
+@pytest.mark.parametrize(("result", "printed", "is_shown"), MISSED)
+def test_a_result_is_compared(result: str, printed: str, *, is_shown: bool) -> None:
+    assert (list(differing(result, printed)) == []) == is_shown
