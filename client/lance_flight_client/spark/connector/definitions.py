@@ -64,7 +64,7 @@ def create_table(table: str, given: Mapping[str, Any]) -> str:
 def _check_properties(properties: Mapping[str, str]) -> None:
     provider = properties.get("provider", _PROVIDER)
     if provider.lower() != _PROVIDER:
-        raise InvalidInput(f"USING {provider}: expected USING {_PROVIDER}, or no USING")
+        raise InvalidInput(f'format {provider} of a new table: expected USING {_PROVIDER}, or .format("{_PROVIDER}")')
     for name in properties.keys() - _KEPT - _OF_SPARK:
         # Spark gives each option twice, once below this prefix.
         raise Unsupported(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
@@ -14,11 +12,12 @@ from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.connector import definitions, writes
+from lance_flight_client.spark.connector import definitions, streams, writes
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
-from lance_flight_client.spark.connector.portions import PICKLER, address
+from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
+from lance_flight_client.spark.connector.portions import address
 from lance_flight_client.spark.connector.procedures import PROCEDURES
 from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.relations import DirectTable, Point, Relation, ServerTable, kind_of, load, text
@@ -28,9 +27,6 @@ from lance_flight_client.spark.reading.through_flight import FlightPlan
 from lance_flight_client.spark.source import ReadPlan
 from lance_flight_client.spark.types import spark_schema
 
-Arguments = Mapping[str, Any]
-
-PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 GROUPS_OPTION = "groups"
 """Option of a catalog: the most keys of a scan that reports them."""
 
@@ -166,7 +162,7 @@ def qualified(given: Arguments) -> str:
 
 def push_predicates(given: Arguments) -> list[str]:
     """Return for each predicate whether the scan takes it: `part` (Spark looks again) or `none`."""
-    relation = unpickled(given["handle"])
+    relation = relation_of(given)
     if not relation.takes_conditions:
         return ["none"] * len(given["predicates"])
     conditions = Conditions.over(relation.source)
@@ -175,7 +171,7 @@ def push_predicates(given: Arguments) -> list[str]:
 
 def plan_scan(given: Arguments) -> dict[str, Any]:
     """Plan the tasks of a scan: the function that each of them runs, and what it reads."""
-    relation = unpickled(given["handle"])
+    relation = relation_of(given)
     condition = Conditions.over(relation.source).all_of(given["predicates"])
     planned = relation.scan(given["columns"], condition)
     tasks = grouped(planned, most_groups(given)) if isinstance(planned, DirectPlan) else None
@@ -190,7 +186,7 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
 
 def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
     """Plan the tasks of a change of rows: all rows of the partitions that may hold matching ones."""
-    relation = unpickled(given["handle"])
+    relation = relation_of(given)
     condition = Conditions.over(relation.source).all_of(given["predicates"])
     planned = writes.whole_partitions(relation, given["columns"], condition)
     return {
@@ -210,34 +206,30 @@ def portions_address(given: Arguments) -> str:
 
 def begin_write(given: Arguments) -> dict[str, Any]:
     """Begin a write: the function of its tasks, and the handle by which it is committed or aborted."""
-    relation = unpickled(given["handle"])
+    relation = relation_of(given)
     schema = StructType.fromJson(json.loads(given["schema"]))
     planned = writes.begun(relation, schema, Replaces(given["replaces"]), given["predicates"])
-    return {
-        "python": PYTHON_VERSION,
-        "function": pickled((writes.writing(planned), writes.MESSAGE)),
-        "write": pickled(planned),
-    }
+    return {**writes.tasks(planned), "write": pickled(planned)}
 
 
 def commit_write(given: Arguments) -> None:
     """Commit what the tasks of a write have written."""
-    writes.commit(_unpickled(given["write"]), writes.messages_of(given["messages"]), given.get("read"))
+    writes.commit(unpickled(given["write"]), writes.messages_of(given["messages"]), given.get("read"))
 
 
 def abort_write(given: Arguments) -> None:
     """Remove what the tasks of a write have written."""
-    writes.abort(_unpickled(given["write"]), writes.messages_of(given["messages"]))
+    writes.abort(unpickled(given["write"]), writes.messages_of(given["messages"]))
 
 
 def can_delete(given: Arguments) -> bool:
     """Return whether a DELETE needs no task: SQL can say its predicates."""
-    return writes.deletion(unpickled(given["handle"]), given["predicates"]) is not None
+    return writes.deletion(relation_of(given), given["predicates"]) is not None
 
 
 def delete_where(given: Arguments) -> None:
     """Delete the rows that fulfil all predicates."""
-    statement = writes.deletion(unpickled(given["handle"]), given["predicates"])
+    statement = writes.deletion(relation_of(given), given["predicates"])
     if statement is None:
         raise AssertionError(given["predicates"])
     backend(given).run(statement)
@@ -276,20 +268,6 @@ def rows_of(relation: Relation, planned: ReadPlan) -> int | None:
     return relation.rows if known is None and isinstance(relation, ServerTable) else known
 
 
-def pickled(value: Any) -> str:
-    """Return a value for the JVM to keep."""
-    return base64.b64encode(PICKLER.dumps(value)).decode()
-
-
-def unpickled(handle: str) -> Relation:
-    """Return the relation of a handle, which this process or one like it has made."""
-    return cast("Relation", _unpickled(handle))
-
-
-def _unpickled(handle: str) -> Any:
-    return PICKLER.loads(base64.b64decode(handle))
-
-
 METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
     {
         each.__name__: each
@@ -315,6 +293,7 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             call,
             can_delete,
             delete_where,
+            *streams.METHODS,
         )
     }
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from lance_flight.errors import QueryFailed, Unsupported
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
+from lance_flight_client.spark.connector.handles import pickled
 from lance_flight_client.spark.connector.portions import PICKLER
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable
 from lance_flight_client.spark.reading.balancing import balanced, tasks_for
@@ -69,6 +71,12 @@ def writing(planned: PlannedWrite) -> Callable[[Iterable[pa.RecordBatch]], Itera
     # By this name Spark's workers know a function of a data source.
     write.__module__ = _WORKER
     return write
+
+
+def tasks(planned: PlannedWrite) -> dict[str, str]:
+    """Return the tasks of a write for the JVM: their function, and the version of Python that it was pickled by."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {"python": version, "function": pickled((writing(planned), MESSAGE))}
 
 
 def messages_of(sent: Sequence[str | None]) -> list[Written | None]:

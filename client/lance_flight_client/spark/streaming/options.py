@@ -37,7 +37,7 @@ WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 """Every option of `writeStream`, and what it means; beside them there are storage options."""
 
-_OF_SPARK = ("checkpointlocation", "queryname")
+OF_SPARK = ("checkpointlocation", "queryname")
 """Spark's own options that it hands over."""
 
 
@@ -105,7 +105,7 @@ class StreamWriteOptions:
         >>> StreamWriteOptions.parse(options, complete=True).write.replaces
         'table'
         """
-        given = {name.lower(): text for name, text in options.items() if name.lower() not in _OF_SPARK}
+        given = {name.lower(): text for name, text in options.items() if name.lower() not in OF_SPARK}
         stream = given.pop("stream", None)
         if stream is None:
             raise InvalidInput(f"options of lance_flight: expected 'stream': {WRITE_MEANINGS['stream']}")

@@ -18,6 +18,7 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
 /** A read of some columns and partitions of a table; Python plans it once, and reads it for the tasks. */
@@ -48,6 +49,11 @@ class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsRepo
     @Override
     public Batch toBatch() {
         return this;
+    }
+
+    @Override
+    public MicroBatchStream toMicroBatchStream(String checkpoint) {
+        return new TableStream(table);
     }
 
     /** Returns the method that plans the scan. */

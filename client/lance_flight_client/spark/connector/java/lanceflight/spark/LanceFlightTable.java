@@ -26,10 +26,16 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
     private final Planner planner;
     private final JsonNode loaded;
     private final StructType schema;
+    private final CaseInsensitiveStringMap options;
 
     LanceFlightTable(Planner planner, JsonNode loaded) {
+        this(planner, loaded, CaseInsensitiveStringMap.empty());
+    }
+
+    private LanceFlightTable(Planner planner, JsonNode loaded, CaseInsensitiveStringMap options) {
         this.planner = planner;
         this.loaded = loaded;
+        this.options = options;
         this.schema = (StructType) DataType.fromJson(loaded.get("schema").asText());
     }
 
@@ -39,6 +45,11 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     final String handle() {
         return loaded.get("handle").asText();
+    }
+
+    /** Returns the options of the read that the table is scanned for. */
+    final CaseInsensitiveStringMap options() {
+        return options;
     }
 
     @Override
@@ -63,15 +74,18 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     @Override
     public Set<TableCapability> capabilities() {
-        return loaded.get("takes_rows").asBoolean()
-            ? EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.TRUNCATE,
-                TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC)
-            : EnumSet.of(TableCapability.BATCH_READ);
+        EnumSet<TableCapability> offered =
+            EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.STREAMING_WRITE);
+        if (loaded.get("takes_rows").asBoolean()) {
+            offered.addAll(EnumSet.of(TableCapability.BATCH_WRITE, TableCapability.TRUNCATE,
+                TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC));
+        }
+        return offered;
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new LanceFlightScanBuilder(this);
+        return new LanceFlightScanBuilder(new LanceFlightTable(planner, loaded, options));
     }
 
     @Override

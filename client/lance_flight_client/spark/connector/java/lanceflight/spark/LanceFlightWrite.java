@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 
 /** A write of one statement: tasks write files in Spark's Python workers, and Python commits all of them at once. */
@@ -72,6 +73,11 @@ final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOver
         return this;
     }
 
+    @Override
+    public StreamingWrite toStreaming() {
+        return new StreamedWrite(table, info, replaces);
+    }
+
     private synchronized JsonNode begun() {
         if (begun == null) {
             begun = table.planner().ask("begin_write", table.asked(overwritten).put("schema", info.schema().json())
@@ -88,7 +94,7 @@ final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOver
 
     @Override
     public void commit(WriterCommitMessage[] messages) {
-        ObjectNode arguments = ended(messages);
+        ObjectNode arguments = ended(begun(), messages);
         if (scanned != null) {
             arguments.set("read", scanned.get());
         }
@@ -97,11 +103,12 @@ final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOver
 
     @Override
     public void abort(WriterCommitMessage[] messages) {
-        table.planner().ask("abort_write", ended(messages));
+        table.planner().ask("abort_write", ended(begun(), messages));
     }
 
-    private ObjectNode ended(WriterCommitMessage[] messages) {
-        ObjectNode arguments = Planner.arguments().put("write", begun().get("write").asText());
+    /** Returns the arguments of a request that ends a write: what was begun, and what its tasks have said. */
+    static ObjectNode ended(JsonNode begun, WriterCommitMessage[] messages) {
+        ObjectNode arguments = Planner.arguments().put("write", begun.get("write").asText());
         ArrayNode written = arguments.putArray("messages");
         for (WriterCommitMessage each : messages) {
             if (each instanceof PythonWriterCommitMessage message) {

@@ -1,0 +1,163 @@
+"""Streams of a catalog's tables: the offsets and batches of those that read, and the commits of those that write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lance_flight.catalog.bulk.shared_writes import Replaces
+from lance_flight.catalog.bulk.stream_batches import checked_stream
+from lance_flight.engine.sql.functions import check_condition
+from lance_flight.errors import InvalidInput, Unsupported
+from pyspark.sql.types import StructType
+
+from lance_flight_client.spark.connector import writes
+from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
+from lance_flight_client.spark.connector.relations import DirectTable, Relation
+from lance_flight_client.spark.options import OptionReading
+from lance_flight_client.spark.reading.direct import DirectPlan
+from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset
+from lance_flight_client.spark.streaming.options import OF_SPARK, READ_MEANINGS, StreamReadOptions
+from lance_flight_client.spark.streaming.planning import History, StreamPlan, plan_stream
+from lance_flight_client.spark.streaming.writer import StreamWriter, WrittenInBatch
+from lance_flight_client.spark.writing.writer import PlannedWrite
+
+_OF_READS = (*READ_MEANINGS, "filter", "partitions")
+_NAME = "stream"
+_RUNNING: dict[str, History] = {}
+"""Streams of the JVM, by the number that it gives each."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWrite:
+    """A write of one batch: which stream it belongs to, and the query that is known by its checkpoint."""
+
+    planned: PlannedWrite
+    stream: str
+    query: str
+
+
+def opened(relation: Relation, options: Mapping[str, str]) -> StreamPlan:
+    """Plan a stream of the rows of a table; `InvalidInput` for options that it does not have."""
+    given = _known(options, _OF_READS, "readStream")
+    reading = OptionReading(given)
+    partitions = reading.number("partitions")
+    if reading.problems:
+        raise InvalidInput("; ".join(reading.problems))
+    plan = _direct(relation)
+    condition = given.get("filter")
+    if condition is not None:
+        check_condition(condition, plan.source)
+    read = replace(plan, options=replace(plan.options, filter=condition, partitions=partitions))
+    return plan_stream(read, StreamReadOptions.parse(given))
+
+
+def _direct(relation: Relation) -> DirectPlan:
+    if not isinstance(relation, DirectTable):
+        raise Unsupported(
+            "streams read and write the tables of a root, not those of a server, nor views and metadata tables; expected a catalog"
+            " with the option 'root' (through a server: foreachBatch)"
+        )
+    return relation.plan
+
+
+def _known(options: Mapping[str, str], expected: Sequence[str], way: str) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.items() if name.lower() not in OF_SPARK}
+    unknown = sorted(given.keys() - set(expected))
+    if unknown:
+        raise InvalidInput(f"{way} of a table: option {unknown[0]!r}; expected {', '.join(expected)}")
+    return given
+
+
+def open_stream(given: Arguments) -> dict[str, Any]:
+    """Plan a stream of a table's rows: the plan that its further requests bring along, and the offset that it begins at."""
+    plan = opened(relation_of(given), given["stream_options"])
+    return {
+        "plan": pickled(plan),
+        "initial": BEGINNING.to_json(),
+        "versions_per_trigger": plan.options.versions_per_trigger,
+    }
+
+
+def _history(given: Arguments) -> History:
+    """Return the history of the stream that asks, which holds the lease of its batch until `close_stream`."""
+    found = _RUNNING.get(given["stream"])
+    return _RUNNING.setdefault(given["stream"], History(unpickled(given["plan"]))) if found is None else found
+
+
+def newest_offset(given: Arguments) -> dict[str, Any]:
+    """Return the offset behind all rows that there are."""
+    return _history(given).newest.to_json()
+
+
+def next_offset(given: Arguments) -> dict[str, Any]:
+    """Return where the batch ends that begins at `start`: at `until` at the latest, with so many snapshots at most."""
+    history, until = _history(given), given["until"]
+    newest = history.newest if until is None else Offset.from_json(until)
+    return history.following(Offset.from_json(given["start"]), newest, given.get("most")).to_json()
+
+
+def plan_batch(given: Arguments) -> dict[str, Any]:
+    """Plan the tasks of a batch; what they read is kept from vacuum until `release_stream`."""
+    portions = _history(given).portions(Offset.from_json(given["start"]), Offset.from_json(given["end"]))
+    return {"portions": [pickled(portion) for portion in portions], "keys": [], "values": []}
+
+
+def release_stream(given: Arguments) -> None:
+    """Release what the last batch of a stream has read."""
+    _history(given).release()
+
+
+def close_stream(given: Arguments) -> None:
+    """Forget a stream that runs no more, and release its lease."""
+    ended = _RUNNING.pop(given["stream"], None)
+    if ended is not None:
+        ended.release()
+
+
+def begin_batch(given: Arguments) -> dict[str, Any]:
+    """Begin the write of a stream's batch; a stream without a name has the id of its query, which its checkpoint keeps."""
+    relation = relation_of(given)
+    query: str = given["query"]
+    stream = _known(given["stream_options"], (_NAME,), "writeStream").get(_NAME, query)
+    _direct(relation)
+    schema = StructType.fromJson(json.loads(given["schema"]))
+    planned = writes.begun(relation, schema, Replaces(given["replaces"]), ())
+    return {**writes.tasks(planned), "write": pickled(BatchWrite(planned, checked_stream(stream), query))}
+
+
+def commit_batch(given: Arguments) -> None:
+    """Commit what the tasks of a batch have written, unless the table has the batch already."""
+    writer, messages = _ended(given)
+    writer.commit(messages, given["batch"])
+
+
+def abort_batch(given: Arguments) -> None:
+    """Remove what the tasks of a batch have written."""
+    writer, messages = _ended(given)
+    writer.abort(messages, given["batch"])
+
+
+def _ended(given: Arguments) -> tuple[StreamWriter, list[WrittenInBatch | None]]:
+    write: BatchWrite = unpickled(given["write"])
+    messages = [
+        None if each is None else WrittenInBatch(planned=write.planned, query=write.query, parts=each.parts)
+        for each in writes.messages_of(given["messages"])
+    ]
+    return StreamWriter(write.planned, write.stream), messages
+
+
+METHODS: Sequence[Callable[[Arguments], Any]] = (
+    open_stream,
+    newest_offset,
+    next_offset,
+    plan_batch,
+    release_stream,
+    close_stream,
+    begin_batch,
+    commit_batch,
+    abort_batch,
+)
+"""Methods of streams (`methods.METHODS`)."""

@@ -1,0 +1,165 @@
+"""Streams of the connector's tables: what is added to one of them is there once in another one, whatever is repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.bulk.stream_batches import last_batches
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.service.server_process import Server
+from tests.spark.written_rows import check
+
+
+class Copy:
+    """A query that copies the rows of one table of a catalog into another one."""
+
+    def __init__(self, spark: SparkSession, server: Server, table: str, place: Path) -> None:
+        self._spark, self._server, self._source = spark, server, table
+        self.target, self.checkpoint = f"{table}_copy", place / "checkpoint"
+        for name, fields in ((table, "p"), (self.target, "bucket(2, id)")):
+            server.run(f"CREATE TABLE {name} (id BIGINT, p BIGINT, label VARCHAR) PARTITIONED BY ({fields})")
+        self.insert(1, 2, 3)
+
+    def insert(self, *ids: int) -> None:
+        """One snapshot more."""
+        rows = ", ".join(f"({number}, {number % 3}, 'n{number}')" for number in ids)
+        self._server.run(f"INSERT INTO {self._source} VALUES {rows}")
+
+    def rows(self, catalog: str = "lake", **options: str) -> DataFrame:
+        return self._spark.readStream.options(**options).table(f"{catalog}.{self._source}")
+
+    def run(self, rows: DataFrame | None = None, mode: str = "append", **options: str) -> list[int]:
+        """Write what there is; return the rows of each batch."""
+        writer = (self.rows() if rows is None else rows).writeStream.outputMode(mode).trigger(availableNow=True)
+        to = {"checkpointLocation": str(self.checkpoint)} | options
+        query = writer.options(**to).toTable(f"lake.{self.target}")
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    def forget(self, batch: int) -> None:
+        """What a driver leaves that dies after a commit: Spark does not know that the batch is done."""
+        (self.checkpoint / "commits" / str(batch)).unlink()
+        (self.checkpoint / "commits" / f".{batch}.crc").unlink()
+
+    @property
+    def batches(self) -> list[tuple[int, int]]:
+        """The last batch of each stream that the target knows, with its rows."""
+        snapshot = Root(Store(str(self._server.root))).table(TableName("public", self.target)).snapshot()
+        return [(each.batch, each.rows) for each in last_batches(snapshot)]
+
+
+@pytest.fixture
+def copy(sql: SparkSession, server: Server, table: str, tmp_path: Path) -> Copy:
+    return Copy(sql, server, table, tmp_path)
+
+
+def test_rows_that_are_added_are_copied_once(copy: Copy, server: Server) -> None:
+    assert copy.run() == [3]
+    check(server, copy.target, [1, 2, 3])
+    copy.insert(4, 5)
+    copy.insert(6)
+    assert copy.run() == [3]
+    check(server, copy.target, [1, 2, 3, 4, 5, 6])
+    assert copy.run() == []
+    assert copy.batches == [(1, 3)]
+
+
+def test_a_batch_that_spark_repeats_counts_once(copy: Copy, server: Server) -> None:
+    copy.run()
+    copy.insert(4)
+    copy.run()
+    copy.forget(1)
+    assert copy.run() == [1]
+    check(server, copy.target, [1, 2, 3, 4])
+    copy.insert(5)
+    copy.run()
+    check(server, copy.target, [1, 2, 3, 4, 5])
+
+
+def test_another_checkpoint_is_another_stream(copy: Copy, server: Server, tmp_path: Path) -> None:
+    copy.run()
+    copy.run(checkpointLocation=str(tmp_path / "other"))
+    check(server, copy.target, [1, 1, 2, 2, 3, 3])
+    copy.run(checkpointLocation=str(tmp_path / "named"), stream="named")
+    with pytest.raises(StreamingQueryException, match=r"stream 'named' is that of query .*another name"):
+        copy.run(checkpointLocation=str(tmp_path / "lost"), stream="named")
+    check(server, copy.target, [1, 1, 1, 2, 2, 2, 3, 3, 3])
+
+
+OPTIONS = {
+    "snapshots": ({"starting": "earliest", "versions_per_trigger": "1"}, [3, 1, 2], [1, 2, 3, 4, 5, 6]),
+    "filter": ({"filter": "id % 2 = 0"}, [3], [2, 4, 6]),
+    "latest": ({"starting": "latest"}, [], []),
+}
+
+
+@pytest.mark.parametrize(("options", "batches", "ids"), OPTIONS.values(), ids=OPTIONS)
+def test_a_stream_takes_the_options_of_its_format(
+    copy: Copy, server: Server, options: dict[str, str], batches: list[int], ids: list[int]
+) -> None:
+    copy.insert(4)
+    copy.insert(5, 6)
+    assert copy.run(copy.rows(**options)) == batches
+    assert server.rows(f"SELECT id FROM {copy.target} ORDER BY id") == [(each,) for each in ids]
+
+
+def test_a_query_of_a_stream_is_written(copy: Copy, server: Server, sql: SparkSession, tmp_path: Path) -> None:
+    counted = copy.rows().filter("id > 1").groupBy("p").count().selectExpr("count AS id", "p", "'counted' AS label")
+    copy.run(counted, mode="complete")
+    check(server, copy.target, [1, 1])
+    copy.insert(5, 8)
+    copy.run(counted, mode="complete")
+    check(server, copy.target, [1, 3])
+    query = copy.rows().writeStream.partitionBy("p").option("checkpointLocation", str(tmp_path / "new"))
+    with pytest.raises(PySparkException, match=r'expected USING lance_flight, or \.format\("lance_flight"\)'):
+        query.toTable(f"lake.{copy.target}_new")
+    query.format("lance_flight").trigger(availableNow=True).toTable(f"lake.{copy.target}_new").awaitTermination()
+    check(server, f"{copy.target}_new", [1, 2, 3, 5, 8])
+    assert sql.table(f"lake.{copy.target}_new.specs").filter("is_current AND position >= 0").count() == 1
+
+
+def test_a_snapshot_that_removes_rows_ends_a_stream(copy: Copy, server: Server) -> None:
+    copy.run()
+    server.run(f"DELETE FROM {copy.target.removesuffix('_copy')} WHERE id = 1")
+    with pytest.raises(StreamingQueryException, match="changes"):
+        copy.run()
+    check(server, copy.target, [1, 2, 3])
+    copy.run(copy.rows(changes="new_rows"))
+    check(server, copy.target, [1, 2, 3])
+
+
+REFUSED = {
+    "option of reads": ("lake", {"snapshot": "3"}, r"readStream of a table: option 'snapshot'; expected starting"),
+    "filter": ("lake", {"filter": "nope = 1"}, "nope"),
+    "server": ("far", {}, r"expected a catalog with the option 'root'"),
+}
+
+
+@pytest.mark.parametrize(("catalog", "options", "words"), REFUSED.values(), ids=REFUSED)
+def test_a_stream_that_cannot_be_read_is_refused(
+    copy: Copy, server: Server, catalog: str, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(PySparkException, match=words):
+        copy.run(copy.rows(catalog, **options))
+    assert server.value(f"SELECT count(*) FROM {copy.target}") == 0
+
+
+def test_an_option_of_writes_is_none_of_a_stream(copy: Copy, server: Server) -> None:
+    with pytest.raises(PySparkException, match=r"writeStream of a table: option 'commit_id'; expected stream"):
+        copy.run(commit_id="x")
+    assert server.value(f"SELECT count(*) FROM {copy.target}") == 0
+
+
+def test_a_stream_writes_through_no_server(copy: Copy, server: Server, tmp_path: Path) -> None:
+    query = copy.rows().writeStream.option("checkpointLocation", str(tmp_path / "far")).trigger(availableNow=True)
+    with pytest.raises(PySparkException, match=r"expected a catalog with the option 'root'"):
+        query.toTable(f"far.{copy.target}").awaitTermination()
+    assert server.value(f"SELECT count(*) FROM {copy.target}") == 0
