@@ -26,7 +26,7 @@ from benchmarks.peer_processes import Peer, PeerProcess, Unavailable, start_peer
 PROGRAM = "benchmarks.drivers.spark_program"
 PYSPARK = "pyspark==4.1.4"
 """The newest that Iceberg and Delta have jars for."""
-OURS = (PYSPARK, "--editable", str(servers.PROJECT))
+OURS = (PYSPARK, "--editable", f"{servers.PROJECT}[spark]")
 BASE = "Iceberg"
 ENGINES: Mapping[str, Peer] = MappingProxyType(
     {
