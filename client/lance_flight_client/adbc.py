@@ -20,6 +20,8 @@ _HEADER = "adbc.flight.sql.rpc.call_header."
 PARTITION_BY = f"{_HEADER}lance-flight-partition-by"
 STABLE_ROW_IDS = f"{_HEADER}lance-flight-stable-row-ids"
 FILE_VERSION = f"{_HEADER}lance-flight-file-version"
+OVERWRITE = f"{_HEADER}lance-flight-overwrite"
+COMMIT_ID = f"{_HEADER}lance-flight-commit-id"
 """The driver sends no ingest options, but any header: the first one partitions the table that an ingest creates."""
 
 MESSAGE_SIZE = "adbc.flight.sql.client_option.with_max_msg_size"
@@ -111,22 +113,28 @@ def ingest(
     partition_by: str | None = None,
     stable_row_ids: bool = False,
     file_version: str | None = None,
+    overwrite: str | None = None,
+    commit_id: str | None = None,
 ) -> int:
     """Send rows to a table and return how many were stored.
 
     If it is made for them, it is partitioned as `partition_by` says (as in CREATE TABLE … PARTITIONED BY (…)), and its rows
     keep their ids with `stable_row_ids`. Its data files are of `file_version` of Lance's format (None: the newest).
+    Rows of a table that is there make room with `overwrite`: "partitions" those of the partitions that get rows, "table" all.
+    Rows with a `commit_id` are stored once, however often they are sent (`ServerError` already_committed).
     Dictionary-encoded columns are sent as their values, which every server takes. Large batches are divided, since the driver sends no
     message above `MESSAGE_SIZE`; a row that is larger by itself raises `ServerError`.
     """
     data = in_messages(decoded(data))
     with connection.cursor() as cursor:
-        if stable_row_ids:
-            cursor.adbc_statement.set_options(**{STABLE_ROW_IDS: "true"})
-        if file_version is not None:
-            cursor.adbc_statement.set_options(**{FILE_VERSION: file_version})
-        if partition_by is not None:
-            cursor.adbc_statement.set_options(**{PARTITION_BY: partition_by})
+        given = {
+            STABLE_ROW_IDS: "true" if stable_row_ids else None,
+            FILE_VERSION: file_version,
+            PARTITION_BY: partition_by,
+            OVERWRITE: overwrite,
+            COMMIT_ID: commit_id,
+        }
+        cursor.adbc_statement.set_options(**{name: text for name, text in given.items() if text is not None})
         try:
             return int(cursor.adbc_ingest(table, data, mode=mode))
         except Error as exc:

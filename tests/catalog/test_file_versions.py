@@ -200,7 +200,7 @@ def test_a_plain_table_has_and_keeps_the_version_that_was_chosen(tmp_path: Path,
 
 
 def test_an_ingest_chooses_a_version_and_a_replacement_another(tmp_path: Path) -> None:
-    made(tmp_path, TableProperties.of_ingest({"partition_by": "p", "file_version": "2.0"}), NEW)
+    made(tmp_path, TableProperties.by("p").having({"file_version": "2.0"}), NEW)
     assert versions(tmp_path) == {"a": {"2.0"}, "b": {"2.0"}}
 
 

@@ -18,6 +18,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import SchemaError
 
@@ -50,8 +51,8 @@ def at_once(*tasks: Callable[[], int]) -> list[Any]:
 
 
 def ingest(engine: Engine, data: pa.Table, layout: str, existing: IfExists) -> Callable[[], int]:
-    by = TableProperties.by(layout)
-    return lambda: engine.ingest(T, data.to_reader(1), create_missing=True, existing=existing, properties=by)
+    by = IngestOptions(properties=TableProperties.by(layout))
+    return lambda: engine.ingest(T, data.to_reader(1), create_missing=True, existing=existing, options=by)
 
 
 def ids(engine: Engine) -> list[object]:

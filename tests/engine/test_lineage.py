@@ -16,7 +16,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, SchemaError, Unsupported
 
 from tests.catalog.aging import age
@@ -311,8 +311,8 @@ def test_what_is_wrong_is_named(tmp_path: Path, sql: str, error: type[LanceFligh
 def test_an_ingest_makes_tables_either_way(tmp_path: Path, option: dict[str, str], by: dict[str, str]) -> None:
     engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "p": ["a", "b"], "v": pa.array([1, 2], pa.int64())})
-    properties = TableProperties.of_ingest(by | option)
-    engine.ingest(T, rows.to_reader(), create_missing=True, existing=IfExists.FAIL, properties=properties)
+    options = IngestOptions.of(by | option)
+    engine.ingest(T, rows.to_reader(), create_missing=True, existing=IfExists.FAIL, options=options)
     if option.get("stable_row_ids") == "true":
         assert set(lineage(engine)) == {1, 2}
     else:

@@ -14,6 +14,7 @@ from lance_flight.catalog.roots import directory
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
@@ -142,7 +143,7 @@ def test_an_ingest_replaces_a_listed_table(tmp_path: Path, partitioned_by: tuple
         rows.to_reader(),
         create_missing=True,
         existing=IfExists.REPLACE,
-        properties=TableProperties(partitioned_by=fields),
+        options=IngestOptions(properties=TableProperties(partitioned_by=fields)),
     )
     found = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     assert found.query("SELECT id FROM t")["id"].to_pylist() == [7]

@@ -15,6 +15,7 @@ from lance_flight.catalog.commits.write_memory import WriteMemory
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import DataError
 
@@ -45,7 +46,13 @@ def rows(first: int = 0) -> pa.Table:
 
 def ingest(engine: Engine, table: pa.Table, *, stable_row_ids: bool = False) -> None:
     properties = TableProperties.by("p").having({"stable_row_ids": stable_row_ids})
-    engine.ingest(NAME, table.to_reader(), create_missing=True, existing=IfExists.APPEND, properties=properties)
+    engine.ingest(
+        NAME,
+        table.to_reader(),
+        create_missing=True,
+        existing=IfExists.APPEND,
+        options=IngestOptions(properties=properties),
+    )
 
 
 def pages(root: Path) -> dict[str, tuple[int, ...]]:
@@ -116,7 +123,13 @@ def test_no_more_is_held_than_the_budget(
     monkeypatch.setattr(writer, "write_memory", budget)
     engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     reader = pa.RecordBatchReader.from_batches(table.schema, batches())
-    engine.ingest(NAME, reader, create_missing=True, existing=IfExists.APPEND, properties=TableProperties.by("p"))
+    engine.ingest(
+        NAME,
+        reader,
+        create_missing=True,
+        existing=IfExists.APPEND,
+        options=IngestOptions(properties=TableProperties.by("p")),
+    )
     assert max(most) <= (budget.per_write or max(budget.total, budget.least))
     assert budget.taken == 0
     assert list(pages(tmp_path).values()) == 3 * [(each, each, each, each)]

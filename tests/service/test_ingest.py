@@ -107,6 +107,22 @@ def test_an_option_of_the_command_partitions_the_table(server: Server, table: st
     assert stored_rows(server.root / table).num_rows == 6
 
 
+@pytest.mark.parametrize(("overwrite", "left"), [("partitions", {1, 3, 4, 7}), ("table", {7})])
+def test_a_header_says_which_rows_are_overwritten(server: Server, table: str, overwrite: str, left: set[int]) -> None:
+    server.ingest(table, ROWS, partition_by="c")
+    new = pa.table({"id": [7], "c": ["DE"]})
+    assert ingest(server.connection, table, new, mode="append", overwrite=overwrite) == 1
+    assert {row["id"] for each in stored_by_value(server.root / table, "id").values() for row in each} == left
+    assert server.value(f'SELECT count(*) FROM "{table}$snapshots"') == 3
+
+
+def test_rows_with_a_commit_id_are_stored_once(server: Server, table: str) -> None:
+    assert ingest(server.connection, table, ROWS, mode="create_append", partition_by="c", commit_id="day 1") == 4
+    with pytest.raises(ServerError, match=r"already_committed.*day 1"):
+        ingest(server.connection, table, ROWS, mode="create_append", partition_by="c", commit_id="day 1")
+    assert stored_by_value(server.root / table, "id") == SPLIT
+
+
 def test_a_replaced_table_may_change_its_partitioning(server: Server, table: str) -> None:
     server.ingest(table, ROWS, partition_by="c")
     server.ingest(table, ROWS, "replace", partition_by="bucket(2, id)")

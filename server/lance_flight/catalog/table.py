@@ -6,7 +6,7 @@ Decisions 12 to 16. `namespace.py` has the tables with partitions, `plain_table.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import ClassVar
@@ -20,6 +20,7 @@ from lance_flight.catalog.commits.table_updates import TableUpdate
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.commits.writer import PartitionWriter
 from lance_flight.catalog.manifests.evolution import Change
+from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog
@@ -110,14 +111,23 @@ class Table(ABC):
             for batch in partitions.open_table(self.store, table).to_batches():
                 yield pa.Table.from_batches([batch])
 
-    def append(self, tables: Iterable[pa.Table], evaluate: Evaluate, *, operation: str = "append") -> int:
+    def append(
+        self,
+        tables: Iterable[pa.Table],
+        evaluate: Evaluate,
+        *,
+        operation: str = "append",
+        once: Callable[[int], Once] | None = None,
+    ) -> int:
         """Store rows (tables of exactly the namespace schema) in one commit and return how many they were.
 
-        Nothing is visible unless all of it is; what was written by a failed append is deleted again.
+        Nothing is visible unless all of it is; what was written by a failed append is deleted again. `once` names the commit
+        of that many rows, which is not made twice.
         """
         transaction = self.begin()
         with self.changing(transaction):
             count = self.write(transaction, tables, evaluate, operation=operation)
+            transaction.once = None if once is None else once(count)
             self.commits.commit(transaction)
         return count
 

@@ -50,7 +50,7 @@ from lance_flight.engine.statements.kinds import (
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
+from lance_flight.engine.writes.ingest_options import APPENDED, IngestOptions
 from lance_flight.errors import LimitExceeded, NotFound, SqlError
 from lance_flight.model.schema import primary_key_name
 
@@ -340,7 +340,7 @@ class Engine:
         *,
         create_missing: bool,
         existing: IfExists,
-        properties: TableProperties = PLAIN,
+        options: IngestOptions = APPENDED,
         scope: Scope = ALONE,
         temporary: bool = False,
     ) -> int:
@@ -363,7 +363,7 @@ class Engine:
                     pa.RecordBatchReader.from_batches(reader.schema, batches),
                     create_missing=create_missing,
                     existing=existing,
-                    properties=properties,
+                    options=options,
                     transaction=None if temporary else transaction,
                     cancellation=running.cancellation,
                     access=UNLIMITED if temporary else scope.access,

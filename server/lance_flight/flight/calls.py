@@ -34,6 +34,8 @@ INGEST_HEADERS: Mapping[str, str] = MappingProxyType(
         "lance-flight-partition-by": "partition_by",
         "lance-flight-stable-row-ids": "stable_row_ids",
         "lance-flight-file-version": "file_version",
+        "lance-flight-overwrite": "overwrite",
+        "lance-flight-commit-id": "commit_id",
     }
 )
 """Options of an ingest by the headers that carry them, for drivers without ingest options."""

@@ -22,7 +22,7 @@ from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements import settings
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,
@@ -165,7 +165,7 @@ class EngineBackend:
             reader,
             create_missing=target.if_not_exists is IfNotExists.CREATE,
             existing=target.if_exists,
-            properties=TableProperties.of_ingest(dict(target.options)),
+            options=IngestOptions.of(dict(target.options)),
             scope=self._scope(caller, transaction),
             temporary=target.temporary,
         )

@@ -13,7 +13,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.partition_wise import division
-from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.policies.access import OVERWRITING, Privilege
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -30,9 +30,6 @@ from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.row_delta import assigned
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, SqlError
-
-_OVERWRITING = frozenset({Privilege.INSERT, Privilege.DELETE, Privilege.SELECT})
-"""Privileges of INSERT OVERWRITE, which removes and counts the rows of the partitions that it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +76,7 @@ class Insert(ChangeStatement):
         """Write the rows of all bindings in one commit, and return their number."""
         target = self._target(transaction)
         name = table_name(self.table)
-        writing = _OVERWRITING if self.overwrite else frozenset({Privilege.INSERT})
+        writing = OVERWRITING if self.overwrite else frozenset({Privilege.INSERT})
         policy = changes.policy(writing, name)
         data = self._rows(changes, transaction, target)
         table = WritableTable(transaction.table(name), transaction, policy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -10,21 +10,24 @@ from typing import Self
 import pyarrow as pa
 
 from lance_flight.backend_values import IfExists
+from lance_flight.catalog.bulk.shared_writes import Replaces
+from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commit
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import rows
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.policies.access import OVERWRITING, UNLIMITED, Access, Privilege
 from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.definitions import check_partitioning, column_problems, partition_spec, storable
-from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
+from lance_flight.engine.writes.ingest_options import APPENDED, IngestOptions
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.engine.writes.writable_tables import WritableTable
-from lance_flight.errors import AlreadyExists, SchemaError
+from lance_flight.errors import AlreadyCommitted, AlreadyExists, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 
@@ -46,6 +49,7 @@ def create(
     properties: TableProperties,
     data: Iterable[pa.Table],
     *,
+    commit_id: str | None = None,
     existing: IfExists = IfExists.FAIL,
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
@@ -59,7 +63,7 @@ def create(
     where = {"partitioned": table.spec is not None, "replace": existing is IfExists.REPLACE}
 
     def build(place: Store) -> int:
-        count = table.made(place, data)
+        count = table.made(place, data, commit_id)
         # What comes next moves the table to its place.
         if cancellation is not None:
             cancellation.begin_commit()
@@ -68,7 +72,8 @@ def create(
     def join(place: Store) -> int:
         mine = table.opened(place)
         rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
-        return _append(root, root.table(name), mine.rows(), policy, Cancellation())
+        stored = _Stored(mine.rows(), commit_id=commit_id)
+        return stored.alone(root, root.table(name), policy, Cancellation())
 
     if transaction is None:
         return root.create(name, build, on_conflict=join if existing is IfExists.APPEND else None, **where)
@@ -101,8 +106,13 @@ class _NewTable:
             file_version=properties.file_version,
         )
 
-    def made(self, place: Store, data: Iterable[pa.Table]) -> int:
+    def made(self, place: Store, data: Iterable[pa.Table], commit_id: str | None) -> int:
         """Create the table with some rows, and return their number."""
+        if commit_id is not None:
+            # Nobody sees the table before its rows are there, with the commit that has the id.
+            self.made(place, [], None)
+            once = partial(CommitToken.now, commit_id)
+            return self.opened(place).append(data, evaluate, operation="create with", once=once)
         if self.spec is None:
             return write_plain(
                 place, self.columns, data, stable_row_ids=self.stable_row_ids, file_version=self.file_version
@@ -124,38 +134,83 @@ def ingest(
     *,
     create_missing: bool,
     existing: IfExists,
-    properties: TableProperties = PLAIN,
+    options: IngestOptions = APPENDED,
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
     access: Access = UNLIMITED,
 ) -> int:
-    """Store a stream of rows under `name` in one commit and return their number; `access` restricts the rows that may be stored."""
+    """Store a stream of rows under `name` in one commit and return their number; `access` restricts the rows that may be stored.
+
+    `AlreadyCommitted` where the table has a commit of this id.
+    """
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
-    policy = access.rows([Privilege.INSERT], root.governing(name))
+    policy = access.rows(_privileges(options), root.governing(name))
+    if options.commit_id is not None:
+        if transaction is not None:
+            raise Unsupported("an ingest in a transaction has no commit_id; expected one that commits by itself")
+        _check_new(tables, name, options.commit_id)
     if there and existing is IfExists.FAIL:
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
-    data = _tables(reader)
+    data, properties = _tables(reader), options.properties
     if existing is IfExists.REPLACE if there else create_missing:
         access.check_all_rows(Privilege.INSERT, name)
         new = partial(create, root, name, storable(reader.schema), properties, data, existing=existing, policy=policy)
-        return new(transaction=transaction, cancellation=cancellation)
+        return new(commit_id=options.commit_id, transaction=transaction, cancellation=cancellation)
+    if options.overwrites is Replaces.TABLE:
+        access.check_all_rows(Privilege.DELETE, name)
     tables.read(name, lambda table: check_partitioning(name.name, table, properties.partitioned_by))
     what, defaults = f"rows for table {name.name!r}", tables.read(name, defaults_of)
     rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
+    stored = _Stored(data, overwrites=options.overwrites, commit_id=options.commit_id)
     if transaction is None:
-        return _append(root, root.table(name), data, policy, cancellation)
-    count = WritableTable(transaction.table(name), transaction, policy).append(data)
+        return stored.alone(root, root.table(name), policy, cancellation)
+    count = stored.within(transaction, transaction.table(name), policy)
     with cancellation.committing():
         transaction.stage()
     return count
 
 
-def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
-    """Append rows to a table in one commit; they can be read once, so the commit is not retried."""
-    return autocommit(
-        root, lambda transaction: WritableTable(table, transaction, policy).append(data), cancellation, policy=ONCE
-    )
+def _privileges(options: IngestOptions) -> Collection[Privilege]:
+    return [Privilege.INSERT] if options.overwrites is Replaces.NOTHING else OVERWRITING
+
+
+def _check_new(tables: Root | SqlTransaction, name: TableName, commit_id: str) -> None:
+    known = tables.read(name, lambda table: named_commit(table.snapshot(), commit_id)) if tables.has(name) else None
+    if known is not None:
+        raise AlreadyCommitted(str(known))
+
+
+@dataclass(slots=True)
+class _Stored:
+    """Rows on their way into an existing table, counted; they can be read once, so a commit of them is not retried."""
+
+    data: Iterable[pa.Table]
+    overwrites: Replaces = Replaces.NOTHING
+    commit_id: str | None = None
+    count: int = 0
+
+    def alone(self, root: Root, table: Table, policy: RowPolicy, cancellation: Cancellation) -> int:
+        """Store the rows in a commit of their own, and return their number."""
+        is_whole = self.overwrites is Replaces.TABLE
+        work = partial(self.within, table=table, policy=policy)
+        return autocommit(root, work, cancellation, serializable=is_whole, policy=ONCE)
+
+    def within(self, transaction: SqlTransaction, table: Table, policy: RowPolicy) -> int:
+        """Add the rows to the changes of a transaction, and return their number."""
+        writable = WritableTable(table, transaction, policy)
+        if self.overwrites is Replaces.NOTHING:
+            writable.append(self._counted())
+        else:
+            writable.overwrite(self._counted(), whole=self.overwrites is Replaces.TABLE)
+        if self.commit_id is not None:
+            transaction.writing(table).once = CommitToken.now(self.commit_id, self.count)
+        return self.count
+
+    def _counted(self) -> Iterator[pa.Table]:
+        for rows_of_table in self.data:
+            self.count += rows_of_table.num_rows
+            yield rows_of_table
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

@@ -11,7 +11,7 @@ from lance_flight.errors import InvalidInput
 from lance_flight.model.file_versions import check_version
 
 PARTITION_BY, STABLE_ROW_IDS, FILE_VERSION = "partition_by", "stable_row_ids", "file_version"
-_OF_WITH = (STABLE_ROW_IDS, FILE_VERSION)
+OPTIONS = (STABLE_ROW_IDS, FILE_VERSION)
 _SWITCH = {"true": True, "false": False}
 
 
@@ -31,20 +31,10 @@ class TableProperties:
         """Build the properties of a table partitioned by a list of fields as in PARTITIONED BY (…); of a plain one without."""
         return cls(partitioned_by=parse_partition_by(fields) if fields else ())
 
-    @classmethod
-    def of_ingest(cls, options: Mapping[str, str]) -> Self:
-        """Build the properties from the options of an ingest; raise `InvalidInput` for an unknown option.
-
-        >>> TableProperties.of_ingest({"partition_by": "year(ts)", "stable_row_ids": "true"}).stable_row_ids
-        True
-        """
-        rest = {name: value for name, value in options.items() if name != PARTITION_BY}
-        return cls.by(options.get(PARTITION_BY)).having(rest, known=(PARTITION_BY, *_OF_WITH))
-
-    def having(self, options: Mapping[str, object], known: Sequence[str] = _OF_WITH) -> Self:
+    def having(self, options: Mapping[str, object], known: Sequence[str] = OPTIONS) -> Self:
         """Return the properties with the options of WITH; raise `InvalidInput` for an unknown one, listing the `known` ones."""
         for name in options:
-            if name not in _OF_WITH:
+            if name not in OPTIONS:
                 expected = f"{', '.join(known[:-1])} or {known[-1]}"
                 raise InvalidInput(f"option {name!r} of a new table is not known; expected {expected}")
         is_stable, version = options.get(STABLE_ROW_IDS, False), options.get(FILE_VERSION)

@@ -53,8 +53,8 @@ class WritableTable:
         inner = self._writing()
         return self.table.write(inner, self._check_allowed(inner.snapshot, data), evaluate)
 
-    def overwrite(self, data: Iterable[pa.Table]) -> int:
-        """Replace the rows of the partitions that the data falls into, or all rows of a plain table."""
+    def overwrite(self, data: Iterable[pa.Table], *, whole: bool = False) -> int:
+        """Replace the rows of the partitions that the data falls into, or all rows of a plain table, or of the `whole` table."""
         table, inner = self.table, self._writing()
         self.policy.check_whole_partitions(inner.snapshot)
         # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
@@ -64,13 +64,15 @@ class WritableTable:
         with table.discarding(inner.snapshot, written):
             room = (
                 replaced(table.store, inner.snapshot, written, evaluate)
-                if table.is_partitioned
+                if table.is_partitioned and not whole
                 else all_removed(table.store, inner.snapshot, inner.snapshot.all_tables())
             )
         gone = removed_rows(room)
-        inner.add(
-            combined([*room, *written]), f"overwrite {len(written)} partitions with {count} rows in place of {gone}"
-        )
+        if whole:
+            # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
+            inner.read(inner.snapshot.table_ids)
+        what = "the table" if whole else f"{len(written)} partitions"
+        inner.add(combined([*room, *written]), f"overwrite {what} with {count} rows in place of {gone}")
         return count + gone
 
     def truncate(self) -> int:

@@ -27,6 +27,8 @@ class Privilege(Enum):
 
 OF_ROWS = frozenset({Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE})
 """Privileges that a condition can restrict."""
+OVERWRITING = frozenset({Privilege.INSERT, Privilege.DELETE, Privilege.SELECT})
+"""Privileges of INSERT OVERWRITE and its kin, which remove and count the rows in whose place they write."""
 
 
 @dataclass(frozen=True, slots=True)
