@@ -10,6 +10,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from adbc_driver_flightsql import dbapi
 
 from tests.service.server_process import Server, files
 from tests.stock import manifest, manifest_rows, stored_by_value
@@ -268,6 +269,44 @@ def test_create_table_as_select_without_rows_makes_an_empty_table(server: Server
     assert server.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS} WHERE n > 9") == 0
     found = server.query(f"SELECT * FROM {table}")
     assert (found.num_rows, found.schema.names) == (0, ["n", "c"])
+
+
+REPLACED = [
+    pytest.param("(id BIGINT, x DOUBLE DEFAULT 1.5)", "", [], id="an empty table"),
+    pytest.param("AS SELECT id * 2 AS id FROM {t}", "", [(2,), (4,)], id="itself"),
+    pytest.param("PARTITIONED BY (id) AS SELECT id FROM {t}", "", [(1,), (2,)], id="a partitioned one by itself"),
+    pytest.param("AS SELECT id FROM {t}", "PARTITIONED BY (id)", [(1,), (2,)], id="a plain one of a partitioned one"),
+]
+
+
+@pytest.mark.parametrize(("new", "old", "expected"), REPLACED)
+def test_a_table_is_replaced_in_one_step(
+    server: Server, table: str, new: str, old: str, expected: list[tuple[int]]
+) -> None:
+    server.run(f"CREATE OR REPLACE TABLE {table} (id BIGINT) {old}")
+    server.run(f"INSERT INTO {table} VALUES (1), (2)")
+    server.run(f"CREATE OR REPLACE TABLE {table} {new.format(t=table)}")
+    assert server.rows(f"SELECT * FROM {table} ORDER BY 1") == expected
+
+
+def test_a_table_stays_where_the_new_one_cannot_be_made(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
+    before = files(server.root)
+    with pytest.raises(dbapi.Error, match="Divide by zero"):
+        server.run(f"CREATE OR REPLACE TABLE {table} AS SELECT 1 / (id - 7) AS id FROM {table}")
+    assert server.value(f"SELECT id FROM {table}") == 7
+    assert files(server.root) == before
+
+
+def test_a_table_that_is_replaced_in_a_transaction_is_so_at_its_commit(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
+    for end, expected in (("rollback", 7), ("commit", 8)):
+        with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE OR REPLACE TABLE {table} (id BIGINT) PARTITIONED BY (id)")
+            cursor.execute(f"INSERT INTO {table} VALUES (8)")
+            assert server.value(f"SELECT id FROM {table}") == 7
+            getattr(connection, end)()
+        assert server.value(f"SELECT id FROM {table}") == expected
 
 
 @pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])

@@ -53,7 +53,6 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("SHOW", "INDEX"): "write SHOW INDEXES FROM t",
         ("SHOW", "PROCESSLIST"): "write SELECT * FROM system.queries",
         ("DESCRIBE", "HISTORY"): "write SELECT * FROM t$snapshots",
-        ("CREATE", "OR", "REPLACE", "TABLE"): "write DROP TABLE IF EXISTS t, then CREATE TABLE t",
         ("CREATE", "UNIQUE"): "write CREATE INDEX: values that repeat are not refused",
     }
 )

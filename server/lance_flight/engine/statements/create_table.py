@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.partition_wise import division
@@ -31,7 +32,7 @@ _AFTER_TYPE = ("NOT", "NULL", "DEFAULT", "PRIMARY", "COMMENT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable(ChangeStatement):
-    """CREATE [TEMPORARY] TABLE [IF NOT EXISTS] t, with columns or from a query (`query`), partitioned or not."""
+    """CREATE [OR REPLACE] [TEMPORARY] TABLE [IF NOT EXISTS] t, with columns or from a query (`query`), partitioned or not."""
 
     forms = ("CREATE",)
 
@@ -39,6 +40,7 @@ class CreateTable(ChangeStatement):
     columns: tuple[ColumnDef, ...] = ()
     properties: TableProperties = PLAIN
     if_not_exists: bool = False
+    replace: bool = False
     query: str | None = None
     is_temporary: bool = False
     primary_key: tuple[str, ...] = ()
@@ -46,6 +48,7 @@ class CreateTable(ChangeStatement):
 
     @classmethod
     def read(cls, cursor: Cursor) -> CreateTable:
+        is_replacing = cursor.accept("OR", "REPLACE")
         is_local = cursor.accept("LOCAL")
         is_temporary = cursor.accept("TEMPORARY") or cursor.accept("TEMP")
         if is_local and not is_temporary:
@@ -63,6 +66,8 @@ class CreateTable(ChangeStatement):
             cursor.accept("ON", "COMMIT", "PRESERVE", "ROWS")
         query = query_text(cursor) if cursor.accept("AS") else None
         cursor.end()
+        if is_replacing and if_not_exists:
+            raise SqlError("CREATE OR REPLACE TABLE takes no IF NOT EXISTS; expected one of them")
         if (query is None) == (not columns):
             raise SqlError(f"CREATE TABLE {table.name} takes either columns or AS SELECT")
         if query is not None and comment is not None:
@@ -72,6 +77,7 @@ class CreateTable(ChangeStatement):
             columns=columns,
             properties=TableProperties(partitioned_by=partitioned_by).having(options),
             if_not_exists=if_not_exists,
+            replace=is_replacing,
             query=query,
             primary_key=primary_key,
             comment=comment,
@@ -115,7 +121,8 @@ class _Making:
         if tables.has(name):
             if self.statement.if_not_exists:
                 return 0
-            raise AlreadyExists(f"table {name.name!r} is there already")
+            if not self.statement.replace:
+                raise AlreadyExists(f"table {name.name!r} is there already")
         try:
             return self._make(name, binding)
         except AlreadyExists:
@@ -126,7 +133,15 @@ class _Making:
 
     def _make(self, name: TableName, binding: pa.RecordBatch | None) -> int:
         cancellation, properties = self.changes.cancellation, self.statement.properties
-        create = partial(ingest.create, self.root, name, transaction=self.transaction, cancellation=cancellation)
+        existing = IfExists.REPLACE if self.statement.replace else IfExists.FAIL
+        create = partial(
+            ingest.create,
+            self.root,
+            name,
+            existing=existing,
+            transaction=self.transaction,
+            cancellation=cancellation,
+        )
         if self.statement.query is None:
             made = self.statement
             return create(arrow_schema(made.columns, made.primary_key, made.comment), properties, iter(()))
