@@ -39,7 +39,8 @@ class RootBackend:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         plain, storage = parted(options)
-        self._engine = Engine(Root(store_of(plain["root"], storage)), target_partitions=_LANES)
+        self.root = Root(store_of(plain["root"], storage))
+        self._engine = Engine(self.root, target_partitions=_LANES)
 
     def rows(self, sql: str) -> pa.Table:
         return self._engine.query(sql)

@@ -12,11 +12,12 @@ from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.connector import definitions, streams, writes
+from lance_flight_client.spark.connector import definitions, new_tables, streams, writes
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
+from lance_flight_client.spark.connector.new_tables import NewTable
 from lance_flight_client.spark.connector.portions import address
 from lance_flight_client.spark.connector.procedures import PROCEDURES
 from lance_flight_client.spark.connector.procedures import call as run_procedure
@@ -76,13 +77,19 @@ def load_table(given: Arguments) -> dict[str, Any]:
     name = named(given)
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
+    columns = definitions.with_defaults(spark_schema(relation.source), defaults_of(backend(given), name))
+    return {**described(name, relation, columns), "partitioning": partitioning(backend(given), name)}
+
+
+def described(name: NamedTable, relation: Relation, columns: StructType) -> dict[str, Any]:
+    """Return what Spark is told of a table, but for its partition fields."""
     return {
         "name": f"{name.db_schema}.{name.name}",
-        "schema": definitions.with_defaults(spark_schema(relation.source), defaults_of(backend(given), name)).json(),
+        "schema": columns.json(),
         "handle": pickled(relation),
-        "partitioning": partitioning(backend(given), name),
+        "partitioning": [],
         "properties": {"provider": "lance_flight"},
-        "takes_rows": isinstance(relation, DirectTable),
+        "takes_rows": isinstance(relation, DirectTable | NewTable),
     }
 
 
@@ -119,6 +126,18 @@ def _fields(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 def create_table(given: Arguments) -> None:
     """Make a table."""
     backend(given).run(definitions.create_table(qualified(given), given))
+
+
+def stage_table(given: Arguments) -> dict[str, Any]:
+    """Begin to make a table, which takes rows and has no name before `end_table`."""
+    statement = definitions.create_table(qualified(given), given, replace=given["replace"])
+    key, relation = new_tables.stage(backend(given), named(given), statement)
+    return {**described(named(given), relation, spark_schema(relation.source)), "staged": key}
+
+
+def end_table(given: Arguments) -> None:
+    """Publish a table that was begun, or discard it."""
+    new_tables.end(given)
 
 
 def alter_table(given: Arguments) -> None:
@@ -279,6 +298,8 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             list_tables,
             load_table,
             create_table,
+            stage_table,
+            end_table,
             alter_table,
             drop_table,
             rename_table,

@@ -10,19 +10,21 @@ from typing import Any, cast
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces
+from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import QueryFailed, Unsupported
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.handles import pickled
+from lance_flight_client.spark.connector.new_tables import NewTable
 from lance_flight_client.spark.connector.portions import PICKLER
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable
 from lance_flight_client.spark.reading.balancing import balanced, tasks_for
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.writing.options import WriteOptions
-from lance_flight_client.spark.writing.planning import planned_write
+from lance_flight_client.spark.writing.planning import planned_write, write_to
 from lance_flight_client.spark.writing.writer import PlannedWrite, TableWriter, Written
 
 MESSAGE = StructType([StructField("message", BinaryType())])
@@ -34,6 +36,8 @@ def begun(
     relation: Relation, schema: StructType, replaces: Replaces, predicates: Sequence[Mapping[str, Any]]
 ) -> PlannedWrite:
     """Begin a write of rows with these columns to a table of a root, in place of the rows that fulfil `predicates`."""
+    if isinstance(relation, NewTable):
+        return write_to(table_at(relation.store), relation.name, schema, replaces)
     if not isinstance(relation, DirectTable):
         raise Unsupported(
             "rows are written to the tables of a root, and this catalog reads through a server; expected a catalog with the option 'root'"

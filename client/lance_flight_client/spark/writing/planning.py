@@ -69,6 +69,12 @@ def planned_write(options: WriteOptions, schema: StructType) -> PlannedWrite:
     return target.planned(target.made(), options)
 
 
+def write_to(table: Table, name: str, schema: StructType, replaces: Replaces = Replaces.NOTHING) -> PlannedWrite:
+    """Return a write to a table that is open, which begins now; `SchemaError` where the columns do not fit it."""
+    names = _names(name, arrow_schema(schema), table.snapshot())
+    return PlannedWrite(shared=SharedWrite.begin(table), names=names, replaces=replaces)
+
+
 def make_table(options: WriteOptions, schema: StructType) -> None:
     """Make the table of a write where it is missing; errors as of `new_writer`."""
     _Target.of(options, schema).made()
@@ -81,7 +87,7 @@ def planned_table(options: WriteOptions, schema: StructType) -> WriteTarget:
         fields, spec = target.definition()
         return WriteTarget(version=None, partitioning=partitioning(spec, fields))
     snapshot = target.found().snapshot()
-    target.names(snapshot)
+    _names(target.name.name, target.columns, snapshot)
     return WriteTarget(version=snapshot.version, partitioning=partitioning(snapshot.current_spec, snapshot.schema))
 
 
@@ -150,14 +156,14 @@ class _Target:
         """Return a write to the table, which begins now."""
         return PlannedWrite(
             shared=SharedWrite.begin(table, options.snapshot),
-            names=self.names(table.snapshot()),
+            names=_names(self.name.name, self.columns, table.snapshot()),
             replaces=Replaces.NOTHING if options.replaces is None else Replaces(options.replaces),
         )
 
-    def names(self, snapshot: Snapshot) -> list[str]:
-        """Return what a table calls the columns; `SchemaError` where they do not fit it."""
-        names = matched(self.columns.names, snapshot.schema.plain.names)
-        renamed = pa.schema([field.with_name(called) for field, called in zip(self.columns, names, strict=True)])
-        what = f"rows for table {self.name.name!r}"
-        rows.fit(renamed, snapshot.schema.plain, what=what, defaults=snapshot.schema.defaults)
-        return names
+
+def _names(table: str, columns: pa.Schema, snapshot: Snapshot) -> list[str]:
+    """Return what a table calls the columns; `SchemaError` where they do not fit it."""
+    names = matched(columns.names, snapshot.schema.plain.names)
+    renamed = pa.schema([field.with_name(called) for field, called in zip(columns, names, strict=True)])
+    rows.fit(renamed, snapshot.schema.plain, what=f"rows for table {table!r}", defaults=snapshot.schema.defaults)
+    return names

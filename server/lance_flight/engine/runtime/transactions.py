@@ -84,6 +84,11 @@ class SqlTransaction:
         """Return whether this transaction has created a table, which no other transaction can see."""
         return self._draft is not None and self._draft.table.store.uri == table.store.uri
 
+    @property
+    def made(self) -> Table | None:
+        """Return the table that this transaction has created and not published yet."""
+        return None if self._draft is None else self._draft.table
+
     def create(self, draft: StagedTable) -> None:
         """Take over a new table, which becomes visible at the commit."""
         if self._draft is not None and self._draft.name == draft.name:

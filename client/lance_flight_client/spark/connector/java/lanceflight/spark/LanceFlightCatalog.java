@@ -16,9 +16,10 @@ import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
@@ -27,7 +28,7 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of Spark's over a root or a server: it knows nothing itself, and asks Python for everything. */
-public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
+public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
     private Planner planner;
 
     @Override
@@ -86,8 +87,13 @@ public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, Fun
     }
 
     private JsonNode namespaceAsked(String method, String[] namespace) throws NoSuchNamespaceException {
+        return namespaceAsked(method, namespace, Planner.arguments(namespace));
+    }
+
+    private JsonNode namespaceAsked(String method, String[] namespace, ObjectNode arguments)
+            throws NoSuchNamespaceException {
         try {
-            return planner.ask(method, Planner.arguments(namespace));
+            return planner.ask(method, arguments);
         } catch (LanceFlightException exc) {
             if (exc.is("not_found")) {
                 throw new NoSuchNamespaceException(namespace);
@@ -104,20 +110,46 @@ public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, Fun
     @Override
     public Table createTable(Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
             throws TableAlreadyExistsException, NoSuchNamespaceException {
+        made("create_table", table, Definitions.table(Planner.arguments(table), columns, partitioning, properties));
         try {
-            planner.ask("create_table", Definitions.table(Planner.arguments(table), columns, partitioning, properties));
             return loadTable(table);
+        } catch (NoSuchTableException exc) {
+            throw new LanceFlightException("table " + table + " was dropped as soon as it was made", exc);
+        }
+    }
+
+    private JsonNode made(String method, Identifier table, ObjectNode definition)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        try {
+            return namespaceAsked(method, table.namespace(), definition);
         } catch (LanceFlightException exc) {
             if (exc.is("already_exists")) {
                 throw new TableAlreadyExistsException(table);
             }
-            if (exc.is("not_found")) {
-                throw new NoSuchNamespaceException(table.namespace());
-            }
             throw exc;
-        } catch (NoSuchTableException exc) {
-            throw new LanceFlightException("table " + table + " was dropped as soon as it was made", exc);
         }
+    }
+
+    @Override
+    public StagedTable stageCreate(Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        ObjectNode definition = Definitions.table(Planner.arguments(table), columns, partitioning, properties);
+        return new NewTable(planner, made("stage_table", table, definition.put("replace", false)));
+    }
+
+    @Override
+    public StagedTable stageReplace(Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
+            throws NoSuchNamespaceException {
+        // Spark has looked whether there is one.
+        return stageCreateOrReplace(table, columns, partitioning, properties);
+    }
+
+    @Override
+    public StagedTable stageCreateOrReplace(
+            Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
+            throws NoSuchNamespaceException {
+        ObjectNode definition = Definitions.table(Planner.arguments(table), columns, partitioning, properties);
+        return new NewTable(planner, namespaceAsked("stage_table", table.namespace(), definition.put("replace", true)));
     }
 
     @Override
