@@ -23,7 +23,11 @@ def test_tables_are_read_written_and_joined(server: Server, table: str, tmp_path
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("class") == "pyspark.sql.connect.session"
     assert "no table 'nothing'" in found.pop("refused")
+    left = [["frame", 1], ["inserted", 2], ["merged", 3], ["updated", 2], ["x", 1]]
+    tagged = f'ALTER TABLE "public"."{table}_sql" CREATE TAG "audited"'
+    assert found.pop("sql") == [left, tagged, 0]
     assert found == {"read": [1, 4, 7], "catalog": [1, 4, 7], "join": [4, 5, 6, 7, 8, 9]}
     check(server, f"{table}_written", [1, 1, 4, 4, 7, 7])
     if checkpoint:
         check(server, f"{table}_streamed", list(range(10)))
+        check(server, f"{table}_named", list(range(10)))
