@@ -66,14 +66,14 @@ def main(root: str, table: str, checkpoint: str | None = None) -> dict[str, Any]
 def statements(spark: SparkSession, table: str) -> list[Any]:
     """Make, fill, change and maintain a table in SQL; return what is left, and what CALL and a refused statement say."""
     name = f"lake.{table}_sql"
+    added = "WHEN NOT MATCHED THEN INSERT (id, p, s) VALUES (n.id, n.p, 'merged')"
     for statement in (
         f"CREATE TABLE {name} (id BIGINT, p BIGINT, s STRING DEFAULT 'x') USING lance_flight PARTITIONED BY (p)",
         f"INSERT INTO {name} SELECT id, p, 'inserted' FROM lake.{table}",
         f"INSERT INTO {name} (id, p) VALUES (10, 1)",
         f"DELETE FROM {name} WHERE p = 2",
         f"UPDATE {name} SET s = 'updated' WHERE id % 3 = 0",
-        f"MERGE INTO {name} AS t USING lake.{table} AS n ON t.id = n.id WHEN MATCHED AND n.id < 4 THEN DELETE"
-         " WHEN NOT MATCHED THEN INSERT (id, p, s) VALUES (n.id, n.p, 'merged')",
+        f"MERGE INTO {name} AS t USING lake.{table} AS n ON t.id = n.id WHEN MATCHED AND n.id < 4 THEN DELETE {added}",
     ):
         spark.sql(statement).collect()
     spark.createDataFrame([(11, 0, "frame")], "id BIGINT, p BIGINT, s STRING").writeTo(name).append()

@@ -10,7 +10,7 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-MODULES = ("reads", "definitions", "planning", "writes", "procedures", "streams") if FULL else ("writes",)
+MODULES = ("reads", "definitions", "planning", "writes", "procedures", "streams", "views") if FULL else ("writes",)
 CHOSEN = "" if FULL else "merge or update or (delete and expression) or dynamic"
 
 

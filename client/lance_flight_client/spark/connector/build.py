@@ -20,7 +20,9 @@ from lance_flight.errors import InvalidInput, NotFound
 
 from lance_flight_client.spark.connector.jars import JARS, jar_name
 
-SOURCES = Path(__file__).with_name("java")
+SOURCES = Path(__file__).parent
+COMMON = "java"
+"""Directory of the sources for every version of Spark; those from a version on are in one with its number, `java-4.2`."""
 RELEASE = "17"
 """The Java that Spark 4 asks for."""
 SOURCES_KEY = "Sources"
@@ -28,9 +30,22 @@ _MANIFEST = "META-INF/MANIFEST.MF"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
-def sources() -> list[Path]:
-    """Return the connector's Java sources."""
-    return sorted(SOURCES.rglob("*.java"))
+def sources(version: str | None = None) -> list[Path]:
+    """Return the connector's Java sources: those that a version of Spark is built from, or all of them."""
+    if version is None:
+        return sorted(SOURCES.rglob("*.java"))
+    known = {_number(found.name): found for found in SOURCES.glob(f"{COMMON}-*")}
+    newest = known[max(number for number in known if number <= _number(version))]
+    return [source for place in (SOURCES / COMMON, newest) for source in sorted(place.rglob("*.java"))]
+
+
+def _number(name: str) -> tuple[int, ...]:
+    """Return the minor version that a name ends with.
+
+    >>> _number("java-4.2"), _number("4.10.1")
+    ((4, 2), (4, 10))
+    """
+    return tuple(map(int, name.rpartition("-")[2].split(".")[:2]))
 
 
 def digest() -> str:
@@ -54,15 +69,16 @@ def built_from(jar: Path) -> str:
 def build(directory: Path, pyspark_home: Path | None = None) -> Path:
     """Build the jar for a PySpark (the installed one) into a directory, and return its path."""
     home = pyspark_home or Path(pyspark.__file__).parent
+    version = _version(home)
     javac = shutil.which("javac")
     if javac is None:
         raise NotFound("no javac on PATH; expected that of a JDK, 17 or newer")
     with TemporaryDirectory() as classes:
         command = [javac, "--release", RELEASE, "-nowarn", "-proc:none", "-cp", str(home / "jars" / "*"), "-d", classes]
-        done = subprocess.run([*command, *map(str, sources())], capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run([*command, *map(str, sources(version))], capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
             raise InvalidInput(f"javac refuses the connector against {home}: {done.stderr}")
-        jar = directory / jar_name(_version(home))
+        jar = directory / jar_name(version)
         directory.mkdir(parents=True, exist_ok=True)
         _pack(jar, Path(classes))
     return jar

@@ -64,9 +64,18 @@ def load_namespace(given: Arguments) -> dict[str, str]:
 
 def list_tables(given: Arguments) -> list[str]:
     """Return the tables of a namespace; views are listed where Spark asks for views."""
+    return _listed(given, "table_type <> 'VIEW'")
+
+
+def list_views(given: Arguments) -> list[str]:
+    """Return the views of a namespace."""
+    return _listed(given, "table_type = 'VIEW'")
+
+
+def _listed(given: Arguments, condition: str) -> list[str]:
     load_namespace(given)
     sql = (
-        "SELECT table_name FROM information_schema.tables WHERE table_type <> 'VIEW' AND table_schema ="  # noqa: S608 - quoted
+        f"SELECT table_name FROM information_schema.tables WHERE {condition} AND table_schema ="  # noqa: S608 - quoted
         f" {text(schema_of(given['namespace']))} ORDER BY 1"
     )
     return cast("list[str]", backend(given).rows(sql).column(0).to_pylist())
@@ -147,10 +156,21 @@ def alter_table(given: Arguments) -> None:
 
 
 def drop_table(given: Arguments) -> bool:
-    """Drop a table; return whether there was one."""
-    if kind_of(backend(given), named(given)) in {None, "VIEW"}:
+    """Drop a table; return whether there was one. A view is refused: Spark says nothing where False is returned for what it has loaded."""
+    kind = kind_of(backend(given), named(given))
+    if kind == "VIEW":
+        raise InvalidInput(f"{given['name']!r} is a view; expected DROP VIEW, or CALL … .system.drop_view('…')")
+    if kind is None:
         return False
     backend(given).run(f"DROP TABLE {qualified(given)}")
+    return True
+
+
+def drop_view(given: Arguments) -> bool:
+    """Drop a view; return whether there was one."""
+    if kind_of(backend(given), named(given)) != "VIEW":
+        return False
+    backend(given).run(f"DROP VIEW {qualified(given)}")
     return True
 
 
@@ -296,12 +316,14 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             create_namespace,
             drop_namespace,
             list_tables,
+            list_views,
             load_table,
             create_table,
             stage_table,
             end_table,
             alter_table,
             drop_table,
+            drop_view,
             rename_table,
             push_predicates,
             plan_scan,

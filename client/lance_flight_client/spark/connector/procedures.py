@@ -48,6 +48,8 @@ def _switch(given: str) -> str | None:
 _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
     {
         "table": _table,
+        "view": _table,
+        "query": str,
         "tag": quoted,
         "branch": quoted,
         "version": _point,
@@ -132,6 +134,19 @@ PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
         "drop_branch": Procedure(
             "Drop a branch", "ALTER TABLE {table} DROP BRANCH {branch}", ("table", "branch"), reports=False
         ),
+        "create_view": Procedure(
+            "Make a view of a query in the service's SQL",
+            "CREATE VIEW {view} AS {query}",
+            ("view", "query"),
+            reports=False,
+        ),
+        "replace_view": Procedure(
+            "Make a view, in place of the one of that name",
+            "CREATE OR REPLACE VIEW {view} AS {query}",
+            ("view", "query"),
+            reports=False,
+        ),
+        "drop_view": Procedure("Drop a view", "DROP VIEW {view}", ("view",), reports=False),
     }
 )
 

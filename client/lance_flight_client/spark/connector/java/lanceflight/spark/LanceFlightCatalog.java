@@ -28,12 +28,17 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of Spark's over a root or a server: it knows nothing itself, and asks Python for everything. */
-public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
+public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog, Views {
     private Planner planner;
 
     @Override
     public void initialize(String name, CaseInsensitiveStringMap options) {
         planner = new Planner(name, options);
+    }
+
+    /** Returns what this catalog asks Python by. */
+    public Planner planner() {
+        return planner;
     }
 
     @Override
