@@ -198,3 +198,15 @@ def test_rows_that_name_no_value_get_the_default(sql: SparkSession, server: Serv
     assert three == (None, *one[1:])
     sql.sql(f"UPDATE lake.{table} SET s = DEFAULT WHERE id = 3")
     assert values(sql.sql(f"SELECT s FROM lake.{table} WHERE id = 3")) == [repr((one[1],))]
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_comments_are_shown(sql: SparkSession, server: Server, table: str, catalog: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT COMMENT 'it''s the key', k INT) PARTITIONED BY (k) COMMENT 'made'")
+    shown = {row.col_name: row for row in sql.sql(f"DESCRIBE TABLE EXTENDED {catalog}.{table}").collect()}
+    assert shown["id"].comment == "it's the key"
+    assert shown["Comment"].data_type == "made"
+    sql.sql(f"COMMENT ON TABLE {catalog}.{table} IS 'changed'")
+    sql.sql(f"ALTER TABLE {catalog}.{table} ALTER COLUMN k COMMENT 'a part'")
+    assert "COMMENT 'changed'" in sql.sql(f"SHOW CREATE TABLE {catalog}.{table}").collect()[0][0]
+    assert sql.table(f"{catalog}.{table}").schema["k"].metadata["comment"] == "a part"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -150,22 +150,25 @@ def _argument(node: Node) -> str:
     return found
 
 
-def with_defaults(columns: spark.StructType, defaults: Mapping[str, str]) -> spark.StructType:
-    """Return columns with the default values that Spark puts into a row which names none for them, given as texts.
+def described(columns: spark.StructType, known: Iterable[Mapping[str, str | None]]) -> spark.StructType:
+    """Return columns with their comments, and with the default values that Spark puts into a row which names none for them.
 
     >>> columns = spark.StructType([spark.StructField("n", spark.LongType())])
-    >>> with_defaults(columns, {"n": "3"}).fields[0].metadata["CURRENT_DEFAULT"]
+    >>> described(columns, [{"name": "n", "default": "3", "comment": "few"}]).fields[0].metadata["CURRENT_DEFAULT"]
     "CAST('3' AS bigint)"
     """
-    return spark.StructType([_with_default(column, defaults.get(column.name)) for column in columns])
+    by_name = {each["name"]: each for each in known}
+    return spark.StructType([_described(column, by_name.get(column.name, {})) for column in columns])
 
 
-def _with_default(column: spark.StructField, default: str | None) -> spark.StructField:
-    if default is None:
-        return column
-    escaped = default.replace("\\", "\\\\").replace("'", "\\'")
-    value = f"CAST('{escaped}' AS {column.dataType.simpleString()})"
-    metadata = {**(column.metadata or {}), "CURRENT_DEFAULT": value, "EXISTS_DEFAULT": value}
+def _described(column: spark.StructField, known: Mapping[str, str | None]) -> spark.StructField:
+    metadata, default, comment = dict(column.metadata or {}), known.get("default"), known.get("comment")
+    if default is not None:
+        escaped = default.replace("\\", "\\\\").replace("'", "\\'")
+        value = f"CAST('{escaped}' AS {column.dataType.simpleString()})"
+        metadata |= {"CURRENT_DEFAULT": value, "EXISTS_DEFAULT": value}
+    if comment is not None:
+        metadata["comment"] = comment
     return spark.StructField(column.name, column.dataType, column.nullable, metadata)
 
 

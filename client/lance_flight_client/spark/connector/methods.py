@@ -86,8 +86,14 @@ def load_table(given: Arguments) -> dict[str, Any]:
     name = named(given)
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
-    columns = definitions.with_defaults(spark_schema(relation.source), defaults_of(backend(given), name))
-    return {**described(name, relation, columns), "partitioning": partitioning(backend(given), name)}
+    known = descriptions(backend(given), name)
+    answer = described(name, relation, definitions.described(spark_schema(relation.source), known))
+    comments = [each["comment"] for each in known if each["name"] is None and each["comment"] is not None]
+    return {
+        **answer,
+        "partitioning": partitioning(backend(given), name),
+        "properties": {**answer["properties"], **({"comment": comments[0]} if comments else {})},
+    }
 
 
 def described(name: NamedTable, relation: Relation, columns: StructType) -> dict[str, Any]:
@@ -102,13 +108,15 @@ def described(name: NamedTable, relation: Relation, columns: StructType) -> dict
     }
 
 
-def defaults_of(asked: SqlRunner, table: NamedTable) -> dict[str, str]:
-    """Return the default values of a table's columns as texts."""
+def descriptions(asked: SqlRunner, table: NamedTable) -> list[dict[str, str | None]]:
+    """Return the default value and the comment of each column that has one, as texts; the table's own comment without a name."""
+    where = f"WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
     sql = (
-        f"SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = {text(table.db_schema)}"  # noqa: S608 - quoted
-        f" AND table_name = {text(table.name)} AND column_default IS NOT NULL"
+        'SELECT CAST(NULL AS VARCHAR) AS name, CAST(NULL AS VARCHAR) AS "default", table_comment AS comment'  # noqa: S608 - quoted
+        f" FROM information_schema.tables {where} UNION ALL SELECT column_name, column_default, column_comment"
+        f" FROM information_schema.columns {where} AND (column_default IS NOT NULL OR column_comment IS NOT NULL)"
     )
-    return {row["column_name"]: row["column_default"] for row in asked.rows(sql).to_pylist()}
+    return cast("list[dict[str, str | None]]", asked.rows(sql).to_pylist())
 
 
 def partitioning(asked: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:

@@ -140,7 +140,7 @@ def plan(options: ReadOptions) -> DirectPlan:
 def _planned(options: ReadOptions, name: TableName, table: Table) -> DirectPlan:
     if table.branch is not None and options.filter is not None:
         raise Unsupported(f"{name.name!r} is a branch, and read directly without a filter; read it through a server")
-    snapshot = table.snapshot(options.at)
+    snapshot = _snapshot(options, name, table)
     return DirectPlan(
         options=options,
         table=name,
@@ -150,6 +150,18 @@ def _planned(options: ReadOptions, name: TableName, table: Table) -> DirectPlan:
         source=snapshot.schema.plain,
         ids=snapshot.schema.ids,
     )
+
+
+def _snapshot(options: ReadOptions, name: TableName, table: Table) -> Snapshot:
+    try:
+        return table.snapshot(options.at)
+    except NotFound as exc:
+        if options.snapshot is None:
+            raise
+        # A version may also be one of those that a table is made in.
+        raise NotFound(
+            f"table {name.name!r} has no version {options.snapshot}; those that there are stand in its metadata table 'snapshots'"
+        ) from exc
 
 
 def _resolved(table: Table, snapshot: Snapshot) -> dict[str, FixedPin]:
