@@ -101,6 +101,16 @@ def _copy_catalog(old: SparkSession, new: SparkSession, catalog: str) -> None:
             new.conf.set(name, value)
 
 
+@pytest.mark.parametrize("kind", ["part", "bucket(2, id)"])
+def test_a_plan_says_how_many_partitions_are_read(sql: SparkSession, server: Server, table: str, kind: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, part VARCHAR) PARTITIONED BY ({kind})")
+    server.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'b'), (4, 'c')")
+    every = server.value(f'SELECT count(*) FROM "{table}$partitions"')
+    condition = "part = 'a'" if kind == "part" else "id = 1"
+    assert f"] partitions: {every} / {every} " in plan_of(sql.table(f"lake.{table}"))
+    assert f"] partitions: 1 / {every} " in plan_of(sql.table(f"lake.{table}").filter(condition))
+
+
 def test_filters_of_one_dataframe_are_not_those_of_another(sql: SparkSession, nulls: str) -> None:
     found = sql.table(f"lake.{nulls}")
     some = found.filter("part = 'p1'")

@@ -74,11 +74,10 @@ class GroupedTasks:
     rows: int
 
 
-def grouped(plan: DirectPlan, most: int) -> GroupedTasks | None:
+def grouped(plan: DirectPlan, found: PrunedTables, most: int) -> GroupedTasks | None:
     """Plan the tasks of a scan by its keys; None where it has none, more than `most`, or tables of several specs."""
     if plan.table.name.find("@") >= 0:
         return None
-    found = plan.found()
     snapshot = found.planned.snapshot
     used = [(tables, kept) for tables, kept in zip(snapshot.tables, found.planned.kept, strict=True) if len(kept)]
     if not snapshot.is_partitioned or len(used) > 1:

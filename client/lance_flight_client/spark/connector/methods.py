@@ -221,13 +221,28 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
     relation = relation_of(given)
     condition = Conditions.over(relation.source).all_of(given["predicates"])
     planned = relation.scan(given["columns"], condition)
-    tasks = grouped(planned, most_groups(given)) if isinstance(planned, DirectPlan) else None
-    portions = planned.portions() if tasks is None else tasks.portions
+    if isinstance(planned, DirectPlan):
+        return _planned_tasks(planned, most_groups(given))
     return {
-        "portions": [pickled(portion) for portion in portions],
-        "keys": [] if tasks is None else [key.to_json() for key in tasks.keys],
-        "values": [] if tasks is None else tasks.values,
-        "rows": rows_of(relation, planned) if tasks is None else tasks.rows,
+        "portions": [pickled(portion) for portion in planned.portions()],
+        "keys": [],
+        "values": [],
+        "rows": rows_of(relation, planned),
+        "partitions": None,
+    }
+
+
+def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
+    """Plan the tasks of a scan that reads the files of a root, from one look at which partitions are left."""
+    found = planned.found()
+    tasks = grouped(planned, found, most)
+    pruning = found.planned.pruning
+    return {
+        "portions": [pickled(portion) for portion in (tasks.portions if tasks else planned.portions_of(found))],
+        "keys": [key.to_json() for key in tasks.keys] if tasks else [],
+        "values": tasks.values if tasks else [],
+        "rows": tasks.rows if tasks else sum(row_counts([piece.part.table for piece in found.pieces])),
+        "partitions": f"{pruning.scanned} / {pruning.total}" if found.planned.snapshot.is_partitioned else None,
     }
 
 
@@ -308,9 +323,7 @@ def most_groups(given: Arguments) -> int:
 
 
 def rows_of(relation: Relation, planned: ReadPlan) -> int | None:
-    """Return how many rows a scan reads at most; None if that is not known."""
-    if isinstance(planned, DirectPlan):
-        return sum(row_counts([piece.part.table for piece in planned.found().pieces]))
+    """Return how many rows a query reads at most; None if that is not known."""
     known = planned.answer.rows if isinstance(planned, FlightPlan) else None
     return relation.rows if known is None and isinstance(relation, ServerTable) else known
 

@@ -71,7 +71,10 @@ class DirectPlan:
         return spark_schema(self.wanted)
 
     def portions(self) -> list[DirectPortion]:
-        found = self.found()
+        return self.portions_of(self.found())
+
+    def portions_of(self, found: PrunedTables) -> list[DirectPortion]:
+        """Return the tasks that read the tables that were found."""
         counts = row_counts([piece.part.table for piece in found.pieces])
         tasks = tasks_for(sum(counts), self.options.partitions)
         share = -(-sum(counts) // tasks)

@@ -41,9 +41,12 @@ class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsRepo
     }
 
     @Override
-    public String description() {
+    public synchronized String description() {
         String predicates = Arrays.stream(pushed).map(Object::toString).collect(Collectors.joining(", "));
-        return table.name() + " (lance_flight) filters=[" + predicates + "]";
+        // Spark also describes scans that it has not planned, in its log for one.
+        boolean isPruned = planned != null && planned.hasNonNull("partitions");
+        return table.name() + " (lance_flight) filters=[" + predicates + "]"
+            + (isPruned ? " partitions: " + planned.get("partitions").asText() : "");
     }
 
     @Override
