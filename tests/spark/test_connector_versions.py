@@ -10,7 +10,8 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-MODULES = ("reads", "definitions", "planning", "writes", "procedures", "streams", "views") if FULL else ("writes",)
+EVERY = ("reads", "definitions", "new_tables", "planning", "portions", "writes", "procedures", "streams", "views")
+MODULES = EVERY if FULL else ("writes",)
 CHOSEN = "" if FULL else "merge or update or (delete and expression) or dynamic"
 
 
