@@ -58,6 +58,7 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/drivers.md go": "conformance/test_recipes.py",
         "client/docs/drivers.md javascript": "conformance/test_recipes.py",
         "client/docs/drivers.md python": "test_readme.py, conformance/test_recipes.py, spark/test_spark.py",
+        "client/docs/files.md sh": "service/test_ingest_command.py",
         "client/docs/ibis.md python": "conformance/test_recipes.py",
         "client/docs/jupysql.md ipython": "conformance/test_recipes.py",
         "client/docs/pandas.md python": "conformance/test_recipes.py",

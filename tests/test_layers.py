@@ -68,6 +68,7 @@ LAYERS = {
     "lance_flight.admin": {"lance_flight.engine", "lance_flight.catalog", "lance_flight.errors"},
     "lance_flight.cli": {
         "lance_flight.config",
+        "lance_flight.backend_values",
         "lance_flight.machine",
         "lance_flight.admin",
         "lance_flight.flight",
@@ -77,8 +78,10 @@ LAYERS = {
         "lance_flight.errors",
         "lance_flight.file_reloading",
         "lance_flight_client",
+        "lance_flight_client.files",
     },
     "lance_flight_client": set(),
+    "lance_flight_client.files": {"lance_flight.errors"},
     # Spark's executors read and write by themselves, with the storage library.
     "lance_flight_client.spark": {
         "lance_flight_client",

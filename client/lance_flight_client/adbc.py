@@ -110,6 +110,7 @@ def ingest(
     data: pa.Table | pa.RecordBatchReader,
     *,
     mode: str = "create",
+    db_schema: str | None = None,
     partition_by: str | None = None,
     stable_row_ids: bool = False,
     file_version: str | None = None,
@@ -136,7 +137,7 @@ def ingest(
         }
         cursor.adbc_statement.set_options(**{name: text for name, text in given.items() if text is not None})
         try:
-            return int(cursor.adbc_ingest(table, data, mode=mode))
+            return int(cursor.adbc_ingest(table, data, mode=mode, db_schema_name=db_schema))
         except Error as exc:
             hint = f"; a single row is too large: raise the option {MESSAGE_SIZE} of the connection, which is in bytes"
             raise ServerError(f"{exc}{hint if 'message larger than max' in str(exc) else ''}") from exc

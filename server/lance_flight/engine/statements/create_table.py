@@ -153,6 +153,15 @@ class _Making:
         return create(schema, properties, found)
 
 
+def columns_of(text: str) -> pa.Schema:
+    """Return the columns that a list of definitions describes, as CREATE TABLE has it between its brackets.
+
+    >>> columns_of("id BIGINT, day DATE").names
+    ['id', 'day']
+    """
+    return arrow_schema(CreateTable.read(Cursor.over(f"TABLE columns ({text})")).columns)
+
+
 def _columns(cursor: Cursor) -> tuple[tuple[ColumnDef, ...], tuple[str, ...]]:
     """Read `(column type …, [PRIMARY KEY (column, …)])`: the definitions, and the columns of the primary key."""
     cursor.expect("(")

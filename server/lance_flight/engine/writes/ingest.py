@@ -42,6 +42,11 @@ def defaults_of(table: Table) -> Mapping[str, pa.Scalar]:
     return table.snapshot().schema.defaults
 
 
+def check_new(name: TableName, schema: pa.Schema, properties: TableProperties) -> None:
+    """Refuse a table that an ingest could not make of rows with these columns."""
+    _NewTable.of(name, storable(schema), properties)
+
+
 def create(
     root: Root,
     name: TableName,

@@ -1,0 +1,100 @@
+"""Formats of files, by name: how Arrow reads them, from files and from a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import IO, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.dataset as ds
+import pyarrow.json as pajson
+
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """Options of formats that are text: what separates columns, whether the first line names them, and what NULL is."""
+
+    delimiter: str = ","
+    header: bool = True
+    nulls: tuple[str, ...] = ()
+
+    @property
+    def parsing(self) -> pacsv.ParseOptions:
+        """The options of Arrow's parser."""
+        return pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
+
+    @property
+    def reading(self) -> pacsv.ReadOptions:
+        """The options of Arrow's reader."""
+        return pacsv.ReadOptions(autogenerate_column_names=not self.header)
+
+    def converting(self, types: pa.Schema | None = None) -> pacsv.ConvertOptions:
+        """Return the options of Arrow's converter; what stands for NULL does so in columns of text, too."""
+        options = pacsv.ConvertOptions(column_types=types)
+        if self.nulls:
+            options.null_values, options.strings_can_be_null = list(self.nulls), True
+        return options
+
+
+Pipe: TypeAlias = Callable[[IO[bytes], TextOptions, pa.Schema | None], Any]
+"""Function that opens a pipe as a record batch reader, with the types of columns where they are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A format of files: the ends of their names, and whether types are guessed from the first rows."""
+
+    endings: tuple[str, ...]
+    read: Callable[[TextOptions], ds.FileFormat]
+    pipe: Pipe | None = None
+    guesses: bool = False
+
+
+def _csv(options: TextOptions) -> ds.FileFormat:
+    return ds.CsvFileFormat(
+        parse_options=options.parsing,
+        default_fragment_scan_options=ds.CsvFragmentScanOptions(options.converting(), options.reading),
+    )
+
+
+def _csv_pipe(pipe: IO[bytes], options: TextOptions, types: pa.Schema | None) -> Any:
+    return pacsv.open_csv(pipe, options.reading, options.parsing, options.converting(types))
+
+
+def _json_pipe(pipe: IO[bytes], _: TextOptions, types: pa.Schema | None) -> Any:
+    return pajson.open_json(pipe, parse_options=pajson.ParseOptions(explicit_schema=types))
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "parquet": Format(endings=(".parquet", ".pq"), read=lambda _: ds.ParquetFileFormat()),
+        "csv": Format(endings=(".csv", ".tsv"), read=_csv, pipe=_csv_pipe, guesses=True),
+        "json": Format(
+            endings=(".jsonl", ".ndjson", ".json"), read=lambda _: ds.JsonFileFormat(), pipe=_json_pipe, guesses=True
+        ),
+        "arrow": Format(
+            endings=(".arrow", ".feather", ".ipc"),
+            read=lambda _: ds.IpcFileFormat(),
+            pipe=lambda pipe, *_: pa.ipc.open_stream(pipe),
+        ),
+        "orc": Format(endings=(".orc",), read=lambda _: ds.OrcFileFormat()),
+    }
+)
+"""Formats by their names; JSON is one object in each line, Arrow the file format (in a pipe the stream format)."""
+
+
+def format_of(path: str) -> str | None:
+    """Return the format that the end of a name says; None for another end.
+
+    >>> format_of("day=1/flights.csv.gz"), format_of("_SUCCESS")
+    ('csv', None)
+    """
+    name = path.lower()
+    for ending in _COMPRESSED:
+        name = name.removesuffix(ending)
+    return next((known for known, each in FORMATS.items() if name.endswith(each.endings)), None)

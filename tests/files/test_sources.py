@@ -1,0 +1,219 @@
+"""Files as streams of rows: their formats, the paths that name them, the types of their columns, and what cannot be read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from lance_flight.errors import DataError, InvalidInput, LanceFlightError, NotFound
+from lance_flight_client.files import sources
+from lance_flight_client.files.formats import TextOptions
+from lance_flight_client.files.sources import NO_TYPES
+from pyarrow import feather, orc
+
+ROWS = pa.table({"id": [1, 2, 3], "x": [0.5, None, 2.5], "s": ["a", None, ""]})
+
+
+def opened(
+    *paths: Path | str,
+    format: str | None = None,
+    types: pa.Schema = NO_TYPES,
+    known: pa.Schema = NO_TYPES,
+    pipe: bytes = b"",
+    text: TextOptions = TextOptions(),  # noqa: B008 - frozen
+) -> sources.RowSource:
+    return sources.opened([str(path) for path in paths], format, text, io.BytesIO(pipe), types=types, known=known)
+
+
+def read(source: sources.RowSource, schema: pa.Schema | None = None) -> pa.Table:
+    schema = schema or source.schema
+    return pa.Table.from_batches(source.batches(schema), schema)
+
+
+def write_lines(table: pa.Table, path: Path) -> None:
+    path.write_text("".join(f"{row}\n" for row in map(_json, table.to_pylist())))
+
+
+def _json(row: dict[str, object]) -> str:
+    return str(row).replace("'", '"').replace("None", "null")
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], object]] = {
+    "a.parquet": lambda table, path: pq.write_table(table, path, row_group_size=2),
+    "a.csv": pacsv.write_csv,
+    "a.jsonl": write_lines,
+    "a.arrow": lambda table, path: feather.write_feather(table, str(path)),
+    "a.orc": lambda table, path: orc.write_table(table, str(path)),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
+    WRITERS[name](ROWS, tmp_path / name)
+    source = opened(tmp_path / name)
+    assert read(source).select(["id", "x"]) == ROWS.select(["id", "x"])
+    texts = read(source)["s"].to_pylist()
+    # CSV has no NULL for a text.
+    assert texts == (["a", "", ""] if name == "a.csv" else ROWS["s"].to_pylist())
+    assert source.guesses == (name in {"a.csv", "a.jsonl"})
+    assert source.size == (tmp_path / name).stat().st_size
+
+
+def test_directories_are_read_whole_and_their_names_are_columns(tmp_path: Path) -> None:
+    root = tmp_path / "year=1999" / "data"
+    for site, rows in {"Oslo": ROWS.slice(0, 1), "Lima": ROWS.slice(1).drop_columns(["x"])}.items():
+        (root / f"site={site}" / "day=03").mkdir(parents=True)
+        pq.write_table(rows, root / f"site={site}" / "day=03" / "part.parquet")
+    (root / "_SUCCESS").touch()
+    (root / "_delta_log").mkdir()
+    (root / "_delta_log" / "0.json").write_text("{}")
+    (root / "site=Oslo" / ".part.parquet.crc").write_text("x")
+    found = read(opened(root)).sort_by("id").to_pylist()
+    assert found == [
+        {"id": 1, "x": 0.5, "s": "a", "site": "Oslo", "day": 3},
+        {"id": 2, "x": None, "s": None, "site": "Lima", "day": 3},
+        {"id": 3, "x": None, "s": "", "site": "Lima", "day": 3},
+    ]
+    assert read(opened(root / "site=Oslo" / "day=03" / "part.parquet")).column_names == ["id", "x", "s"]
+
+
+GLOBS = {
+    "star": ("*.csv", [1, 2]),
+    "question": ("?.csv", [1, 2]),
+    "deep": ("**/*.csv", [1, 2, 3]),
+    "class": ("[b-z].csv", [2]),
+}
+
+
+@pytest.mark.parametrize(("pattern", "expected"), GLOBS.values(), ids=GLOBS)
+def test_a_glob_names_files(tmp_path: Path, pattern: str, expected: list[int]) -> None:
+    (tmp_path / "below").mkdir()
+    for number, name in enumerate(("a.csv", "b.csv", "below/c.csv"), 1):
+        (tmp_path / name).write_text(f"id\n{number}\n")
+    assert sorted(read(opened(tmp_path / pattern))["id"].to_pylist()) == expected
+
+
+def test_files_of_several_arguments_have_the_columns_of_all(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,x\n1,1\n")
+    write_lines(pa.table({"id": [2], "x": [0.5], "y": ["z"]}), tmp_path / "b.jsonl")
+    found = read(opened(tmp_path / "a.csv", tmp_path / "b.jsonl"))
+    assert found.to_pylist() == [{"id": 1, "x": 1.0, "y": None}, {"id": 2, "x": 0.5, "y": "z"}]
+
+
+MOMENT = dt.datetime(2025, 1, 2, 3, 4, 5)
+GUESSES = {
+    "moments": ("t\n2025-01-02 03:04:05\n", {}, pa.timestamp("us"), [MOMENT]),
+    "zoned": ("t\n2025-01-02 03:04:05Z\n", {}, pa.timestamp("us", "UTC"), [MOMENT.replace(tzinfo=dt.UTC)]),
+    "days": ("t\n2025-01-02\n", {}, pa.date32(), [MOMENT.date()]),
+    "nothing": ("t\n\n\n", {}, pa.utf8(), []),
+    "null-of-numbers": ("t,u\nNA,1\n3,1\n", {}, pa.int64(), [None, 3]),
+    "null-of-text": ("t\n-\nx\n", {"nulls": ("-",)}, pa.utf8(), [None, "x"]),
+    "delimiter": ("t;u\n1,5;2\n", {"delimiter": ";"}, pa.utf8(), ["1,5"]),
+    "lines-in-a-value": ('t,u\n"a\nb",1\n', {}, pa.utf8(), ["a\nb"]),
+}
+
+
+@pytest.mark.parametrize(("text", "options", "kind", "values"), GUESSES.values(), ids=GUESSES)
+@pytest.mark.parametrize("way", ["file", "pipe"])
+def test_types_of_text_are_guessed(  # noqa: PLR0917 - a table
+    tmp_path: Path, text: str, options: dict[str, object], kind: pa.DataType, values: list[object], way: str
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    given = TextOptions(**options)  # type: ignore[arg-type]
+    source = (
+        opened("-", format="csv", pipe=text.encode(), text=given)
+        if way == "pipe"
+        else opened(tmp_path / "a.csv", text=given)
+    )
+    found = read(source)
+    assert (found.schema.field("t").type, found["t"].to_pylist()) == (kind, values)
+
+
+def test_types_that_are_said_are_not_guessed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,day\n007,2025-01-02\n")
+    types = pa.schema({"id": pa.utf8(), "day": pa.timestamp("us")})
+    expected = [{"id": "007", "day": dt.datetime(2025, 1, 2)}]
+    assert read(opened(tmp_path / "a.csv", types=types)).to_pylist() == expected
+    pipe = (tmp_path / "a.csv").read_bytes()
+    assert read(opened("-", format="csv", types=types, pipe=pipe)).to_pylist() == expected
+
+
+@pytest.mark.parametrize("way", ["file", "pipe"])
+def test_types_that_are_known_are_not_guessed(tmp_path: Path, way: str) -> None:
+    (tmp_path / "a.csv").write_text("id,n\n007,1\n")
+    known = pa.schema({"id": pa.utf8(), "other": pa.int64()})
+    pipe = (tmp_path / "a.csv").read_bytes()
+    source = (
+        opened("-", format="csv", known=known, pipe=pipe) if way == "pipe" else opened(tmp_path / "a.csv", known=known)
+    )
+    assert read(source).to_pylist() == [{"id": "007", "n": 1}]
+    pq.write_table(pa.table({"id": [7]}), tmp_path / "a.parquet")
+    assert opened(tmp_path / "a.parquet", known=known).schema == pa.schema({"id": pa.int64()})
+
+
+def test_text_without_names_and_compressed_text_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"1,x\n2,y\n"))
+    found = read(opened(tmp_path / "a.csv.gz", text=TextOptions(header=False)))
+    assert found.to_pydict() == {"f0": [1, 2], "f1": ["x", "y"]}
+    (tmp_path / "a.tsv").write_text("id\tx\n1\ta,b\n")
+    assert read(opened(tmp_path / "a.tsv")).to_pylist() == [{"id": 1, "x": "a,b"}]
+
+
+def test_a_pipe_of_arrow_or_json_is_read() -> None:
+    sent = io.BytesIO()
+    with pa.ipc.new_stream(sent, ROWS.schema) as writer:
+        writer.write_table(ROWS)
+    assert read(opened("-", format="arrow", pipe=sent.getvalue())) == ROWS
+    assert read(opened("-", format="json", pipe=b'{"id": 1}\n{"id": 2}\n'))["id"].to_pylist() == [1, 2]
+
+
+def test_progress_counts_bytes_of_files_and_rows(tmp_path: Path) -> None:
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(pa.table({"id": range(150_000)}), tmp_path / name, row_group_size=50_000)
+    source, seen = opened(tmp_path), []
+    for _ in source.batches(source.schema, lambda read, rows: seen.append((read, rows))):
+        pass
+    assert seen == sorted(seen)
+    assert seen[-1] == (source.size, 300_000)
+    assert len({read for read, _ in seen}) > 4
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], dict[str, object], type[LanceFlightError], str]] = {
+    "nothing": (("none.csv",), {}, NotFound, "'.*none.csv' has no files"),
+    "no-match": (("*.orc",), {}, NotFound, "has no files"),
+    "unknown-format": (("odd.txt",), {}, NotFound, "1 files, none of a known format; expected parquet, csv"),
+    "several-formats": (("",), {}, InvalidInput, "several formats, csv and json"),
+    "another-format": (("a.csv",), {"format": "parquet"}, DataError, "a.csv.*Is this a .parquet. file"),
+    "pipe-and-file": (("a.csv", "-"), {}, InvalidInput, "beside files"),
+    "pipe-without-format": (("-",), {}, InvalidInput, "expected --format csv or json or arrow"),
+    "pipe-of-parquet": (("-",), {"format": "parquet"}, InvalidInput, "format 'parquet' cannot be read"),
+    "no-such-store": (("nope://bucket/x.csv",), {}, NotFound, "'nope://bucket/x.csv' cannot be read"),
+    "column": (("a.csv",), {"types": pa.schema({"nope": pa.utf8()})}, NotFound, "no column 'nope'"),
+    "types-apart": (("a.csv", "b.jsonl"), {}, DataError, "nothing in common"),
+}
+
+
+@pytest.mark.parametrize(("names", "options", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_opened_is_named(
+    tmp_path: Path, names: tuple[str, ...], options: dict[str, object], error: type[LanceFlightError], message: str
+) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    (tmp_path / "b.jsonl").write_text('{"id": {"a": 1}}\n')
+    (tmp_path / "odd.txt").write_text("x")
+    paths = [name if name == "-" or "://" in name else str(tmp_path / name) for name in names]
+    with pytest.raises(error, match=message):
+        opened(*paths, **options)  # type: ignore[arg-type]
+
+
+def test_a_value_of_another_type_names_its_file_and_row(tmp_path: Path) -> None:
+    rows = "".join(f"{n}\n" for n in range(300_000))
+    (tmp_path / "a.csv").write_text(f"id\n{rows}x\n")
+    with pytest.raises(DataError, match=r"a\.csv: .*CSV column #0.*invalid value 'x'"):
+        read(opened(tmp_path / "a.csv"))

@@ -1,0 +1,201 @@
+"""`lance-flight ingest`: files into tables of a root and of a server, in one commit each."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
+from lance_flight.cli import main
+from lance_flight.engine.engine import Engine
+
+from tests.documents import blocks
+from tests.service.server_process import COMMAND, Server
+
+FLIGHTS = "id,at,origin\n1,2013-01-01 05:00:00,JFK\n2,2013-02-01 06:00:00,LGA\n3,2013-02-02 07:00:00,JFK\n"
+MORE = "id,at,origin\n9,2013-02-03 05:00:00,EWR\n"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Files, and a place to load them into: a root, or a server over it."""
+
+    files: Path
+    target: Sequence[str]
+    engine: Engine
+    capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch
+
+    def ingest(self, *arguments: str, pipe: str = "") -> tuple[int, str, str]:
+        """Run the command in this process; its status, and what it prints."""
+        self.monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(pipe.encode())))
+        status = main(["ingest", *arguments, *self.target])
+        return (status, *self.capsys.readouterr())
+
+    def stores(self, *arguments: str, pipe: str = "") -> str:
+        status, said, errors = self.ingest(*arguments, pipe=pipe)
+        assert status == 0, errors
+        return said
+
+    def refuses(self, *arguments: str) -> str:
+        status, _, errors = self.ingest(*arguments)
+        assert (status, errors.count("\n")) == (1, 1), errors
+        return errors
+
+    def ids(self, table: str) -> list[int]:
+        return self.engine.query(f"SELECT id FROM {table} ORDER BY id").column(0).to_pylist()
+
+    def value(self, sql: str) -> object:
+        return self.engine.query(sql).column(0)[0].as_py()
+
+    def has(self, table: str) -> bool:
+        return self.engine.query(f"SHOW TABLES LIKE '{table}'").num_rows == 1
+
+
+@pytest.fixture(params=["root", "uri"])
+def place(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    (tmp_path / "flights.csv").write_text(FLIGHTS)
+    (tmp_path / "more.csv").write_text(MORE)
+    monkeypatch.chdir(tmp_path)
+    target = ["--root", str(server.root)] if request.param == "root" else ["--uri", server.uri]
+    return Place(tmp_path, target, Engine(Root(Store(str(server.root))), target_partitions=1), capsys, monkeypatch)
+
+
+def test_the_command_is_a_process_of_its_own(tmp_path: Path) -> None:
+    command = [COMMAND, "ingest", "-", "--format", "csv", "--table", "s.flights", "--root", str(tmp_path / "lake")]
+    done = subprocess.run(command, input=FLIGHTS, capture_output=True, text=True, timeout=120, check=False)
+    assert "no schema 's'" in done.stderr
+    command[command.index("s.flights")] = "flights"
+    done = subprocess.run(command, input=FLIGHTS, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "flights: 3 rows, " in done.stdout
+
+
+def test_a_file_becomes_a_partitioned_table(place: Place, table: str) -> None:
+    said = place.stores("flights.csv", "--table", table, "--partition-by", "month(at), origin")
+    assert f"{table}: 3 rows" in said
+    assert "at      TIMESTAMP(6)" in said
+    assert place.ids(table) == [1, 2, 3]
+    assert place.value(f'SELECT count(*) FROM "{table}$partitions"') == 3
+
+
+MODES: dict[str, tuple[str, list[int]]] = {
+    "append": ("append", [1, 2, 3, 9]),
+    "overwrite": ("overwrite", [1, 9]),
+    "overwrite-table": ("overwrite-table", [9]),
+    "replace": ("replace", [9]),
+}
+
+
+@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+def test_a_mode_says_what_becomes_of_rows_that_are_there(
+    place: Place, table: str, mode: str, expected: list[int]
+) -> None:
+    place.stores("flights.csv", "--table", table, "--mode", mode, "--partition-by", "month(at)")
+    assert place.ids(table) == [1, 2, 3]
+    place.stores("more.csv", "--table", table, "--mode", mode)
+    assert place.ids(table) == expected
+    assert "already_exists" in place.refuses("flights.csv", "--table", table)
+    assert place.ids(table) == expected
+
+
+def test_a_load_with_an_id_is_stored_once(place: Place, table: str) -> None:
+    arguments = ("flights.csv", "--table", table, "--mode", "append", "--commit-id", "january")
+    place.stores(*arguments)
+    said = place.stores(*arguments)
+    assert "commit_id 'january' was committed at" in said
+    assert "nothing was loaded" in said
+    assert place.ids(table) == [1, 2, 3]
+
+
+def test_a_directory_of_files_is_loaded_with_the_names_of_its_directories(place: Place, table: str) -> None:
+    for site in ("Oslo", "Lima"):
+        (place.files / "hive" / f"site={site}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [len(site)]}), place.files / "hive" / f"site={site}" / "a.parquet")
+    place.stores("hive", "--table", table, "--partition-by", "site")
+    assert place.value(f"SELECT count(*) FROM {table} WHERE site = 'Oslo'") == 1
+
+
+def test_a_pipe_is_loaded(place: Place, table: str) -> None:
+    place.stores("-", "--format", "csv", "--table", table, pipe=FLIGHTS)
+    assert place.ids(table) == [1, 2, 3]
+
+
+def test_rows_take_the_types_of_the_table(place: Place, table: str) -> None:
+    place.stores("flights.csv", "--table", table, "--types", "id VARCHAR, at VARCHAR")
+    place.stores("more.csv", "--table", table, "--mode", "append")
+    assert place.ids(table) == ["1", "2", "3", "9"]
+
+
+def test_a_dry_run_shows_the_table_and_stores_nothing(place: Place, table: str) -> None:
+    said = place.stores("flights.csv", "--table", table, "--partition-by", "month(at)", "--dry-run")
+    assert f"table {table} is made, partitioned by month(at)" in said
+    assert "origin  VARCHAR" in said
+    assert not place.has(table)
+
+
+def broken(place: Place) -> None:
+    rows = "".join(f"{n},2013-01-01,JFK\n" for n in range(200_000))
+    (place.files / "broken.csv").write_text(f"id,at,origin\n{rows}x,2013-01-01,JFK\n")
+
+
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "no-file": (["none.csv"], "'none.csv' has no files"),
+    "value": (["broken.csv"], "invalid value 'x'"),
+    "value-of-a-type": (["flights.csv", "--types", "origin BIGINT"], "invalid value 'JFK'"),
+    "type": (["flights.csv", "--types", "id NOTHING"], "NOTHING"),
+    "column": (["flights.csv", "--types", "idd BIGINT"], "no column 'idd'"),
+    "partitioning": (["flights.csv", "--partition-by", "monht(at)"], "monht"),
+    "partition-column": (["flights.csv", "--partition-by", "month(att)"], "att"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_loaded_is_refused_and_leaves_nothing(
+    place: Place, table: str, arguments: list[str], message: str
+) -> None:
+    broken(place)
+    said = place.refuses(*arguments, "--table", table)
+    assert message in said
+    assert not place.has(table)
+
+
+def test_a_failure_leaves_the_rows_that_are_there(place: Place, table: str) -> None:
+    broken(place)
+    place.stores("flights.csv", "--table", table)
+    before = place.value(f'SELECT max(version) FROM "{table}$snapshots"')
+    said = place.refuses("broken.csv", "--table", table, "--mode", "overwrite-table")
+    assert "--types" in said
+    assert "nothing was loaded" in said
+    assert (place.ids(table), place.value(f'SELECT max(version) FROM "{table}$snapshots"')) == ([1, 2, 3], before)
+
+
+def test_the_page_about_files_runs_as_it_stands(tmp_path: Path) -> None:
+    (script,) = blocks("client/docs/files.md", "sh")
+    path = f"{Path(COMMAND).parent}:{os.environ['PATH']}"
+    command = ["bash", "-euc", script]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 partitions, 4 rows" in done.stdout
