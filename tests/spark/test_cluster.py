@@ -48,10 +48,12 @@ def held(server: Server, table: str) -> str:
 
 
 @contextmanager
-def driving(running: Cluster, server: Server, *told: str) -> Iterator[subprocess.Popen[str]]:
+def driving(
+    running: Cluster, server: Server, *told: str, module: str = "cluster_driver"
+) -> Iterator[subprocess.Popen[str]]:
     """A driver that does what it is told."""
     running.have_workers(2)
-    command = [sys.executable, "-m", "tests.spark.cluster_driver", running.master, str(server.root), *told]
+    command = [sys.executable, "-m", f"tests.spark.{module}", running.master, str(server.root), *told]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     with subprocess.Popen(command, start_new_session=True, text=True, env=environment, **pipes) as driver:
@@ -104,3 +106,18 @@ def test_a_task_that_is_run_twice_at_once(running: Cluster, server: Server, held
     with driving(running, server, *told) as driver:
         printed(driver)
     check(server, held, version)
+
+
+def test_statements_through_the_catalog_survive_a_worker(
+    running: Cluster, server: Server, held: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "begun"
+    with driving(running, server, held, str(place), module="cluster_catalog_driver") as driver:
+        wait_until(place.exists, driver)
+        running.kill(int(place.read_text()))
+        read = json.loads(printed(driver))
+    # MERGE negates the even numbers below ten, and adds those from there on.
+    expected = sorted([*range(1, 10, 2), *range(0, -10, -2), *range(10, 20, 2), *HELD])
+    assert read == expected
+    for name in (held, f"{held}_streamed"):
+        assert [number for (number,) in server.rows(f"SELECT id FROM {name} ORDER BY id")] == expected
