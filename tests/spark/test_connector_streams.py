@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.service.server_process import Server
-from tests.spark.written_rows import check
+from tests.spark.written_rows import check, sample
 
 
 class Copy:
@@ -82,6 +85,28 @@ def test_a_batch_that_spark_repeats_counts_once(copy: Copy, server: Server) -> N
     copy.insert(5)
     copy.run()
     check(server, copy.target, [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(("fault", "is_done"), sample(("committed", True), full=[("manifest_written", False)]))
+def test_a_driver_whose_planning_dies_at_a_commit_is_started_again(
+    copy: Copy, server: Server, fault: str, *, is_done: bool
+) -> None:
+    table = copy.target.removesuffix("_copy")
+    command = [sys.executable, "-m", "tests.spark.catalog_stream", str(server.root), table, copy.target]
+    died = subprocess.run(
+        [*command, str(copy.checkpoint)],
+        env={**os.environ, "LANCE_FLIGHT_FAULT": fault},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert died.returncode != 0
+    assert "the connector's Python process has ended" in died.stderr
+    assert server.value(f"SELECT count(*) FROM {copy.target}") == (3 if is_done else 0)
+    copy.insert(4)
+    copy.run()
+    check(server, copy.target, [1, 2, 3, 4])
 
 
 def test_another_checkpoint_is_another_stream(copy: Copy, server: Server, tmp_path: Path) -> None:
