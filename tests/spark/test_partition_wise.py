@@ -63,10 +63,21 @@ def test_a_join_in_groups_is_sparks_join_without_an_exchange(
     # A data source would be planned again, in processes of its own.
     assert "BatchScan" in plan_of(expected)
     assert "BatchScan" not in plan_of(found)
-    # Only an inner join has no use for the partitions of NULL.
-    assert found.rdd.getNumPartitions() == (8 if how == "inner" else 9)
+    assert found.rdd.getNumPartitions() == spark.sparkContext.defaultParallelism == 2
     assert rows_of(found) == rows_of(expected)
     assert found.count() > 0
+
+
+@pytest.mark.parametrize(("tasks", "used"), [(1, 1), (3, 3), (100, 9)])
+def test_groups_are_dealt_out_to_tasks_and_each_is_joined_once(
+    spark: SparkSession, shop: dict[str, dict[str, str]], tasks: int, used: int
+) -> None:
+    found = partition_wise_join(spark, shop["orders"], shop["customers"], "customer", "full", tasks=tasks)
+    # 8 buckets, and the partitions of NULL.
+    assert found.rdd.getNumPartitions() == used
+    assert rows_of(found) == rows_of(by_spark(spark, shop, "full"))
+    placed = found.select("customer", functions.spark_partition_id().alias("task")).distinct()
+    assert placed.groupBy("customer").count().where("count > 1").count() == 0
 
 
 def test_pairs_of_names_filters_columns_and_conditions(spark: SparkSession, shop: dict[str, dict[str, str]]) -> None:
@@ -215,6 +226,8 @@ def test_what_cannot_be_is_refused(spark: SparkSession, shop: dict[str, dict[str
         partition_wise_join(spark, shop["orders"], shop["orders"], "customer", suffixes=("_x", "_X"))
     with pytest.raises(InvalidInput, match="expected the option 'root'"):
         partition_wise_join(spark, {"uri": "grpc://127.0.0.1:1", "table": "t"}, shop["orders"], "customer")
+    with pytest.raises(InvalidInput, match="tasks is 0"):
+        partition_wise_join(spark, shop["orders"], shop["customers"], "customer", tasks=0)
     with pytest.raises(InvalidInput, match="on is empty"):
         partition_wise_join(spark, shop["orders"], shop["customers"], [])
     with pytest.raises(NotFound, match="median"):

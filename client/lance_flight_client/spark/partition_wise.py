@@ -1,7 +1,7 @@
 """Joins and aggregates of partitioned tables in Spark without a shuffle: each task does one group of partition tables.
 
 Spark's data sources cannot say how they are partitioned, so a join of two of them sends all rows of both through the network.
-Here the groups are matched by the driver before Spark plans (spec: Storage Partitioned Join), and each is one input partition.
+Here the groups are matched by the driver before Spark plans (spec: Storage Partitioned Join), and dealt out to tasks.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ def partition_wise_join(
     columns: Sequence[str] | None = None,
     where: str | None = None,
     suffixes: tuple[str, str] | None = None,
+    tasks: int | None = None,
 ) -> DataFrame:
     """Join two tables group by group; Spark's own join where they are not partitioned alike by `on` (the log says why).
 
     `left` and `right` are options of `format("lance_flight")` with `root`. `on` are names that both sides have, which the result
     has once, or pairs of names. `how` is inner, left, right, full, semi or anti. `where` (Spark SQL) and `columns` are over
     the result. `suffixes` are added to the names of columns that both sides have, `("_left", "_right")` for example; without them such
-    names are refused. Both tables stay at the versions that they have now.
+    names are refused. Both tables stay at the versions that they have now. The groups are dealt out to at most `tasks` tasks by their
+    rows, each of which joins one after another (None: as many as run at once, or more where a task would have over a million rows).
     """
     plans.check_how(how)
     is_using = isinstance(on, str) or all(isinstance(each, str) for each in on)
@@ -65,7 +67,7 @@ def partition_wise_join(
         _log.warning("joined by Spark: %s", found.why)
         joined = _joined_by_spark(spark, sides, terms)
     else:
-        joined = frame_of(spark, found)
+        joined = frame_of(spark, found, _checked(tasks))
     joined = joined if where is None else joined.where(where)
     return joined if columns is None else joined.select(*columns)
 
@@ -84,11 +86,13 @@ def partition_wise_aggregate(
     table: Mapping[str, str],
     by: str | Sequence[str],
     aggregates: Mapping[str, tuple[str, str]],
+    *,
+    tasks: int | None = None,
 ) -> DataFrame:
     """Group a table by columns that decide the partition, group by group; by Spark's own GROUP BY where they do not.
 
     `table` are options of `format("lance_flight")` with `root`; `aggregates` are, by name, a column and one of sum, min, max,
-    count and mean.
+    count and mean; `tasks` are those of `partition_wise_join`.
     """
     keys = [by] if isinstance(by, str) else list(by)
     for _, function in aggregates.values():
@@ -98,10 +102,16 @@ def partition_wise_aggregate(
     listed = [(name, column, function) for name, (column, function) in aggregates.items()]
     found = plans.aggregate_plan(rows.plan, keys, listed)
     if not isinstance(found, NotCopartitioned):
-        return frame_of(spark, found)
+        return frame_of(spark, found, _checked(tasks))
     _log.warning("grouped by Spark: %s", found.why)
     grouped = rows.load(spark).groupBy(*keys)
     return grouped.agg(*(getattr(functions, fn)(column).alias(name) for name, column, fn in listed))
+
+
+def _checked(tasks: int | None) -> int | None:
+    if tasks is not None and tasks < 1:
+        raise InvalidInput(f"tasks is {tasks}; expected 1 or more, or None")
+    return tasks
 
 
 @dataclass(frozen=True, slots=True)

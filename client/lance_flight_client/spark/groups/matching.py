@@ -9,6 +9,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.planning.joins import NotCopartitioned, match
 
@@ -26,10 +27,11 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The portions of each group, one of each side, and what they are grouped by."""
+    """The portions of each group, one of each side, their rows, and what they are grouped by."""
 
     by: tuple[str, ...]
     portions: tuple[tuple[DirectPortion, ...], ...]
+    rows: tuple[int, ...]
 
 
 def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitioned:
@@ -51,14 +53,21 @@ def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitione
     matched = match(wanted, evaluate, inner=inner)
     if isinstance(matched, NotCopartitioned):
         return matched
+    places = [
+        [_places(scan.kept, rows) for scan, rows in zip(scans, group.rows, strict=True)] for group in matched.groups
+    ]
     portions = tuple(
         tuple(
-            side.plan.portion(each, [each.pieces[place] for place in _places(scan.kept, rows)])
-            for side, each, scan, rows in zip(sides, found, scans, group.rows, strict=True)
+            side.plan.portion(each, [each.pieces[place] for place in mine])
+            for side, each, mine in zip(sides, found, of_group, strict=True)
         )
-        for group in matched.groups
+        for of_group in places
     )
-    return Grouped(matched.by, portions)
+    counts = [row_counts([piece.part.table for piece in each.pieces]) for each in found]
+    rows = tuple(
+        sum(known[place] for known, mine in zip(counts, of_group, strict=True) for place in mine) for of_group in places
+    )
+    return Grouped(matched.by, portions, rows)
 
 
 def _places(kept: Sequence[npt.NDArray[np.int64]], rows: Sequence[npt.NDArray[np.int64]]) -> list[int]:

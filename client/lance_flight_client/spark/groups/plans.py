@@ -21,10 +21,11 @@ FUNCTIONS = ("sum", "min", "max", "count", "mean")
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """Plan of a join or an aggregate in groups, with the columns that it is grouped by."""
+    """Plan of a join or an aggregate in groups: the work and the rows of each, and the columns that they are grouped by."""
 
     carried: pa.Schema
     work: Sequence[Portion]
+    rows: Sequence[int]
     by: tuple[str, ...]
 
     @property
@@ -75,7 +76,7 @@ def join_plan(left: DirectPlan, right: DirectPlan, terms: JoinTerms) -> GroupPla
     columns = chosen(outputs(*schemas, on, how, names, is_using=terms.is_using), terms.columns)
     carried_schema(schema_of(columns))
     portions = [JoinWork(left=mine, right=theirs, on=on, how=how, outputs=columns) for mine, theirs in groups.portions]
-    return GroupPlan(schema_of(columns), portions, groups.by)
+    return GroupPlan(schema_of(columns), portions, groups.rows, groups.by)
 
 
 def aggregate_plan(
@@ -93,7 +94,7 @@ def aggregate_plan(
     portions = [
         AggregateWork(rows=mine, keys=keys, aggregates=aggregates, schema=schema) for (mine,) in groups.portions
     ]
-    return GroupPlan(schema, portions, groups.by)
+    return GroupPlan(schema, portions, groups.rows, groups.by)
 
 
 def check_columns(names: Sequence[str], plan: DirectPlan) -> None:
