@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.service.server_process import Server, files
 from tests.spark.connector_results import texts
 
-CATALOGS = ("lake",)
+CATALOGS = ("lake", "far")
 FIELDS = {
     "plain": "",
     "identity": "PARTITIONED BY (k)",

@@ -7,7 +7,6 @@ from itertools import cycle, product
 from typing import cast
 
 import pytest
-from adbc_driver_flightsql import dbapi
 from lance_flight.errors import QueryFailed
 from lance_flight_client.spark.connector import writes
 from lance_flight_client.spark.writing.writer import PlannedWrite
@@ -17,51 +16,7 @@ from pyspark.sql.functions import col
 
 from tests.service.server_process import Server
 from tests.spark.connector_results import texts
-
-COLUMNS = "(id BIGINT, k BIGINT, s VARCHAR, at TIMESTAMP, x DOUBLE)"
-ROWS = (
-    "SELECT value, value % 4, CASE WHEN value % 7 <> 0 THEN 'r' || value END,"
-    " to_timestamp(1767225600 + value * 86400), value / 2.0 FROM range(40)"
-)
-SHAPES = {
-    "identity": "PARTITIONED BY (k)",
-    "bucket": "PARTITIONED BY (bucket(4, id))",
-    "months": "PARTITIONED BY (year(at), month(at))",
-    "plain": "",
-}
-NEW = "SELECT CAST(id AS BIGINT) AS id, CAST(k AS BIGINT) AS k, s FROM (VALUES (1, 1, 'a'), (8, 0, 'b'), (100, 7, NULL)) AS v(id, k, s)"
-MERGED = f"MERGE INTO {{t}} AS t USING ({NEW}) AS n ON t.id = n.id"
-STATEMENTS = {
-    "insert": "INSERT INTO {t} (id, k, s) SELECT id + 1000, k, 'new' FROM ({all}) AS o WHERE k < 2",
-    "insert nothing": "INSERT INTO {t} (id, k, s) SELECT id, k, s FROM ({all}) AS o WHERE id < 0",
-    "delete by a partition": "DELETE FROM {t} WHERE k = 2",
-    "delete by a column": "DELETE FROM {t} WHERE id IN (1, 5, 33) OR s IS NULL",
-    "delete by an expression": "DELETE FROM {t} WHERE id % 5 = 3",
-    "delete by a subquery": "DELETE FROM {t} WHERE id IN (SELECT id + 1 FROM ({all}) AS o WHERE k = 0)",
-    "delete nothing": "DELETE FROM {t} WHERE id % 5 = 7",
-    "delete all": "DELETE FROM {t}",
-    "update": "UPDATE {t} SET s = 'changed', x = x + 1 WHERE k = 1 AND id % 3 = 0",
-    "update the partition": "UPDATE {t} SET k = k + 10 WHERE k >= 2",
-    "update to NULL": "UPDATE {t} SET s = NULL WHERE x > 7.5",
-    "update all": "UPDATE {t} SET x = 0",
-    "update by a subquery": "UPDATE {t} SET s = 'in' WHERE id IN (SELECT id * 2 FROM ({all}) AS o WHERE k = 1)",
-    "update to a subquery": "UPDATE {t} SET x = (SELECT max(o.x) FROM ({all}) AS o) WHERE k = 3",
-    "merge": f"{MERGED} WHEN MATCHED THEN UPDATE SET s = n.s, k = n.k WHEN NOT MATCHED THEN INSERT (id, k, s) VALUES (n.id, n.k, n.s)",
-    "merge that deletes": f"{MERGED} WHEN MATCHED AND n.s = 'a' THEN DELETE WHEN MATCHED THEN UPDATE SET s = 'kept'",
-    "merge that only inserts": f"{MERGED} WHEN NOT MATCHED THEN INSERT (id, k, s) VALUES (n.id, n.k, 'only')",
-    "merge with a condition": f"{MERGED} AND t.k = 0 WHEN MATCHED THEN UPDATE SET x = -1",
-    "merge by the source": f"{MERGED} WHEN MATCHED THEN UPDATE SET s = 'm' WHEN NOT MATCHED BY SOURCE AND t.k = 3 THEN DELETE",
-}
-
-
-def made(server: Server, name: str, shape: str) -> None:
-    server.run(f"CREATE TABLE {name} {COLUMNS} {SHAPES[shape]}")
-    server.run(f"INSERT INTO {name} {ROWS}")
-
-
-def versions(server: Server, name: str) -> int:
-    return int(server.value(f'SELECT count(*) FROM "{name}$snapshots"'))
-
+from tests.spark.row_statements import OVERWRITTEN, SHAPES, STATEMENTS, beside, made, versions
 
 PAIRS = list(product(STATEMENTS, SHAPES))
 if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
@@ -84,26 +39,6 @@ def test_a_statement_leaves_the_rows_that_the_service_leaves(
     assert texts(sql.table(f"lake.{table}").collect()) == texts(server.rows(f"SELECT * FROM {theirs}"))
 
 
-OVERWRITTEN = {
-    "dynamic": (
-        "dynamic",
-        "INSERT OVERWRITE {t} VALUES (1, 1, 'x'), (2, 9, 'y')",
-        "k NOT IN (1, 9)",
-        [(1, 1, "x"), (2, 9, "y")],
-    ),
-    "static": ("static", "INSERT OVERWRITE {t} VALUES (1, 1, 'x')", "false", [(1, 1, "x")]),
-    "a partition": ("static", "INSERT OVERWRITE {t} PARTITION (k = 3) SELECT 5L, 'y'", "k <> 3", [(5, 3, "y")]),
-    "a partition, with nothing": (
-        "static",
-        "INSERT OVERWRITE {t} PARTITION (k = 3) SELECT 5L, 'y' WHERE false",
-        "k <> 3",
-        [],
-    ),
-    "a new partition": ("static", "INSERT OVERWRITE {t} PARTITION (k = 77) SELECT 5L, 'y'", "true", [(5, 77, "y")]),
-    "truncated": ("static", "TRUNCATE TABLE {t}", "false", []),
-}
-
-
 @pytest.mark.parametrize("case", OVERWRITTEN)
 def test_an_overwrite_replaces_what_it_names(sql: SparkSession, server: Server, table: str, case: str) -> None:
     mode, statement, kept, new = OVERWRITTEN[case]
@@ -124,26 +59,23 @@ def test_a_table_is_made_of_a_query_and_written_by_dataframes(sql: SparkSession,
     assert versions(server, table) == 3
 
 
-REFUSED: dict[str, tuple[str, str, str]] = {
-    "rows through a server": ("far", "INSERT INTO {t} VALUES (3, 3, 's', NULL, 0)", "does not support append"),
-    "a change through a server": ("far", "UPDATE {t} SET s = 'x' WHERE id % 3 = 0", "need a catalog over a root"),
+REFUSED = {
     "a row matched twice": (
-        "lake",
         "MERGE INTO {t} AS t USING (SELECT 1L AS id UNION ALL SELECT 1L) AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET s = 'x'",
         "MERGE_CARDINALITY_VIOLATION",
     ),
-    "a task that fails": ("lake", "UPDATE {t} SET x = assert_true(id < 30, 'too large') WHERE k >= 0", "too large"),
+    "a task that fails": ("UPDATE {t} SET x = assert_true(id < 30, 'too large') WHERE k >= 0", "too large"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_fails_leaves_the_table_as_it_was(sql: SparkSession, server: Server, table: str, case: str) -> None:
-    catalog, statement, message = REFUSED[case]
+    statement, message = REFUSED[case]
     made(server, table, "identity")
     before = texts(server.rows(f"SELECT * FROM {table}"))
     count = versions(server, table)
     with pytest.raises(PySparkException, match=message):
-        sql.sql(statement.format(t=f"{catalog}.{table}"))
+        sql.sql(statement.format(t=f"lake.{table}"))
     assert texts(server.rows(f"SELECT * FROM {table}")) == before
     assert versions(server, table) == count
 
@@ -175,22 +107,6 @@ def test_a_change_beside_rows_of_other_partitions_is_none(sql: SparkSession, ser
     beside(sql, server, table, f"INSERT INTO {table} (id, k) VALUES (500, 2)")
     sql.sql(f"UPDATE lake.{table} SET s = held(s) WHERE k = 1 AND id % 1 = 0")
     assert server.value(f"SELECT count(*) FROM {table} WHERE s = 'held' OR id = 500") == 11
-
-
-def beside(sql: SparkSession, server: Server, table: str, statement: str) -> None:
-    """Register `held(s)`: the first row of a task that it is evaluated for has the server run a statement, unless that was run."""
-    uri = server.uri
-
-    def held(_: str | None) -> str:
-        if not getattr(held, "done", False):
-            held.done = True  # type: ignore[attr-defined]
-            with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute(f"SELECT count(*) FROM {table} WHERE s = 'theirs' OR id = 500")
-                if cursor.fetchone() == (0,):
-                    cursor.execute(statement)
-        return "held"
-
-    sql.udf.register("held", held, "string")
 
 
 def test_a_task_that_says_nothing_is_an_error() -> None:

@@ -45,8 +45,8 @@ _TYPES: Mapping[type[spark.DataType], str] = MappingProxyType(
 )
 
 
-def create_table(table: str, given: Mapping[str, Any], *, replace: bool = False) -> str:
-    """Return the CREATE [OR REPLACE] TABLE for columns, transforms and properties of Spark's; `table` is quoted."""
+def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> str:
+    """Return the CREATE TABLE for columns, transforms and properties of Spark's; `table` is quoted, `kind` may be OR REPLACE TABLE."""
     properties: Mapping[str, str] = given["properties"]
     _check_properties(properties)
     columns = ", ".join(_column(each) for each in given["columns"])
@@ -54,7 +54,7 @@ def create_table(table: str, given: Mapping[str, Any], *, replace: bool = False)
     options = ", ".join(f"{name} = {text(value)}" for name, value in properties.items() if name in _KEPT)
     comment = properties.get("comment")
     return (
-        f"CREATE {'OR REPLACE ' * replace}TABLE {table} ({columns})"
+        f"CREATE {kind} {table} ({columns})"
         + f" WITH ({options})" * bool(options)
         + f" PARTITIONED BY ({fields})" * bool(fields)
         + (f" COMMENT {text(comment)}" if comment is not None else "")

@@ -17,7 +17,7 @@ from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
-from lance_flight_client.spark.connector.new_tables import NewTable
+from lance_flight_client.spark.connector.new_tables import NewServerTable, NewTable
 from lance_flight_client.spark.connector.portions import address
 from lance_flight_client.spark.connector.procedures import PROCEDURES
 from lance_flight_client.spark.connector.procedures import call as run_procedure
@@ -104,7 +104,7 @@ def described(name: NamedTable, relation: Relation, columns: StructType) -> dict
         "handle": pickled(relation),
         "partitioning": [],
         "properties": {"provider": "lance_flight"},
-        "takes_rows": isinstance(relation, DirectTable | NewTable),
+        "takes_rows": isinstance(relation, DirectTable | ServerTable | NewTable | NewServerTable),
     }
 
 
@@ -147,8 +147,7 @@ def create_table(given: Arguments) -> None:
 
 def stage_table(given: Arguments) -> dict[str, Any]:
     """Begin to make a table, which takes rows and has no name before `end_table`."""
-    statement = definitions.create_table(qualified(given), given, replace=given["replace"])
-    key, relation = new_tables.stage(backend(given), named(given), statement)
+    key, relation = new_tables.stage(given["options"], named(given), given)
     return {**described(named(given), relation, spark_schema(relation.source)), "staged": key}
 
 
@@ -247,10 +246,10 @@ def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
 
 
 def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
-    """Plan the tasks of a change of rows: all rows of the partitions that may hold matching ones."""
+    """Plan the tasks of a change of rows, which read at least those that it may change."""
     relation = relation_of(given)
     condition = Conditions.over(relation.source).all_of(given["predicates"])
-    planned = writes.whole_partitions(relation, given["columns"], condition)
+    planned = writes.replaced_rows(relation, given["columns"], condition)
     return {
         "portions": [pickled(portion) for portion in planned.portions],
         "keys": [],

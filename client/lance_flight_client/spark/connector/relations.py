@@ -77,6 +77,7 @@ class ServerTable:
     source: pa.Schema
     rows: int | None
     """Rows of the whole table, where the server says it."""
+    is_partitioned: bool
 
     @property
     def takes_conditions(self) -> bool:
@@ -199,24 +200,25 @@ def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: 
 
 
 def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
-    if "$" in table.name or kind_of(backend, table) == "VIEW":
+    kind = None if "$" in table.name else kind_of(backend, table)
+    if "$" in table.name or kind == "VIEW":
         return _query(options, backend, table, at)
     # The name may hold a dot, or a quote: it is given as it is.
-    given = replace(ReadOptions.parse({**_of_reads(options), "table": "t"}), table=table, **at.option)
+    given = replace(ReadOptions.parse({**of_reads(options), "table": "t"}), table=table, **at.option)
     try:
-        return _stored(options, backend, given)
+        return _stored(options, backend, given, is_partitioned=kind == "PARTITIONED")
     except (NotFound, ServerError) as exc:
         if code_of(exc) != "not_found" or given.tag is None or "@" in table.name:
             raise
         branch = NamedTable(table.db_schema, f"{table.name}@{given.tag}")
         try:
-            return _stored(options, backend, replace(given, table=branch, tag=None))
+            return _stored(options, backend, replace(given, table=branch, tag=None), is_partitioned=True)
         except (NotFound, ServerError):
             # The first error says which tags there are.
             raise exc from None
 
 
-def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions) -> Relation:
+def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions, *, is_partitioned: bool) -> Relation:
     table = given.table or NamedTable("", "")
     if given.root is None and given.tag is not None:
         # A server takes it for a tag or a branch, and does not say which; versions have numbers on each of them.
@@ -227,10 +229,11 @@ def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions) 
         return DirectTable(direct.plan(given))
     found = through_flight.plan(given)
     pinned = replace(given, snapshot=found.answer.versions[0], tag=None, time=None)
-    return ServerTable(pinned, found.answer.schema, found.answer.rows)
+    return ServerTable(pinned, found.answer.schema, found.answer.rows, is_partitioned)
 
 
-def _of_reads(options: Mapping[str, str]) -> dict[str, str]:
+def of_reads(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a catalog that are options of a read."""
     return {name: value for name, value in options.items() if name not in OWN_OPTIONS}
 
 
@@ -241,7 +244,7 @@ def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at
     source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
     if "root" in options:
         return RootQuery(dict(options), name, source, is_small="$" in table.name)
-    return ServerQuery(ReadOptions.parse({**_of_reads(options), "query": "SELECT 1"}), name, source)
+    return ServerQuery(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}), name, source)
 
 
 def query_plan(options: ReadOptions) -> ReadPlan | None:

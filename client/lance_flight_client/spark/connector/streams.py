@@ -124,7 +124,7 @@ def begin_batch(given: Arguments) -> dict[str, Any]:
     stream = _known(given["stream_options"], (_NAME,), "writeStream").get(_NAME, query)
     _direct(relation)
     schema = StructType.fromJson(json.loads(given["schema"]))
-    planned = writes.begun(relation, schema, Replaces(given["replaces"]), ())
+    planned = writes.begun_in_root(relation, schema, Replaces(given["replaces"]), ())
     return {**writes.tasks(planned), "write": pickled(BatchWrite(planned, checked_stream(stream), query))}
 
 

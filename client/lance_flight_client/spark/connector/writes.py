@@ -6,7 +6,7 @@ import base64
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces
@@ -17,12 +17,13 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.handles import pickled
-from lance_flight_client.spark.connector.new_tables import NewTable
+from lance_flight_client.spark.connector.new_tables import NewServerTable, NewTable, fill
 from lance_flight_client.spark.connector.portions import PICKLER
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable
+from lance_flight_client.spark.connector.server_writes import ServerWrite, check_changeable
 from lance_flight_client.spark.reading.balancing import balanced, tasks_for
 from lance_flight_client.spark.reading.direct import DirectPlan
-from lance_flight_client.spark.reading.portion import DirectPortion
+from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.writing.options import WriteOptions
 from lance_flight_client.spark.writing.planning import planned_write, write_to
 from lance_flight_client.spark.writing.writer import PlannedWrite, TableWriter, Written
@@ -34,14 +35,25 @@ _WORKER = "pyspark.sql.worker.write_into_data_source"
 
 def begun(
     relation: Relation, schema: StructType, replaces: Replaces, predicates: Sequence[Mapping[str, Any]]
+) -> PlannedWrite | ServerWrite:
+    """Begin a write of rows with these columns to a table, in place of the rows that fulfil `predicates`."""
+    if isinstance(relation, NewServerTable):
+        return relation.write(schema)
+    if isinstance(relation, ServerTable):
+        if replaces is Replaces.READ:
+            check_changeable(relation)
+        return ServerWrite.begin(relation, schema, replaces, exactly(relation.source, predicates) or None)
+    return begun_in_root(relation, schema, replaces, predicates)
+
+
+def begun_in_root(
+    relation: Relation, schema: StructType, replaces: Replaces, predicates: Sequence[Mapping[str, Any]]
 ) -> PlannedWrite:
-    """Begin a write of rows with these columns to a table of a root, in place of the rows that fulfil `predicates`."""
+    """Begin a write to a table of a root, as `begun` does."""
     if isinstance(relation, NewTable):
         return write_to(table_at(relation.store), relation.name, schema, replaces)
     if not isinstance(relation, DirectTable):
-        raise Unsupported(
-            "rows are written to the tables of a root, and this catalog reads through a server; expected a catalog with the option 'root'"
-        )
+        raise Unsupported("rows are written to tables, not to views, metadata tables and branches")
     plan = relation.plan
     table = f"{quoted(plan.table.db_schema)}.{quoted(plan.table.name)}"
     options = replace(
@@ -65,11 +77,11 @@ def _overwritten(plan: DirectPlan, predicates: Sequence[Mapping[str, Any]]) -> t
     return tuple(sorted({table.object_id for table in found.planned.tables}))
 
 
-def writing(planned: PlannedWrite) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def writing(planned: PlannedWrite | ServerWrite) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that each task of a write runs over its rows."""
 
     def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = Written(planned.write(iter(rows)))
+        written = Written(planned.write(iter(rows))) if isinstance(planned, PlannedWrite) else planned.write(rows)
         yield pa.record_batch([pa.array([PICKLER.dumps(written)])], names=MESSAGE.names)
 
     # By this name Spark's workers know a function of a data source.
@@ -77,26 +89,35 @@ def writing(planned: PlannedWrite) -> Callable[[Iterable[pa.RecordBatch]], Itera
     return write
 
 
-def tasks(planned: PlannedWrite) -> dict[str, str]:
+def tasks(planned: PlannedWrite | ServerWrite) -> dict[str, str]:
     """Return the tasks of a write for the JVM: their function, and the version of Python that it was pickled by."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {"python": version, "function": pickled((writing(planned), MESSAGE))}
 
 
-def messages_of(sent: Sequence[str | None]) -> list[Written | None]:
+def messages_of(sent: Sequence[str | None]) -> list[Any]:
     """Return what the tasks of a write have said; None for those that failed."""
-    return [None if each is None else cast("Written", PICKLER.loads(base64.b64decode(each))) for each in sent]
+    return [None if each is None else PICKLER.loads(base64.b64decode(each)) for each in sent]
 
 
-def commit(planned: PlannedWrite, written: Sequence[Written | None], read: Sequence[str] | None) -> None:
-    """Commit a write, in place of the tables that it has `read` where these are given by their object ids."""
+def commit(planned: PlannedWrite | ServerWrite, written: Sequence[Any], read: Any) -> None:
+    """Commit a write, in place of what it has `read`: the tables of these object ids, or the rows that fulfil a condition."""
     if None in written:
         raise QueryFailed("a task of the write has ended without a word of what it wrote; nothing was committed")
+    if isinstance(planned, ServerWrite):
+        if planned.new_table is None:
+            planned.commit(written, read)
+        else:
+            fill(planned.new_table, planned.inserted(written))
+        return
     TableWriter(planned if read is None else replace(planned, read=tuple(read))).commit(written)
 
 
-def abort(planned: PlannedWrite, written: Sequence[Written | None]) -> None:
-    """Remove the files of a write that is not committed."""
+def abort(planned: PlannedWrite | ServerWrite, written: Sequence[Any]) -> None:
+    """Remove the files, or the rows at a server, of a write that is not committed."""
+    if isinstance(planned, ServerWrite):
+        planned.abort()
+        return
     TableWriter(planned).abort(written)
 
 
@@ -105,28 +126,41 @@ def deletion(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str
     if not isinstance(relation, DirectTable | ServerTable):
         return None
     table = relation.plan.table if isinstance(relation, DirectTable) else relation.options.table
-    conditions = Conditions.over(relation.source)
-    found = [conditions.sql(each) for each in predicates if each.get("literal") != "true"]
-    if table is None or None in found:
+    condition = exactly(relation.source, predicates)
+    if table is None or condition is None:
         return None
-    where = " WHERE " + " AND ".join(f"({condition})" for condition in found) if found else ""
+    where = f" WHERE {condition}" * bool(condition)
     return f"DELETE FROM {quoted(table.db_schema)}.{quoted(table.name)}{where}"  # noqa: S608 - quoted
 
 
+def exactly(source: pa.Schema, predicates: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the condition that is all predicates and nothing less, '' for none of them; None where SQL cannot say one."""
+    conditions = Conditions.over(source)
+    found = [conditions.sql(each) for each in predicates if each.get("literal") != "true"]
+    return None if None in found else " AND ".join(f"({condition})" for condition in found)
+
+
 @dataclass(frozen=True, slots=True)
-class WholePartitions:
-    """Tasks that read every row of some partition tables, and the object ids of these."""
+class ReplacedRows:
+    """Tasks that read the rows that a change of rows writes anew, and what these are.
+
+    `read` are the object ids of their partition tables in a root; through a server the condition that they fulfil, None for all rows.
+    """
 
     schema: StructType
-    portions: Sequence[DirectPortion]
-    read: Sequence[str]
-    rows: int
+    portions: Sequence[Portion]
+    read: Sequence[str] | str | None
+    rows: int | None
 
 
-def whole_partitions(relation: Relation, columns: Sequence[str], condition: str | None) -> WholePartitions:
-    """Plan a read of all rows of those partition tables that may hold rows which fulfil a condition."""
+def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | None) -> ReplacedRows:
+    """Plan a read of rows with all those that fulfil a condition: in a root of whole partition tables."""
+    if isinstance(relation, ServerTable):
+        check_changeable(relation)
+        asked = relation.scan(columns, condition)
+        return ReplacedRows(asked.schema, asked.portions(), condition, relation.rows)
     if not isinstance(relation, DirectTable):
-        raise Unsupported("UPDATE and MERGE need a catalog over a root; this one reads through a server")
+        raise Unsupported("UPDATE, MERGE and DELETE change tables, not views, metadata tables and branches")
     plan = relation.plan
     left = _tables(replace(plan, options=replace(plan.options, filter=condition)))
     whole = replace(plan, options=replace(plan.options, columns=tuple(columns), filter=None))
@@ -134,7 +168,7 @@ def whole_partitions(relation: Relation, columns: Sequence[str], condition: str 
     pieces = [piece for piece, table in zip(found.pieces, found.planned.tables, strict=True) if table.object_id in left]
     counts = row_counts([piece.part.table for piece in pieces])
     tasks = balanced(list(zip(pieces, counts, strict=True)), tasks_for(sum(counts), None))
-    return WholePartitions(whole.schema, [whole.portion(found, task) for task in tasks], sorted(left), sum(counts))
+    return ReplacedRows(whole.schema, [whole.portion(found, task) for task in tasks], sorted(left), sum(counts))
 
 
 def _tables(plan: DirectPlan) -> set[str]:

@@ -7,7 +7,6 @@ Spark runs it again. A ticket that a server does not take (its key has changed) 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from pyarrow import flight
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
+from lance_flight_client.spark.flight_sql import ANSWERS, message_of, statement
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading.balancing import tasks_for
 from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
@@ -28,13 +28,8 @@ ENDPOINTS = 16
 """Default maximum of the tasks of a read; a small read has fewer."""
 
 _ENDPOINTS_HEADER = b"lance-flight-endpoints"
-_COMMAND = "type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
 _SAME_CONNECTION = "arrow-flight-reuse-connection"
 _INVALID_TICKET = "[invalid_ticket]"
-_AROUND = re.compile(
-    r"^Flight (?:error|returned \w+ error)[^:]*: |[.;]? (?:Detail|gRPC client debug context): .*", re.DOTALL
-)
-_ANSWERS = (flight.FlightError, pa.ArrowException, KeyError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +57,25 @@ class ServerAccess:
             tls_roots=roots,
         )
 
-    def connect(self, uri: str) -> flight.FlightClient:
+    def connect(self, uri: str, middleware: Sequence[flight.ClientMiddlewareFactory] = ()) -> flight.FlightClient:
         """Return a client of one of the server's locations."""
         place = self.uri if uri.startswith(_SAME_CONNECTION) else uri
-        return flight.connect(place, tls_root_certs=self.tls_roots)
+        return flight.connect(place, tls_root_certs=self.tls_roots, middleware=list(middleware))
 
     def call(self, client: flight.FlightClient, endpoints: int | None = None) -> flight.FlightCallOptions:
         """Return the headers of a call."""
         headers = [] if endpoints is None else [(_ENDPOINTS_HEADER, str(endpoints).encode())]
+        return flight.FlightCallOptions(headers=[*headers, *self.identity(client)])
+
+    def identity(self, client: flight.FlightClient) -> list[tuple[bytes, bytes]]:
+        """Return the headers that say who calls; a user with a password is given a token for them."""
         if self.token is not None:
-            headers.append((b"authorization", f"Bearer {self.token}".encode()))
-        elif self.username is not None:
-            granted = client.authenticate_basic_token(self.username, self.password or "")
-            # A server without authentication grants no token.
-            headers += [granted] * bool(granted[0])
-        return flight.FlightCallOptions(headers=headers)
+            return [(b"authorization", f"Bearer {self.token}".encode())]
+        if self.username is None:
+            return []
+        granted = client.authenticate_basic_token(self.username, self.password or "")
+        # A server without authentication grants no token.
+        return [granted] if granted[0] else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,7 @@ class FlightPortion:
                     rows = self._opened(client)
                     first = next(rows, None)
                 except flight.FlightUnavailableError as exc:
-                    unreachable.append(f"{location}: {_message_of(exc)}")
+                    unreachable.append(f"{location}: {message_of(exc)}")
                     continue
                 if first is not None:
                     yield carried_batch(first, carried)
@@ -186,9 +185,9 @@ def plan(options: ReadOptions) -> FlightPlan:
                 # A query of one endpoint is not counted.
                 answer = replace(_ask(access, client, sql, asked), rows=answer.rows)
         except flight.FlightUnavailableError as exc:
-            raise ServerError(f"no server answers at {access.uri}: {_message_of(exc)}") from exc
-        except _ANSWERS as exc:
-            raise ServerError(_message_of(exc)) from exc
+            raise ServerError(f"no server answers at {access.uri}: {message_of(exc)}") from exc
+        except ANSWERS as exc:
+            raise ServerError(message_of(exc)) from exc
     if options.table is not None:
         sql = table_query(options, answer.versions[0])
     planned = FlightPlan(access=access, sql=sql, asked=asked, answer=answer)
@@ -218,13 +217,13 @@ def _quoted(name: str) -> str:
 
 def _check_query(client: flight.FlightClient, access: ServerAccess, sql: str) -> None:
     """Refuse a statement that returns no rows before it is run: asking for its endpoints would run it."""
-    schema = client.get_schema(_descriptor(sql), access.call(client)).schema
+    schema = client.get_schema(statement(sql), access.call(client)).schema
     if not schema.names:
         raise InvalidInput(f"query {sql!r} returns no rows; expected one that does")
 
 
 def _ask(access: ServerAccess, client: flight.FlightClient, sql: str, endpoints: int) -> ServerPlan:
-    info = client.get_flight_info(_descriptor(sql), access.call(client, endpoints))
+    info = client.get_flight_info(statement(sql), access.call(client, endpoints))
     said = json.loads(info.app_metadata or b"{}")
     snapshots: Mapping[str, int] = said.get("snapshots", {})
     return ServerPlan(
@@ -236,29 +235,3 @@ def _ask(access: ServerAccess, client: flight.FlightClient, sql: str, endpoints:
         versions=tuple(version for _, version in sorted(snapshots.items())),
         rows=said.get("rows"),
     )
-
-
-def _descriptor(sql: str) -> flight.FlightDescriptor:
-    """Return a CommandStatementQuery of Flight SQL, whose first field is the query, in a google.protobuf.Any."""
-    statement = _text_field(1, sql)
-    return flight.FlightDescriptor.for_command(_text_field(1, _COMMAND) + _field(2, statement))
-
-
-def _text_field(number: int, text: str) -> bytes:
-    return _field(number, text.encode())
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Return a field of a protobuf message that has a length: its number and kind, the length, the content."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    low, high = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
-
-
-def _message_of(exc: BaseException) -> str:
-    """Return the message of a server's error, without the text that gRPC and Arrow add."""
-    text = str(exc.args[0] if exc.args else exc)
-    return _AROUND.sub("", text).strip()

@@ -1,0 +1,109 @@
+"""Sessions of a server that a driver and its tasks have in common, known on every connection by the same headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lance_flight_client.errors import ServerError
+from lance_flight_client.spark.flight_sql import ANSWERS, message_of, statement, temporary_ingest
+from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading.through_flight import ServerAccess
+
+_LARGEST_BATCH = 4 << 20
+"""Most bytes of a batch that is sent, unless it is one row."""
+
+
+class _Cookies(flight.ClientMiddlewareFactory):
+    """Keeps the cookies that a server gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[str] = []
+
+    def start_call(self, info: flight.CallInfo) -> flight.ClientMiddleware:
+        return _Call(self.given)
+
+
+class _Call(flight.ClientMiddleware):
+    def __init__(self, given: list[str]) -> None:
+        super().__init__()
+        self._given = given
+
+    def received_headers(self, headers: Mapping[str, Sequence[str]]) -> None:
+        self._given.extend(text.partition(";")[0] for text in headers.get("set-cookie", ()))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSession:
+    """A session of a server, with the headers that every process of a write sends."""
+
+    access: ServerAccess
+    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+
+    @classmethod
+    def begin(cls, options: ReadOptions) -> SharedSession:
+        """Begin a session: it is told by the token that a password was exchanged for, else by a cookie."""
+        access, cookies = ServerAccess.of(options), _Cookies()
+        with closing(access.connect(access.uri, [cookies])) as client, _said(access):
+            identity = access.identity(client)
+            client.get_flight_info(statement("SELECT 1"), flight.FlightCallOptions(headers=identity))
+        return cls(access, (*identity, *((b"cookie", cookie.encode()) for cookie in cookies.given[-1:])))
+
+    def run(self, *statements: str) -> None:
+        """Run statements that return no rows, one after another."""
+        with self._client() as (client, options):
+            for sql in statements:
+                # Asking for the endpoints of such a statement runs it.
+                client.get_flight_info(statement(sql), options)
+
+    def rows(self, sql: str) -> pa.Table:
+        """Run a statement that returns rows."""
+        with self._client() as (client, options):
+            info = client.get_flight_info(statement(sql), options)
+            return pa.concat_tables([client.do_get(each.ticket, options).read_all() for each in info.endpoints])
+
+    def send(self, table: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        """Add rows to a temporary table of the session, in one commit."""
+        with self._client() as (client, options):
+            writer, reader = client.do_put(temporary_ingest(table), schema, options)
+            with writer:
+                for batch in batches:
+                    for part in _in_messages(batch):
+                        writer.write_batch(part)
+                writer.done_writing()
+                reader.read()
+
+    def close(self) -> None:
+        """End the session with its temporary tables; one that cannot be reached ends by itself after a while."""
+        with suppress(ServerError), self._client() as (client, options):
+            list(client.do_action(flight.Action("CloseSession", b""), options))
+
+    @contextmanager
+    def _client(self) -> Iterator[tuple[flight.FlightClient, flight.FlightCallOptions]]:
+        with closing(self.access.connect(self.access.uri)) as client, _said(self.access):
+            yield client, flight.FlightCallOptions(headers=list(self.headers))
+
+
+@contextmanager
+def _said(access: ServerAccess) -> Iterator[None]:
+    """Raise `ServerError` with what the server says, in place of the errors of pyarrow."""
+    try:
+        yield
+    except flight.FlightUnavailableError as exc:
+        raise ServerError(f"no server answers at {access.uri}: {message_of(exc)}") from exc
+    except ANSWERS as exc:
+        raise ServerError(message_of(exc)) from exc
+
+
+def _in_messages(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows <= 1 or batch.nbytes <= _LARGEST_BATCH:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _in_messages(batch.slice(0, half))
+    yield from _in_messages(batch.slice(half))
