@@ -191,3 +191,41 @@ def test_a_root_that_is_not_there_is_refused(sql: SparkSession, tmp_path: Path) 
     session.conf.set("spark.sql.catalog.gone.python", sys.executable)
     with pytest.raises(IllegalArgumentException, match="is no directory here"):
         session.table("gone.t")
+
+
+PARTS_OF_MOMENTS = {
+    "moment": ("year(local) = 2025 AND month(local) = 2", "1 / 4"),
+    "turned": ("2 < month(day) OR year(day) < 2025", "2 / 4"),
+    "not": ("NOT (month(day) = 1)", "3 / 4"),
+    "day": ("day(day) <> 1 AND dayofmonth(day) < 3", "4 / 4"),
+    "zone": ("month(at) = 2", "4 / 4"),
+}
+
+
+@pytest.mark.parametrize(("where", "read"), PARTS_OF_MOMENTS.values(), ids=PARTS_OF_MOMENTS)
+def test_years_months_and_days_prune(sql: SparkSession, months: str, where: str, read: str) -> None:
+    (field,) = set(re.findall(r"\((\w+)\)", where))
+    whole = sql.table(f"lake.{months}_{field}")
+    unpushed = sql.createDataFrame(whole.collect(), whole.schema)
+    assert values(whole.filter(where)) == values(unpushed.filter(where))
+    assert f"partitions: {read} " in plan_of(whole.filter(where))
+
+
+@pytest.fixture(scope="module")
+def months(server: Server) -> str:
+    """Tables of four months, each by one of its columns, with moments at both ends of a day."""
+    for field in ("at", "local", "day"):
+        server.run(
+            f"CREATE TABLE months_{field} (id BIGINT, at TIMESTAMPTZ, local TIMESTAMP, day DATE)"
+            f" PARTITIONED BY (year({field}), month({field}))"
+        )
+        rows = [
+            f"'{month}-01T00:30:00', '{month}-28T23:30:00'" for month in ("2024-12", "2025-01", "2025-02", "2025-03")
+        ]
+        moments = ", ".join(rows).split(", ")
+        numbered = ", ".join(f"({number}, {moment})" for number, moment in enumerate(moments))
+        server.run(
+            f"INSERT INTO months_{field} SELECT v.id, CAST(v.t || 'Z' AS TIMESTAMPTZ), CAST(v.t AS TIMESTAMP), CAST(v.t AS DATE)"
+            f" FROM (VALUES {numbered}) AS v(id, t)"
+        )
+    return "months"

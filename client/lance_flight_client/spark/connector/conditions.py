@@ -30,6 +30,8 @@ _MOST_DAYS = 100_000
 """Before and after 1970, within which those years lie."""
 _DAY = 86_400_000_000
 _COMPARISONS = MappingProxyType({"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="})
+_DATED = (pa.date32(), pa.timestamp("us"))
+_PARTS = frozenset({"year", "month", "day"})
 _EXACT = (
     types.is_integer,
     types.is_string,
@@ -50,13 +52,16 @@ class Conditions:
 
     fields: Mapping[str, str]
     compared: frozenset[str]
+    dated: frozenset[str] = frozenset()
+    """Columns of dates and of moments without a zone, as they are stored: Spark rounds finer ones."""
 
     @classmethod
     def over(cls, schema: pa.Schema) -> Conditions:
         """Return those over the columns of a table."""
         known: StructType = spark_schema(schema)
         compared = (field.name for field in schema if any(test(_value_type(field.type)) for test in _EXACT))
-        return cls({field.name: field.dataType.json() for field in known.fields}, frozenset(compared))
+        dated = (field.name for field in schema if field.type in _DATED)
+        return cls({field.name: field.dataType.json() for field in known.fields}, frozenset(compared), frozenset(dated))
 
     def sql(self, node: Node) -> str | None:
         """Return a predicate as a condition that is TRUE for the same rows; None for one that has no such condition."""
@@ -74,13 +79,29 @@ class Conditions:
         return " AND ".join(f"({condition})" for condition in found) or None
 
     def _compared(self, sign: str, left: Node, right: Node) -> str | None:
-        if "literal" in left and "column" in right:
+        if "literal" in left and ("column" in right or right.get("function") == "EXTRACT"):
             return self._compared(_TURNED[sign], right, left)
+        if left.get("function") == "EXTRACT":
+            return self._part_compared(sign, left, right)
         column = self._column(left)
         other = self._column(right) if "column" in right else self._literal(left, right)
         if column is None or other is None or not self._is_compared(left):
             return None
         return f"{column} {sign} {other}"
+
+    def _part_compared(self, sign: str, part: Node, value: Node) -> str | None:
+        """Return a comparison of the year, month or day of a column with a number.
+
+        Those of a moment with a zone are Spark's own: it does not say which zone it sees the moment in.
+        """
+        (source,) = part["arguments"]
+        inner = source["arguments"][0] if source.get("function") == "CAST" and source["type"] == '"date"' else source
+        column, field = self._column(inner), str(part["field"]).lower()
+        if column is None or field not in _PARTS or inner["column"][0] not in self.dated:
+            return None
+        if value.get("type") != '"integer"' or value.get("literal") is None:
+            return None
+        return f"date_part('{field}', {column}) {sign} {value['literal']}"
 
     def _column(self, node: Node) -> str | None:
         path = node.get("column", ())

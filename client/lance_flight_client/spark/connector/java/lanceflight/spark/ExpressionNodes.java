@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Base64;
 import org.apache.spark.sql.connector.expressions.Cast;
 import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Extract;
 import org.apache.spark.sql.connector.expressions.GeneralScalarExpression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -30,6 +31,9 @@ final class ExpressionNodes {
         } else if (expression instanceof Cast cast) {
             node.put("function", "CAST").put("type", cast.dataType().json());
             node.set("arguments", of(cast.children()));
+        } else if (expression instanceof Extract part) {
+            node.put("function", "EXTRACT").put("field", part.field());
+            node.set("arguments", of(part.children()));
         } else if (expression instanceof GeneralScalarExpression call) {
             node.put("function", call.name());
             node.set("arguments", of(call.children()));
