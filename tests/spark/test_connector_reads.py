@@ -211,6 +211,13 @@ def test_years_months_and_days_prune(sql: SparkSession, months: str, where: str,
     assert f"partitions: {read} " in plan_of(whole.filter(where))
 
 
+def test_rows_of_a_month_are_deleted(sql: SparkSession, server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, day DATE) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {table} VALUES (1, '2025-01-31'), (2, '2025-02-01'), (3, '2024-02-29'), (4, NULL)")
+    sql.sql(f"DELETE FROM lake.{table} WHERE month(day) = 2 AND year(day) > 2024")
+    assert server.rows(f"SELECT id FROM {table} ORDER BY id") == [(1,), (3,), (4,)]
+
+
 @pytest.fixture(scope="module")
 def months(server: Server) -> str:
     """Tables of four months, each by one of its columns, with moments at both ends of a day."""
