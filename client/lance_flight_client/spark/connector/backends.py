@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import Credentials, connect, execute
 from lance_flight_client.spark.options import parted
+from lance_flight_client.spark.reading.through_flight import certificates
 from lance_flight_client.spark.roots import store_of
 
 _LANES = 2
@@ -63,7 +63,7 @@ class ServerBackend:
             user=self._options.get("username"),
             password=self._options.get("password"),
             token=self._options.get("token"),
-            tls_ca=None if trusted is None else Path(trusted).read_text(encoding="utf-8"),
+            tls_ca=None if trusted is None else certificates(trusted).decode(),
         )
         return connect(self._options["uri"], credentials)
 

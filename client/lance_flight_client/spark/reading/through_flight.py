@@ -32,6 +32,14 @@ _SAME_CONNECTION = "arrow-flight-reuse-connection"
 _INVALID_TICKET = "[invalid_ticket]"
 
 
+def certificates(path: str) -> bytes:
+    """Return the certificates of a file, in PEM; `InvalidInput` if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as exc:
+        raise InvalidInput(f"tls_roots {path!r} cannot be read: {exc.strerror}") from exc
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAccess:
     """The address of a server, and the credentials that it is called with."""
@@ -45,10 +53,7 @@ class ServerAccess:
     @classmethod
     def of(cls, options: ReadOptions) -> ServerAccess:
         """Return what the options say; `InvalidInput` for a file of certificates that cannot be read."""
-        try:
-            roots = None if options.tls_roots is None else Path(options.tls_roots).read_bytes()
-        except OSError as exc:
-            raise InvalidInput(f"tls_roots {options.tls_roots!r} cannot be read: {exc.strerror}") from exc
+        roots = None if options.tls_roots is None else certificates(options.tls_roots)
         return cls(
             uri=options.uri or "",
             username=options.username,
