@@ -86,13 +86,12 @@ def load_table(given: Arguments) -> dict[str, Any]:
     name = named(given)
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
-    known = descriptions(backend(given), name)
-    answer = described(name, relation, definitions.described(spark_schema(relation.source), known))
-    comments = [each["comment"] for each in known if each["name"] is None and each["comment"] is not None]
+    columns = definitions.described(spark_schema(relation.source), descriptions(backend(given), name))
+    answer = described(name, relation, columns)
     return {
         **answer,
         "partitioning": partitioning(backend(given), name),
-        "properties": {**answer["properties"], **({"comment": comments[0]} if comments else {})},
+        "properties": {**answer["properties"], **comment_of(backend(given), name)},
     }
 
 
@@ -109,14 +108,24 @@ def described(name: NamedTable, relation: Relation, columns: StructType) -> dict
 
 
 def descriptions(asked: SqlRunner, table: NamedTable) -> list[dict[str, str | None]]:
-    """Return the default value and the comment of each column that has one, as texts; the table's own comment without a name."""
-    where = f"WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
+    """Return the default value and the comment of each column that has one, as texts."""
     sql = (
-        'SELECT CAST(NULL AS VARCHAR) AS name, CAST(NULL AS VARCHAR) AS "default", table_comment AS comment'  # noqa: S608 - quoted
-        f" FROM information_schema.tables {where} UNION ALL SELECT column_name, column_default, column_comment"
-        f" FROM information_schema.columns {where} AND (column_default IS NOT NULL OR column_comment IS NOT NULL)"
+        'SELECT column_name AS name, column_default AS "default", column_comment AS comment FROM information_schema.columns'  # noqa: S608 - quoted
+        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
+        " AND (column_default IS NOT NULL OR column_comment IS NOT NULL)"
     )
     return cast("list[dict[str, str | None]]", asked.rows(sql).to_pylist())
+
+
+def comment_of(asked: SqlRunner, table: NamedTable) -> dict[str, str]:
+    """Return the comment of a table as a property of Spark's; none for a table without one."""
+    # Apart from the columns: a union of both now and then fails, as two scans of the schema tables at once.
+    sql = (
+        "SELECT table_comment AS comment FROM information_schema.tables"  # noqa: S608 - quoted
+        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)} AND table_comment IS NOT NULL"
+    )
+    found = asked.rows(sql).to_pylist()
+    return found[0] if found else {}
 
 
 def partitioning(asked: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
