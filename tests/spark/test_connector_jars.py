@@ -50,3 +50,13 @@ def test_a_builder_is_given_all_that_a_session_needs() -> None:
     assert given["spark.sql.catalog.c.username"] == "u"
     assert given["spark.sql.catalog.c.python"] == sys.executable
     assert settings("s3://b/t", catalog="c")["spark.sql.catalog.c.root"] == "s3://b/t"
+
+
+def test_a_spark_that_runs_without_the_jar_is_not_configured(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spark.sparkContext.getConf().get("spark.jars") == str(jar())
+    configure(SparkSession.Builder(), lake="/lake")
+    monkeypatch.setattr("lance_flight_client.spark.connector.sessions.jar", lambda: Path("/other.jar"))
+    with pytest.raises(Unsupported, match=r"running without the connector.*spark\.stop\(\).*/other\.jar"):
+        configure(SparkSession.Builder(), lake="/lake")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from lance_flight.errors import Unsupported
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lance_flight_client.spark.connector.jars import jar
@@ -47,10 +49,21 @@ def configure(
     """Give a builder the connector's jar, a catalog over `lake` (a root, or `grpc://host:port`), and the settings they need.
 
     `options` are options of the catalog, `token="…"` for example; those with a dot are given as `**{"storage.aws_region": "…"}`.
+    `Unsupported` beside a Spark that runs without the jar, and would take no notice of it.
     """
     prepare()
+    _check_running(str(jar()))
     # PySpark offers no way to read what a builder was given, and jars are added to those of others.
     jars = getattr(builder, "_options", {}).get(_JARS)
     for name, value in settings(lake, catalog=catalog, **options).items():
         builder = builder.config(name, f"{jars},{value}" if name == _JARS and jars else value)
     return builder
+
+
+def _check_running(jar_path: str) -> None:
+    running = SparkContext._active_spark_context  # noqa: SLF001 - PySpark offers no other way to ask
+    if running is not None and jar_path not in (running.getConf().get(_JARS) or "").split(","):
+        raise Unsupported(
+            f"a Spark session is running without the connector, and takes no jar any more; expected spark.stop() before, or {_JARS}={jar_path}"
+            " among the settings that it is started with"
+        )
