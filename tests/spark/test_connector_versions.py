@@ -10,7 +10,18 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-EVERY = ("reads", "definitions", "new_tables", "planning", "portions", "writes", "procedures", "streams", "views")
+EVERY = (
+    "reads",
+    "definitions",
+    "new_tables",
+    "planning",
+    "portions",
+    "pushdown",
+    "writes",
+    "procedures",
+    "streams",
+    "views",
+)
 MODULES = EVERY if FULL else ("writes",)
 CHOSEN = "" if FULL else "merge or update or (delete and expression) or dynamic"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -32,13 +32,21 @@ _DAY = 86_400_000_000
 _COMPARISONS = MappingProxyType({"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="})
 _DATED = (pa.date32(), pa.timestamp("us"))
 _PARTS = frozenset({"year", "month", "day"})
+_STEPS = MappingProxyType({"s": 1_000_000, "ms": 1_000})
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    # DataFusion compares moments of two zones neither with each other nor with literals.
+    return types.is_timestamp(kind) and kind.tz in {None, "UTC"}
+
+
 _EXACT = (
     types.is_integer,
     types.is_string,
     types.is_large_string,
     types.is_boolean,
     types.is_date32,
-    types.is_timestamp,
+    _is_moment,
     types.is_decimal,
     types.is_binary,
     types.is_large_binary,
@@ -54,6 +62,8 @@ class Conditions:
     compared: frozenset[str]
     dated: frozenset[str] = frozenset()
     """Columns of dates and of moments without a zone, as they are stored: Spark rounds finer ones."""
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """Microseconds between two moments that a column of seconds or milliseconds can hold."""
 
     @classmethod
     def over(cls, schema: pa.Schema) -> Conditions:
@@ -61,7 +71,14 @@ class Conditions:
         known: StructType = spark_schema(schema)
         compared = (field.name for field in schema if any(test(_value_type(field.type)) for test in _EXACT))
         dated = (field.name for field in schema if field.type in _DATED)
-        return cls({field.name: field.dataType.json() for field in known.fields}, frozenset(compared), frozenset(dated))
+        steps = {
+            field.name: _STEPS[field.type.unit]
+            for field in schema
+            if types.is_timestamp(field.type) and field.type.unit in _STEPS
+        }
+        return cls(
+            {field.name: field.dataType.json() for field in known.fields}, frozenset(compared), frozenset(dated), steps
+        )
 
     def sql(self, node: Node) -> str | None:
         """Return a predicate as a condition that is TRUE for the same rows; None for one that has no such condition."""
@@ -85,7 +102,7 @@ class Conditions:
             return self._part_compared(sign, left, right)
         column = self._column(left)
         other = self._column(right) if "column" in right else self._literal(left, right)
-        if column is None or other is None or not self._is_compared(left):
+        if column is None or other is None or not all(map(self._is_compared, (left, right))):
             return None
         return f"{column} {sign} {other}"
 
@@ -108,13 +125,17 @@ class Conditions:
         return quoted(path[0]) if len(path) == 1 and path[0] in self.fields else None
 
     def _is_compared(self, node: Node) -> bool:
-        return node["column"][0] in self.compared
+        return "literal" in node or node["column"][0] in self.compared
 
     def _literal(self, column: Node, node: Node) -> str | None:
         """Return a literal of the type of a column; None for NULL and for what has no literal."""
         if node.get("literal") is None or self._column(column) is None:
             return None
-        return literal(node["type"], node["literal"]) if node["type"] == self.fields[column["column"][0]] else None
+        name = column["column"][0]
+        if node["type"] != self.fields[name] or (name in self.steps and int(node["literal"]) % self.steps[name]):
+            # A moment between two of a column's would be cut to one of them.
+            return None
+        return literal(node["type"], node["literal"])
 
     def _in(self, arguments: Sequence[Node]) -> str | None:
         column, *values = arguments

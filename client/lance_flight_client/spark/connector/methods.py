@@ -13,10 +13,12 @@ from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.connector import definitions, new_tables, streams, writes
+from lance_flight_client.spark.connector.aggregates import Aggregation, answer, query, to_json
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
+from lance_flight_client.spark.connector.limits import LimitedPlan, limited
 from lance_flight_client.spark.connector.new_tables import NewServerTable, NewTable
 from lance_flight_client.spark.connector.portions import address
 from lance_flight_client.spark.connector.procedures import PROCEDURES
@@ -216,12 +218,35 @@ def qualified(given: Arguments) -> str:
 
 
 def push_predicates(given: Arguments) -> list[str]:
-    """Return for each predicate whether the scan takes it: `part` (Spark looks again) or `none`."""
+    """Return for each predicate whether the scan takes it: `whole`, `part` (Spark looks again) or `none`."""
     relation = relation_of(given)
     if not relation.takes_conditions:
         return ["none"] * len(given["predicates"])
     conditions = Conditions.over(relation.source)
-    return ["none" if conditions.sql(each) is None else "part" for each in given["predicates"]]
+    is_taken = [conditions.sql(each) is not None for each in given["predicates"]]
+    taken = conditions.all_of([each for each, taken in zip(given["predicates"], is_taken, strict=True) if taken])
+    use = "whole" if taken is not None and relation.decides(taken) else "part"
+    return [use if taken else "none" for taken in is_taken]
+
+
+def push_aggregates(given: Arguments) -> dict[str, Any] | None:
+    """Return the columns of an aggregation with its rows, or with the handle of what reads them; None where Spark computes it."""
+    relation, predicates = relation_of(given), given["predicates"]
+    asked = Aggregation.of(relation.source, given["aggregates"], given["keys"])
+    if asked is None:
+        return None
+    rows = answer(backend(given), relation, predicates, asked)
+    schema = spark_schema(asked.schema).json()
+    if rows is not None:
+        return {"schema": schema, "rows": to_json(rows, asked.schema)}
+    aggregated = query(relation, predicates, asked)
+    return None if aggregated is None else {"schema": schema, "handle": pickled(aggregated), "partitioning": []}
+
+
+def push_limit(given: Arguments) -> dict[str, Any] | None:
+    """Return the handle of a relation that reads as many rows as a LIMIT needs; None where there is none."""
+    found = limited(relation_of(given), given["limit"])
+    return None if found is None else {"handle": pickled(found), "partitioning": []}
 
 
 def plan_scan(given: Arguments) -> dict[str, Any]:
@@ -332,6 +357,8 @@ def most_groups(given: Arguments) -> int:
 
 def rows_of(relation: Relation, planned: ReadPlan) -> int | None:
     """Return how many rows a query reads at most; None if that is not known."""
+    if isinstance(planned, LimitedPlan):
+        return planned.rows
     known = planned.answer.rows if isinstance(planned, FlightPlan) else None
     return relation.rows if known is None and isinstance(relation, ServerTable) else known
 
@@ -355,6 +382,8 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             drop_view,
             rename_table,
             push_predicates,
+            push_aggregates,
+            push_limit,
             plan_scan,
             plan_whole_partitions,
             portions_address,

@@ -35,6 +35,10 @@ class NewTable:
     def takes_conditions(self) -> bool:
         return False
 
+    def decides(self, condition: str) -> bool:
+        del condition
+        return False
+
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         raise Unsupported(f"table {self.name!r} is being made and cannot be read yet")
 
@@ -54,6 +58,10 @@ class NewServerTable:
 
     @property
     def takes_conditions(self) -> bool:
+        return False
+
+    def decides(self, condition: str) -> bool:
+        del condition
         return False
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:

@@ -45,6 +45,10 @@ class Relation(Protocol):
         """Return whether a scan can be given a condition."""
         ...
 
+    def decides(self, condition: str) -> bool:
+        """Return whether a scan returns no other rows than those that fulfil a condition, as Spark would find them."""
+        ...
+
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         """Plan a read of the rows that fulfil a condition."""
         ...
@@ -65,7 +69,14 @@ class DirectTable:
         # As `direct.plan` refuses the filter of a branch.
         return "@" not in self.plan.table.name
 
-    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+    def decides(self, condition: str) -> bool:
+        return self.where(condition).found().is_whole
+
+    def where(self, condition: str | None) -> direct.DirectPlan:
+        """Return the read of the rows that fulfil a condition."""
+        return replace(self.plan, options=replace(self.plan.options, filter=condition))
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> direct.DirectPlan:
         return replace(self.plan, options=replace(self.plan.options, columns=tuple(columns), filter=condition))
 
 
@@ -83,6 +94,10 @@ class ServerTable:
     def takes_conditions(self) -> bool:
         return True
 
+    def decides(self, condition: str) -> bool:
+        del condition
+        return True
+
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         return through_flight.plan(replace(self.options, columns=tuple(columns), filter=condition))
 
@@ -94,13 +109,18 @@ class ServerQuery:
     options: ReadOptions
     name: str
     source: pa.Schema
+    limit: int | None = None
 
     @property
     def takes_conditions(self) -> bool:
         return True
 
+    def decides(self, condition: str) -> bool:
+        del condition
+        return True
+
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
-        return through_flight.plan(replace(self.options, query=select(self.name, columns, condition)))
+        return through_flight.plan(replace(self.options, query=select(self.name, columns, condition, self.limit)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +132,18 @@ class RootQuery:
     source: pa.Schema
     is_small: bool
     """A metadata table: its rows go to the task with the plan."""
+    limit: int | None = None
 
     @property
     def takes_conditions(self) -> bool:
         return True
 
+    def decides(self, condition: str) -> bool:
+        del condition
+        return True
+
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
-        portion = QueryPortion(self.options, select(self.name, columns, condition))
+        portion = QueryPortion(self.options, select(self.name, columns, condition, self.limit))
         chosen = pa.schema([self.source.field(name) for name in columns])
         return OneTaskPlan(RowsPortion(tuple(portion.batches())) if self.is_small else portion, spark_schema(chosen))
 
@@ -159,10 +184,11 @@ class OneTaskPlan:
         return [self.portion]
 
 
-def select(name: str, columns: Sequence[str], condition: str | None) -> str:
+def select(name: str, columns: Sequence[str], condition: str | None, limit: int | None = None) -> str:
     """Return the query for some columns and rows of a relation, whose name is quoted."""
     where = "" if condition is None else f" WHERE {condition}"
-    return f"SELECT {', '.join(map(quoted, columns))} FROM {name}{where}"  # noqa: S608 - quoted
+    most = "" if limit is None else f" LIMIT {limit}"
+    return f"SELECT {', '.join(map(quoted, columns))} FROM {name}{where}{most}"  # noqa: S608 - quoted
 
 
 @dataclass(frozen=True, slots=True)

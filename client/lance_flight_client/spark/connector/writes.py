@@ -69,7 +69,7 @@ def _overwritten(plan: DirectPlan, predicates: Sequence[Mapping[str, Any]]) -> t
     """Return the tables that hold the rows which fulfil predicates, and no others."""
     condition = Conditions.over(plan.source).all_of(predicates)
     found = replace(plan, options=replace(plan.options, filter=condition)).found()
-    if found.condition is not None or any(filter.expression is not None for filter in found.filters.values()):
+    if not found.is_whole:
         raise Unsupported(
             f"INSERT OVERWRITE of the rows where {condition} is not one of whole partitions; expected identity partition columns,"
             " or DELETE and INSERT"

@@ -44,6 +44,11 @@ class PrunedTables:
     pieces: Sequence[TablePiece]
     planned: PlannedScan
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether every row of the tables that are left fulfils the filter."""
+        return self.condition is None and all(filter.expression is None for filter in self.filters.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectPlan:
@@ -99,9 +104,7 @@ class DirectPlan:
 
     def found(self) -> PrunedTables:
         """Plan the read."""
-        table = Root(store_of(self.options.root or "", self.options.storage)).table(self.table)
-        snapshot = table.snapshot(self.version)
-        self._check(snapshot.committed_at)
+        table, snapshot = self.checked()
         planned = plan_scan(table, self.options.filter, snapshot=snapshot)
         pieces = [
             TablePiece(
@@ -119,11 +122,15 @@ class DirectPlan:
         filters = {each.spec_id: each.filter for each in planned.tables}
         return PrunedTables(filters, planned.condition, pieces, planned)
 
-    def _check(self, committed_at: datetime) -> None:
-        if committed_at != self.committed_at:
+    def checked(self) -> tuple[Table, Snapshot]:
+        """Return the table and the version that is read; `Conflict` if it is not the one that was planned."""
+        table = Root(store_of(self.options.root or "", self.options.storage)).table(self.table)
+        snapshot = table.snapshot(self.version)
+        if snapshot.committed_at != self.committed_at:
             raise Conflict(
                 f"table {self.table.name!r} was dropped and made again since this read was planned; load it again"
             )
+        return table, snapshot
 
 
 def plan(options: ReadOptions) -> DirectPlan:

@@ -9,6 +9,11 @@ import org.apache.spark.sql.connector.expressions.Extract;
 import org.apache.spark.sql.connector.expressions.GeneralScalarExpression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Count;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.aggregate.Max;
+import org.apache.spark.sql.connector.expressions.aggregate.Min;
 
 /** Spark's expressions as JSON: columns, literals, and functions of these by their names; anything else is `{}`. */
 final class ExpressionNodes {
@@ -37,8 +42,23 @@ final class ExpressionNodes {
         } else if (expression instanceof GeneralScalarExpression call) {
             node.put("function", call.name());
             node.set("arguments", of(call.children()));
+        } else if (expression instanceof AggregateFunc aggregate) {
+            node.put("function", name(aggregate));
+            node.put("distinct", aggregate instanceof Count count && count.isDistinct());
+            node.set("arguments", of(aggregate.children()));
         }
         return node;
+    }
+
+    private static String name(AggregateFunc aggregate) {
+        if (aggregate instanceof CountStar) {
+            return "COUNT_STAR";
+        } else if (aggregate instanceof Count) {
+            return "COUNT";
+        } else if (aggregate instanceof Min) {
+            return "MIN";
+        }
+        return aggregate instanceof Max ? "MAX" : "";
     }
 
     /** Returns a value as Spark holds it: days of a date, microseconds of a moment, binary in base64. */

@@ -4,18 +4,25 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** What a scan is to read: the columns and the predicates that Spark offers, of which Python says which it takes. */
-final class LanceFlightScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
-    private final LanceFlightTable table;
+/** What a scan is to read: columns, predicates, aggregates and a limit that Spark offers, of which Python says which it takes. */
+final class LanceFlightScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters,
+        SupportsPushDownAggregates, SupportsPushDownLimit {
+    private LanceFlightTable table;
     private StructType columns;
     private Predicate[] pushed = new Predicate[0];
+    private Aggregation asked;
+    private JsonNode aggregated;
 
     LanceFlightScanBuilder(LanceFlightTable table) {
         this.table = table;
@@ -54,7 +61,51 @@ final class LanceFlightScanBuilder implements ScanBuilder, SupportsPushDownRequi
     }
 
     @Override
+    public boolean supportCompletePushDown(Aggregation aggregation) {
+        if (!aggregation.equals(asked)) {
+            ObjectNode arguments = table.asked(pushed);
+            arguments.set("aggregates", ExpressionNodes.of(aggregation.aggregateExpressions()));
+            arguments.set("keys", ExpressionNodes.of(aggregation.groupByExpressions()));
+            aggregated = table.planner().ask("push_aggregates", arguments);
+            asked = aggregation;
+        }
+        return !aggregated.isNull();
+    }
+
+    /** Takes an aggregation that the scan answers as a whole; of any other Spark reads the rows. */
+    @Override
+    public boolean pushAggregation(Aggregation aggregation) {
+        boolean isTaken = supportCompletePushDown(aggregation);
+        if (!isTaken) {
+            aggregated = null;
+            asked = null;
+        }
+        return isTaken;
+    }
+
+    @Override
+    public boolean pushLimit(int limit) {
+        JsonNode limited = table.planner().ask("push_limit", table.asked(pushed).put("limit", limit));
+        if (limited.isNull()) {
+            return false;
+        }
+        table = table.with(limited);
+        return true;
+    }
+
+    @Override
+    public boolean isPartiallyPushed() {
+        return true;
+    }
+
+    @Override
     public Scan build() {
+        if (aggregated != null && aggregated.has("rows")) {
+            return new AnsweredScan((StructType) DataType.fromJson(aggregated.get("schema").asText()), aggregated.get("rows"));
+        } else if (aggregated != null && aggregated.has("handle")) {
+            LanceFlightTable answer = table.with(aggregated);
+            return new LanceFlightScan(answer, answer.schema(), new Predicate[0]);
+        }
         return new LanceFlightScan(table, columns, pushed);
     }
 }

@@ -52,6 +52,11 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
         return options;
     }
 
+    /** Returns what Python has made of this table for one scan: what it says in place of what was loaded. */
+    final LanceFlightTable with(JsonNode made) {
+        return new LanceFlightTable(planner, ((ObjectNode) loaded.deepCopy()).setAll((ObjectNode) made), options);
+    }
+
     @Override
     public String name() {
         return planner.catalog() + "." + loaded.get("name").asText();
