@@ -1,10 +1,12 @@
-"""Tables kept as they were committed: the same dataset again, unless something else lies in its place."""
+"""Tables kept as they were committed: not read again, unless something else lies in their place, and each caller's own."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -30,42 +32,82 @@ def write(store: Store, value: int) -> lance.LanceDataset:
     return lance.write_dataset(pa.table({"x": [value]}), store.uri, mode="overwrite", enable_v2_manifest_paths=True)
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that were opened from their files."""
+    found: list[str] = []
+    real = Store.open
+
+    def noted(store: Store, *arguments: Any, **options: Any) -> lance.LanceDataset:
+        found.append(store.name)
+        return real(store, *arguments, **options)
+
+    monkeypatch.setattr(Store, "open", noted)
+    return found
+
+
 def test_a_version_that_lies_as_it_was_committed_is_not_opened_again(
-    committed: tuple[TableCache, Store, lance.LanceDataset],
+    committed: tuple[TableCache, Store, lance.LanceDataset], opened: list[str]
 ) -> None:
     kept, store, dataset = committed
-    assert kept.open(store, 1) is dataset
+    found = kept.open(store, 1)
+    assert (opened, int(found.version), found.to_table()) == ([], 1, dataset.to_table())
+
+
+def test_threads_do_not_lock_each_other_out_of_a_version(
+    committed: tuple[TableCache, Store, lance.LanceDataset],
+) -> None:
+    kept, store, _ = committed
+
+    def read(_: int) -> object:
+        found = kept.open(store, 1)
+        return found.read_transaction(1), found.get_version()["version"]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert {version for _, version in pool.map(read, range(2000))} == {1}
+
+
+@pytest.mark.parametrize("which", ["kept", "returned"])
+def test_moving_a_dataset_moves_no_other(committed: tuple[TableCache, Store, lance.LanceDataset], which: str) -> None:
+    kept, store, dataset = committed
+    moved = dataset if which == "kept" else kept.open(store, 1)
+    moved.update_metadata({"moved": "yes"})
+    assert int(moved.version) == 2
+    assert int(kept.open(store, 1).version) == 1
+    assert kept.open(store, 1).metadata == {}
 
 
 def test_the_next_version_takes_the_place_of_the_one_before(
-    committed: tuple[TableCache, Store, lance.LanceDataset],
+    committed: tuple[TableCache, Store, lance.LanceDataset], opened: list[str]
 ) -> None:
-    kept, store, dataset = committed
-    newer = write(store, 2)
-    kept.keep(store, newer)
-    assert kept.open(store, 2) is newer
-    assert kept.open(store, 1) is not dataset
+    kept, store, _ = committed
+    kept.keep(store, write(store, 2))
+    assert int(kept.open(store, 2).version) == 2
+    assert opened == []
+    assert int(kept.open(store, 1).version) == 1
+    assert opened == ["t"]
 
 
-def test_a_table_that_was_made_again_is_read(committed: tuple[TableCache, Store, lance.LanceDataset]) -> None:
-    kept, store, dataset = committed
+def test_a_table_that_was_made_again_is_read(
+    committed: tuple[TableCache, Store, lance.LanceDataset], opened: list[str]
+) -> None:
+    kept, store, _ = committed
     shutil.rmtree(store.uri)
     with pytest.raises(NotFound):
         kept.open(store, 1)
     write(store, 3)
-    found = kept.open(store, 1)
-    assert found is not dataset
-    assert int(found.version) == 1
+    assert kept.open(store, 1).to_table()["x"].to_pylist() == [3]
+    assert opened == ["t", "t"]
 
 
 def test_a_table_with_many_files_is_left_out(
-    committed: tuple[TableCache, Store, lance.LanceDataset], monkeypatch: pytest.MonkeyPatch
+    committed: tuple[TableCache, Store, lance.LanceDataset], opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, store, _ = committed
     monkeypatch.setattr(table_cache, "MOST_MANIFEST_BYTES", 1)
-    newer = write(store, 2)
-    kept.keep(store, newer)
-    assert kept.open(store, 2) is not newer
+    kept.keep(store, write(store, 2))
+    kept.open(store, 2)
+    assert opened == ["t"]
 
 
 def replaced_by_link(path: Path) -> None:
@@ -92,10 +134,12 @@ def test_a_link_in_its_place_is_not_followed(
         kept.open(store, 1)
 
 
-def test_the_oldest_is_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_is_let_go_of(tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_cache, "MOST_TABLES", 2)
     kept, root = TableCache(), Store(str(tmp_path))
     tables = [(root.child(f"t{number}"), write(root.child(f"t{number}"), number)) for number in range(3)]
     for store, dataset in tables:
         kept.keep(store, dataset)
-    assert [kept.open(store, 1) is dataset for store, dataset in tables] == [False, True, True]
+    for store, _ in tables:
+        kept.open(store, 1)
+    assert opened == ["t0"]

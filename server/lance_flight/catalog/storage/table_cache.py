@@ -1,7 +1,7 @@
 """Cache of tables as this process has just committed them, so that the next write on top of one does not read it again.
 
-A version is told by its file, so that a table which was made again in the same place is another one. Only what leaves a dataset as it is, and
-reads none of its rows, may use one of these: a restore, say, moves the very dataset that it is called on.
+A version is told by its file, so that a table which was made again in the same place is another one. Each caller gets an object of its own
+on what is in memory: a restore moves the very dataset that it is called on, and reading a transaction locks it for all other threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TableCache:
         if file is None or file[-1] > MOST_MANIFEST_BYTES:
             return
         self._found.pop((table.uri, version - 1))
-        self._found.put((table.uri, version), (file, dataset))
+        self._found.put((table.uri, version), (file, dataset.checkout_version(version)))
 
     def open(self, table: Store, version: int) -> LanceDataset:
         """Return the dataset at a version, from memory where it lies there still; raises as `Store.open` does."""
@@ -39,7 +39,7 @@ class TableCache:
             return table.open(version, to_commit=True)
         # Its files are not read again: they were examined when they were.
         table.check_place()
-        return known[1]
+        return known[1].checkout_version(version)
 
 
 kept_tables = TableCache()
