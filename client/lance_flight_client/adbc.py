@@ -6,6 +6,7 @@ Everything here is plain `adbc_driver_flightsql`; an application needs nothing o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,17 +92,47 @@ def connect(uri: str, credentials: Credentials = NOBODY) -> dbapi.Connection:
         raise ServerError(f"no server answers at {uri}: {exc}") from exc
 
 
+@dataclass(frozen=True, slots=True)
+class StatementAnswer:
+    """Answer to a statement: its columns, none of which a change has, its rows as they come, and how many it affected (−1: unknown)."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    affected: int
+
+
+@contextmanager
+def answered(connection: dbapi.Connection, sql: str) -> Iterator[StatementAnswer]:
+    """Run one statement, whose rows are fetched as they are asked for; the server is told when no more are wanted."""
+    with connection.cursor() as cursor, _server_errors():
+        cursor.execute(sql)
+        reader = cursor.fetch_record_batch()
+        yield StatementAnswer(reader.schema, _read(reader), cursor.rowcount)
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    while True:
+        with _server_errors(pa.ArrowException, OSError):
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+        yield batch
+
+
+@contextmanager
+def _server_errors(*others: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except (Error, *others) as exc:
+        raise ServerError(str(exc)) from exc
+
+
 def execute(connection: dbapi.Connection, sql: str) -> Result:
     """Run one statement and fetch all of its rows."""
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute(sql)
-            rows = cursor.fetch_arrow_table()
-        except Error as exc:
-            raise ServerError(str(exc)) from exc
-        if rows.num_columns == 0:
-            return Result(None, cursor.rowcount)
-        return Result(rows, rows.num_rows)
+    with answered(connection, sql) as answer:
+        rows = pa.Table.from_batches(answer.batches, answer.schema)
+        return Result(rows, rows.num_rows) if len(answer.schema) else Result(None, answer.affected)
 
 
 def ingest(

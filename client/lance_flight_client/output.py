@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from types import MappingProxyType
 from typing import Any, TextIO
@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 WIDEST = 60
+PLAN = ["plan_type", "plan"]
+"""Columns of EXPLAIN."""
 
 
-def write(table: pa.Table, format: str, *, limit: int | None, out: TextIO) -> None:
-    """Write all of `table` in one of `FORMATS`; `limit` bounds the rows of a printed table only."""
-    FORMATS[format](table, limit, out)
+def write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str, *, limit: int | None, out: TextIO) -> None:
+    """Write rows as they come in one of `FORMATS`; no more than `limit` are read for a printed table."""
+    FORMATS[format](schema, batches, limit, out)
 
 
 def aligned(table: pa.Table, limit: int | None = None) -> str:
@@ -66,28 +68,46 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _write_table(table: pa.Table, limit: int | None, out: TextIO) -> None:
-    print(aligned(table, limit), file=out)
+def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None, out: TextIO) -> None:
+    if schema.names == PLAN:
+        _write_plan(batches, out)
+        return
+    shown: list[pa.RecordBatch] = []
+    for batch in batches:
+        shown.append(batch)
+        if limit is not None and sum(each.num_rows for each in shown) > limit:
+            break
+    rows = pa.Table.from_batches(shown, schema)
+    print(aligned(rows.slice(0, limit)), file=out)
+    if limit is not None and rows.num_rows > limit:
+        print("… more rows", file=out)
 
 
-def _write_csv(table: pa.Table, _: int | None, out: TextIO) -> None:
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(pa.table({f.name: _flat(table[f.name]) for f in table.schema}), sink)
-    out.write(sink.getvalue().to_pybytes().decode())
+def _write_plan(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
+    """Write a plan whole; what was pruned, which stands last, comes first."""
+    plans = [plan for batch in batches for plan in batch.column(1).to_pylist()]
+    print("\n\n".join([*plans[-1:], *plans[:-1]]), file=out)
 
 
-def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | None, out: TextIO) -> None:
+    flat = pa.schema([pa.field(f.name, pa.utf8() if pa.types.is_nested(f.type) else f.type) for f in schema])
+    with pacsv.CSVWriter(out.buffer, flat) as writer:
+        for batch in batches:
+            writer.write_batch(pa.RecordBatch.from_arrays([_flat(column) for column in batch.columns], schema=flat))
+
+
+def _flat(column: pa.Array) -> pa.Array:
     """Return lists and structs as JSON text, since CSV has no nesting."""
     if not pa.types.is_nested(column.type):
         return column
-    return pa.chunked_array(
-        [pa.array([None if v is None else json.dumps(v, default=_json) for v in column.to_pylist()], pa.utf8())]
-    )
+    texts = [None if value is None else json.dumps(value, default=_json) for value in column.to_pylist()]
+    return pa.array(texts, pa.utf8())
 
 
-def _write_json(table: pa.Table, _: int | None, out: TextIO) -> None:
-    for row in table.to_pylist():
-        print(json.dumps(row, default=_json, ensure_ascii=False), file=out)
+def _write_json(_: pa.Schema, batches: Iterable[pa.RecordBatch], __: int | None, out: TextIO) -> None:
+    for batch in batches:
+        for row in batch.to_pylist():
+            print(json.dumps(row, default=_json, ensure_ascii=False), file=out)
 
 
 def _json(value: Any) -> Any:
@@ -97,11 +117,12 @@ def _json(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _write_arrow(table: pa.Table, _: int | None, out: TextIO) -> None:
-    with pa.ipc.new_stream(out.buffer, table.schema) as writer:
-        writer.write_table(table)
+def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | None, out: TextIO) -> None:
+    with pa.ipc.new_stream(out.buffer, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
-FORMATS: Mapping[str, Callable[[pa.Table, int | None, TextIO], None]] = MappingProxyType(
+FORMATS: Mapping[str, Callable[[pa.Schema, Iterable[pa.RecordBatch], int | None, TextIO], None]] = MappingProxyType(
     {"table": _write_table, "csv": _write_csv, "json": _write_json, "arrow": _write_arrow}
 )

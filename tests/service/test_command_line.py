@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -222,7 +223,67 @@ def test_sql_fails_with_one_line(cities: Server, statement: str, says: str) -> N
     assert says in line
 
 
-@pytest.mark.parametrize("uri", ["grpc://127.0.0.1:1", "grpc://nowhere.invalid:32010", "nonsense"])
+SCRIPT = """-- cities; of one part
+SELECT id FROM cities WHERE name <> 'a;b' AND part = 1 ORDER BY id;
+;
+SELECT count(*) AS "n;" FROM cities; SELECT $$;$$ AS text
+"""
+
+
+def test_sql_runs_the_statements_of_a_file_and_of_a_pipe(cities: Server, tmp_path: Path) -> None:
+    (tmp_path / "script.sql").write_text(SCRIPT)
+    expected = "id\n 1\n 2\nn;\n 3\ntext\n;\n"
+    ended = run("sql", "-f", str(tmp_path / "script.sql"), "--uri", cities.uri.removeprefix("grpc://"))
+    assert (ended.returncode, ended.stdout.decode(), ended.stderr) == (0, expected, b"")
+    command = [COMMAND, "sql", "--uri", cities.uri]
+    piped = subprocess.run(command, input=SCRIPT.encode(), capture_output=True, timeout=60, check=False)
+    assert (piped.returncode, piped.stdout.decode(), piped.stderr) == (0, expected, b"")
+
+
+def test_sql_ends_at_the_first_statement_that_fails(cities: Server, table: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(f"CREATE TABLE {table} (id INT);\n\nSELECT nothing\nFROM {table};\nDROP TABLE {table};\n")
+    ended = run("sql", "-f", str(script), "--uri", cities.uri)
+    assert ended.returncode == 1
+    changed, failed, *_ = ended.stderr.decode().splitlines()
+    assert changed == "0 rows affected"
+    assert failed.startswith(f"lance-flight: {script}:3: ")
+    assert cities.rows(f"SELECT * FROM {table}") == []
+
+
+def test_sql_fetches_no_more_than_it_prints(cities: Server) -> None:
+    printed = sql(cities, "SELECT value FROM generate_series(1, 100000000)", "--max-rows", "2")
+    assert printed.splitlines() == ["value", "    1", "    2", "… more rows"]
+
+
+def test_sql_prints_a_plan_whole_and_what_it_prunes_first(cities: Server) -> None:
+    printed = sql(cities, "EXPLAIN SELECT id, name, part, id + 1, id + 2, id + 3 FROM cities WHERE part = 2")
+    assert printed.startswith("partitions: 1 / 2  table cities")
+    assert "DatasetExec" in printed
+    assert "…" not in printed
+
+
+EMPTY = [
+    pytest.param(["-f", "missing.sql"], 1, "'missing.sql' cannot be read", id="no file"),
+    pytest.param([";"], 1, "the statement is empty", id="no statement"),
+    pytest.param(["SELECT 1", "-f", "x"], 2, "not allowed with argument", id="two of them"),
+    pytest.param(["SELECT 1", "--uri", "http://x:1"], 2, "expected grpc://host:port", id="another protocol"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "says"), EMPTY)
+def test_sql_that_cannot_be_run_is_one_line(arguments: list[str], status: int, says: str) -> None:
+    ended = run("sql", *arguments)
+    assert (ended.returncode, ended.stdout) == (status, b"")
+    (line,) = ended.stderr.decode().splitlines()
+    assert says in line
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("--version").stdout.decode() == f"lance-flight {version('lance-flight')}\n"
+
+
+@pytest.mark.parametrize("uri", ["grpc://127.0.0.1:1", "grpc://nowhere.invalid:32010", "127.0.0.1:1"])
 def test_sql_without_a_server_fails_with_one_line(uri: str) -> None:
     ended = run("sql", "SELECT 1", "--uri", uri)
     assert (ended.returncode, ended.stdout) == (1, b"")

@@ -219,7 +219,7 @@ _GUESSED: Mapping[pa.DataType, pa.DataType] = MappingProxyType(
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """Say in an error of Arrow's which file it is about."""
+    """Name the file in an error of Arrow's."""
     try:
         yield
     except pa.ArrowException as exc:

@@ -10,6 +10,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
@@ -96,6 +97,7 @@ def parser() -> Parser:
         description="An Apache Arrow Flight SQL service for Lance Partitioned Namespaces.",
         epilog="Start with `lance-flight demo`, then `lance-flight serve ROOT` on a directory of your own.",
     )
+    top.add_argument("--version", action="version", version=f"lance-flight {version('lance-flight')}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text).of_command = name

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 from typing import Any
 
 from lance_flight.config import DEFAULT_PORT, flag, sections, warn_of_old_name
@@ -40,7 +41,10 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
 def add_server(command: argparse.ArgumentParser) -> None:
     """Add the server that a client connects to, and its credentials; secrets are no arguments, which every process can read."""
     command.add_argument(
-        "--uri", default=DEFAULT_URI, help="server, grpc://host:port or grpc+tls://host:port (default: %(default)s)"
+        "--uri",
+        type=_server_uri,
+        default=DEFAULT_URI,
+        help="server, grpc://host:port or grpc+tls://host:port (default: %(default)s)",
     )
     command.add_argument(
         "--user",
@@ -51,6 +55,15 @@ def add_server(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tls-ca", metavar="FILE", help="certificate of the authority of the server, PEM")
     command.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client, PEM")
     command.add_argument("--tls-key", metavar="FILE", help="private key of --tls-certificate, PEM")
+
+
+def _server_uri(text: str) -> str:
+    """Return the address of a server; a host and a port alone are those of one without TLS."""
+    if re.fullmatch(r"grpc(\+tls)?://.+", text):
+        return text
+    if re.fullmatch(r"[^/\s]+:\d+", text):
+        return f"grpc://{text}"
+    raise argparse.ArgumentTypeError(f"{text!r} is no server; expected grpc://host:port or grpc+tls://host:port")
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
