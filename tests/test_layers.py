@@ -81,7 +81,7 @@ LAYERS = {
         "lance_flight_client.files",
     },
     "lance_flight_client": set(),
-    "lance_flight_client.files": {"lance_flight.errors"},
+    "lance_flight_client.files": {"lance_flight_client", "lance_flight.errors"},
     # Spark's executors read and write by themselves, with the storage library.
     "lance_flight_client.spark": {
         "lance_flight_client",

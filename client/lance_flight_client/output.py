@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from types import MappingProxyType
-from typing import Any, TextIO
+from typing import IO, Any, Self, TextIO
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -89,11 +90,52 @@ def _write_plan(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
     print("\n\n".join([*plans[-1:], *plans[:-1]]), file=out)
 
 
+@dataclass(slots=True)
+class JsonWriter:
+    """Writer of one object of JSON in each line, like those of Arrow."""
+
+    sink: IO[bytes]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sink.flush()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch."""
+        for row in batch.to_pylist():
+            self.sink.write(json.dumps(row, default=_json, ensure_ascii=False).encode() + b"\n")
+
+
+@dataclass(slots=True)
+class CsvWriter:
+    """Writer of CSV in which lists and structs are JSON."""
+
+    writer: pacsv.CSVWriter
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, sink: Any, schema: pa.Schema) -> CsvWriter:
+        """Begin a file."""
+        kinds = pa.schema([pa.field(f.name, pa.utf8() if pa.types.is_nested(f.type) else f.type) for f in schema])
+        return cls(pacsv.CSVWriter(sink, kinds), kinds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.writer.close()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch."""
+        self.writer.write_batch(pa.RecordBatch.from_arrays([_flat(each) for each in batch.columns], schema=self.schema))
+
+
 def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | None, out: TextIO) -> None:
-    flat = pa.schema([pa.field(f.name, pa.utf8() if pa.types.is_nested(f.type) else f.type) for f in schema])
-    with pacsv.CSVWriter(out.buffer, flat) as writer:
+    with CsvWriter.of(out.buffer, schema) as writer:
         for batch in batches:
-            writer.write_batch(pa.RecordBatch.from_arrays([_flat(column) for column in batch.columns], schema=flat))
+            writer.write_batch(batch)
 
 
 def _flat(column: pa.Array) -> pa.Array:
@@ -105,9 +147,9 @@ def _flat(column: pa.Array) -> pa.Array:
 
 
 def _write_json(_: pa.Schema, batches: Iterable[pa.RecordBatch], __: int | None, out: TextIO) -> None:
-    for batch in batches:
-        for row in batch.to_pylist():
-            print(json.dumps(row, default=_json, ensure_ascii=False), file=out)
+    with JsonWriter(out.buffer) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
 def _json(value: Any) -> Any:

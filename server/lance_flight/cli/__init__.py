@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "config": "print the configuration of a server",
         "demo": "load a year of flights, query them, and serve them",
         "ingest": "load files into a table",
+        "export": "write a table or a query to files",
         "sql": "run one statement on a server and print its result",
         "hash-password": "hash a password for the users file of a server",
         "make-token": "make a bearer token for the tokens file of a server",

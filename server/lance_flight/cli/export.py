@@ -1,0 +1,103 @@
+"""`lance-flight export`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from lance_flight_client.adbc import answered, connect
+from lance_flight_client.files.writing import WRITERS, write_directory, write_file, written_format
+from lance_flight_client.progress import Meter
+
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.cli.arguments import add_server
+from lance_flight.cli.inspect import named
+from lance_flight.cli.maintenance import readable
+from lance_flight.cli.service import root_store
+from lance_flight.cli.sql import credentials
+from lance_flight.config import storage_from_environment
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.tasks import Task
+from lance_flight.errors import InvalidInput
+
+_LANES = 2
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Write a table, or the rows of a query, to a file of another format, or to a directory of files by the values of columns. Rows are"
+        " written as they come; the file has its name once it is whole."
+    )
+    command.epilog = (
+        "Examples: lance-flight export flights -o flights.parquet --root lake;"
+        ' lance-flight export "SELECT * FROM flights WHERE month = 7" -o july --format parquet --by origin,day'
+    )
+    command.add_argument("what", metavar="TABLE|SQL", help="table, [schema.]name, or a query")
+    command.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="file to write, or with --by a new directory; also s3://…"
+    )
+    command.add_argument("--format", choices=sorted(WRITERS), help="format of the files (default: by the name)")
+    command.add_argument(
+        "--by",
+        metavar="COLUMNS",
+        help="columns whose values become directories below the output: site,day (site=Oslo/day=3)",
+    )
+    command.add_argument("--root", metavar="ROOT", help="directory or object-store URI of the tables, without a server")
+    add_server(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write rows to files."""
+    if options.by is not None and options.format is None:
+        raise InvalidInput("--by writes a directory, whose name says no format; expected --format")
+    format, began = written_format(options.output, options.format), time.perf_counter()
+    meter, counted = Meter(f"writing {options.output}", None, readable), _Counted()
+    try:
+        with _rows(options) as (schema, batches):
+            if not len(schema):
+                raise InvalidInput(f"{options.what!r} returns no rows; expected a table or a query")
+            rows = counted.of(batches, meter)
+            if options.by is None:
+                write_file(options.output, format, schema, rows)
+            else:
+                write_directory(options.output, format, schema, rows, options.by.split(","))
+    finally:
+        meter.close()
+    print(f"{options.output}: {counted.rows:,} rows, {time.perf_counter() - began:.1f} s")
+    return 0
+
+
+@contextmanager
+def _rows(options: argparse.Namespace) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Answer the query, in this process or by a server."""
+    sql = options.what
+    if not any(map(str.isspace, sql)):
+        name = named(sql)
+        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.db_schema, name.name))
+        sql = f"SELECT * FROM {quoted}"  # noqa: S608 - quoted
+    if options.root is not None:
+        store = root_store(options.root, storage_from_environment(os.environ))
+        reader = Engine(Root(store), target_partitions=_LANES).run(Task(sql=sql))
+        yield reader.schema, iter(reader)
+        return
+    with connect(options.uri, credentials(options)) as connection, answered(connection, sql) as answer:
+        yield answer.schema, answer.batches
+
+
+class _Counted:
+    """Counts rows as they pass."""
+
+    rows = 0
+
+    def of(self, batches: Iterator[pa.RecordBatch], meter: Meter) -> Iterator[pa.RecordBatch]:
+        """Yield batches, and show how many rows and bytes have passed."""
+        size = 0
+        for batch in batches:
+            self.rows, size = self.rows + batch.num_rows, size + batch.nbytes
+            meter(size, self.rows)
+            yield batch
