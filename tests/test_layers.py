@@ -82,9 +82,19 @@ LAYERS = {
     },
     "lance_flight_client": set(),
     "lance_flight_client.files": {"lance_flight_client", "lance_flight.errors"},
-    # Spark's executors read and write by themselves, with the storage library.
+    # A program reads a root by itself, with the storage library.
+    "lance_flight_client.dataset": {
+        "lance_flight_client",
+        "lance_flight.engine",
+        "lance_flight.catalog",
+        "lance_flight.planning",
+        "lance_flight.model",
+        "lance_flight.errors",
+    },
+    # So do Spark's executors, which also write.
     "lance_flight_client.spark": {
         "lance_flight_client",
+        "lance_flight_client.dataset",
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.planning",
@@ -126,6 +136,10 @@ DOORS = {
     # What is counted and logged, and nothing that does it.
     ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.runtime.running_statement"},
     ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commits.commit_counts"},
+    ("lance_flight_client.dataset", "lance_flight.engine"): {
+        "lance_flight.engine.sql.functions",
+        "lance_flight.engine.query.scan_planning",
+    },
     ("lance_flight_client.spark", "lance_flight.engine"): {
         "lance_flight.engine.sql.functions",
         "lance_flight.engine.query.scan_planning",

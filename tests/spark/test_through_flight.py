@@ -58,7 +58,7 @@ def test_there_is_a_task_for_each_endpoint(server: Server, stored: str) -> None:
 
 def test_a_task_has_about_a_million_rows(server: Server, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(planned(server, table=stored).portions()) == 1
-    monkeypatch.setattr("lance_flight_client.spark.reading.balancing.ROWS_PER_TASK", 7)
+    monkeypatch.setattr("lance_flight_client.dataset.balancing.ROWS_PER_TASK", 7)
     found = planned(server, table=stored)
     assert len(found.portions()) == 3
     assert identities(found) == list(range(20))

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as spark
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.names import matched
-from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.writing.options import WriteOptions
 
 PARTITION = "__lance_flight_partition"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commit
 from lance_flight.catalog.roots.directory import Root, TableName
 
-from lance_flight_client.spark.roots import store_of
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.writing.options import WriteOptions
 
 

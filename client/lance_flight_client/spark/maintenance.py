@@ -31,8 +31,8 @@ from lance_flight.engine.writes.definitions import arrow_type
 from lance_flight.errors import InvalidInput
 from lance_flight.model.index_kinds import OptionValue
 
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.executors import Executors
-from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.writing.options import WriteOptions
 from lance_flight_client.spark.writing.writer import evaluated
 

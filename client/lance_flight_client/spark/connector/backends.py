@@ -13,9 +13,9 @@ from lance_flight.engine.engine import Engine
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import Credentials, connect, execute
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.options import parted
 from lance_flight_client.spark.reading.through_flight import certificates
-from lance_flight_client.spark.roots import store_of
 
 _LANES = 2
 _CATALOGS = 16

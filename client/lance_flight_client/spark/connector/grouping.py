@@ -19,8 +19,9 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec
 from pyarrow import types
 
-from lance_flight_client.spark.reading.balancing import ROWS_PER_TASK
-from lance_flight_client.spark.reading.direct import DirectPlan, PrunedTables
+from lance_flight_client.dataset.balancing import ROWS_PER_TASK
+from lance_flight_client.dataset.pruning import PrunedTables
+from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.types import carried_type
 

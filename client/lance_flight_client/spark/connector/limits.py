@@ -9,11 +9,12 @@ import pyarrow as pa
 from lance_flight.catalog.tables.row_counts import row_counts
 from pyspark.sql.types import StructType
 
+from lance_flight_client.dataset.balancing import balanced, tasks_for
+from lance_flight_client.dataset.portions import TablePiece
 from lance_flight_client.spark.connector.conditions import quoted
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, RootQuery, ServerQuery, ServerTable
-from lance_flight_client.spark.reading.balancing import balanced, tasks_for
 from lance_flight_client.spark.reading.direct import DirectPlan
-from lance_flight_client.spark.reading.portion import DirectPortion, TablePiece
+from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.source import Portion, ReadPlan
 
 _FIRST_COUNTED = 8

@@ -15,13 +15,13 @@ from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import QueryFailed, Unsupported
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from lance_flight_client.dataset.balancing import balanced, tasks_for
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.handles import pickled
 from lance_flight_client.spark.connector.new_tables import NewServerTable, NewTable, fill
 from lance_flight_client.spark.connector.portions import PICKLER
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable
 from lance_flight_client.spark.connector.server_writes import ServerWrite, check_changeable
-from lance_flight_client.spark.reading.balancing import balanced, tasks_for
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.writing.options import WriteOptions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_flight_client.spark.reading.balancing import balanced, tasks_for
+from lance_flight_client.dataset.balancing import balanced, tasks_for
 from lance_flight_client.spark.source import Portion
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from lance_flight.engine.writes.partition_fields import parse_partition_by
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql import DataFrame, SparkSession
 
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.clustering import cluster_by_partition
 from lance_flight_client.spark.commits import committed
 from lance_flight_client.spark.pipelines.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, JobSource
-from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.source import FORMAT
 from lance_flight_client.spark.writing.options import WriteOptions
 from lance_flight_client.spark.writing.planning import make_table, planned_table

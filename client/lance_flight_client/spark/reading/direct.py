@@ -12,42 +12,22 @@ from datetime import datetime
 import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
-from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
+from lance_flight.catalog.tables.pinned_tables import divided
 from lance_flight.catalog.tables.row_counts import row_counts
-from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
 from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin
-from lance_flight.planning.row_filters import RowFilter
 from pyspark.sql.types import StructType
 
+from lance_flight_client.dataset.balancing import balanced, tasks_for
+from lance_flight_client.dataset.conditions import RowCondition
+from lance_flight_client.dataset.portions import TablePiece
+from lance_flight_client.dataset.pruning import PrunedTables, check_columns, prune_tables, resolve_pins
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading.balancing import balanced, tasks_for
-from lance_flight_client.spark.reading.conditions import RowCondition
-from lance_flight_client.spark.reading.portion import DirectPortion, TablePiece
-from lance_flight_client.spark.roots import store_of
+from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.types import carried_schema, spark_schema
-
-
-@dataclass(frozen=True, slots=True)
-class PrunedTables:
-    """Result of pruning a read: the filters by spec version, the condition that they do not cover, and the tables that are left.
-
-    These stand in the order of the tables of `planned`.
-    """
-
-    filters: Mapping[int, RowFilter]
-    condition: str | None
-    pieces: Sequence[TablePiece]
-    planned: PlannedScan
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether every row of the tables that are left fulfils the filter."""
-        return self.condition is None and all(filter.expression is None for filter in self.filters.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,22 +85,7 @@ class DirectPlan:
     def found(self) -> PrunedTables:
         """Plan the read."""
         table, snapshot = self.checked()
-        planned = plan_scan(table, self.options.filter, snapshot=snapshot)
-        pieces = [
-            TablePiece(
-                spec_id=each.spec_id,
-                part=TablePart(
-                    PinnedTable(
-                        Store(each.uri, table.store.storage_options, top=table.store.top or table.store.uri),
-                        each.pin if isinstance(each.pin, FixedPin) else self.resolved[each.object_id],
-                        context=each.context,
-                    )
-                ),
-            )
-            for each in planned.tables
-        ]
-        filters = {each.spec_id: each.filter for each in planned.tables}
-        return PrunedTables(filters, planned.condition, pieces, planned)
+        return prune_tables(table, snapshot, self.options.filter, self.resolved)
 
     def checked(self) -> tuple[Table, Snapshot]:
         """Return the table and the version that is read; `Conflict` if it is not the one that was planned."""
@@ -140,7 +105,7 @@ def plan(options: ReadOptions) -> DirectPlan:
     name = TableName(*options.table)
     table = Root(store_of(options.root or "", options.storage)).table(name)
     planned = _planned(options, name, table)
-    _check_columns(planned)
+    check_columns(options.columns, planned.source)
     carried_schema(planned.wanted)
     if options.filter is not None:
         check_condition(options.filter, planned.source)
@@ -156,7 +121,7 @@ def _planned(options: ReadOptions, name: TableName, table: Table) -> DirectPlan:
         table=name,
         version=snapshot.version,
         committed_at=snapshot.committed_at,
-        resolved=_resolved(table, snapshot),
+        resolved=resolve_pins(table, snapshot),
         source=snapshot.schema.plain,
         ids=snapshot.schema.ids,
     )
@@ -172,17 +137,3 @@ def _snapshot(options: ReadOptions, name: TableName, table: Table) -> Snapshot:
         raise NotFound(
             f"table {name.name!r} has no version {options.snapshot}; those that there are stand in its metadata table 'snapshots'"
         ) from exc
-
-
-def _resolved(table: Table, snapshot: Snapshot) -> dict[str, FixedPin]:
-    """Return the versions that tables without a fixed one have now."""
-    if snapshot.is_pinned:
-        return {}
-    floating = (each for each in snapshot.all_tables() if not isinstance(each.pin, FixedPin))
-    return {each.object_id: partitions.resolve(table.store.child(each.location), each.pin) for each in floating}
-
-
-def _check_columns(planned: DirectPlan) -> None:
-    for name in planned.options.columns or ():
-        if name not in planned.source.names:
-            raise NotFound.named("column", name, planned.source.names)

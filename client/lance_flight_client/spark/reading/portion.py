@@ -1,91 +1,25 @@
-"""Tasks of a direct read: a task opens its tables at their pins, filters, and returns the rows in Spark's types."""
+"""Tasks of a direct read: the rows of a portion, in Spark's types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
-from lance_flight.catalog.storage.store import UNREADABLE
-from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
-from lance_flight.catalog.tables.pinned_tables import TablePart
-from lance_flight.catalog.tables.scan import Open, Scan
-from lance_flight.errors import QueryFailed
-from lance_flight.planning.row_filters import RowFilter
 
+from lance_flight_client.dataset.portions import TablePortion
 from lance_flight_client.spark.types import carried_batch, carried_schema
 
-if TYPE_CHECKING:
-    # Its engine is imported by the tasks alone that are given a condition.
-    from lance_flight_client.spark.reading.conditions import RowCondition
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablePiece:
-    """A table of a spec version, or a part of one."""
-
-    spec_id: int
-    part: TablePart
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectPortion:
-    """Part of a read for one task: `source` are all columns of the table, `schema` those that are read.
-
-    Rows are kept that the filter of their spec version leaves, and for which the `condition` is TRUE.
-    """
-
-    name: str
-    source: pa.Schema
-    ids: Mapping[str, int]
-    schema: pa.Schema
-    filters: Mapping[int, RowFilter] = field(repr=False)
-    condition: RowCondition | None
-    pieces: Sequence[TablePiece] = field(repr=False)
+class DirectPortion(TablePortion):
+    """Part of a read for one task."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Return the rows (`source.Portion`)."""
-        return self.carried(self._rows())
+        return self.carried(self.scanned())
 
     def carried(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield those of `rows`, which have the columns of `read`, that fulfil the condition, in Spark's types."""
         carried = carried_schema(self.schema)
-        for batch in rows:
-            chosen = batch if self.condition is None else self.condition.filter(batch)
-            yield carried_batch(chosen.select(self.schema.names), carried)
-
-    @property
-    def read(self) -> pa.Schema:
-        """The columns that are read."""
-        needed = () if self.condition is None else self.condition.columns
-        return pa.schema([self.source.field(name) for name in dict.fromkeys([*self.schema.names, *needed])])
-
-    def _rows(self) -> Iterator[pa.RecordBatch]:
-        for spec_id, filter in self.filters.items():
-            pieces = [piece for piece in self.pieces if piece.spec_id == spec_id]
-            try:
-                yield from self._scan(filter).read(_opens([piece.part for piece in pieces]))
-            except UNREADABLE as exc:
-                words = pieces[0].part.table.store.words(exc)
-                raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
-
-    def _scan(self, filter: RowFilter) -> Scan:
-        return Scan(
-            source=self.source,
-            schema=self.read,
-            filter=filter.expression,
-            rest=filter.rest,
-            filter_columns=filter.columns,
-            pushable=filter.pushable,
-            ids=self.ids,
-        )
-
-
-def _opens(parts: Sequence[TablePart]) -> Iterator[Open]:
-    """Return how tables are opened: parts by themselves, whole ones merged."""
-    yield from (part.sources for part in parts if part.of > 1)
-    whole = [part.table for part in parts if part.of == 1]
-    for start in range(0, len(whole), MERGED_TABLES):
-        yield partial(sources, whole[start : start + MERGED_TABLES])
+        return (carried_batch(batch, carried) for batch in self.chosen(rows))

@@ -18,10 +18,10 @@ from lance_flight.errors import Conflict, InvalidInput
 from pyarrow import flight
 from pyspark.sql.types import StructType
 
+from lance_flight_client.dataset.balancing import tasks_for
 from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.flight_sql import ANSWERS, message_of, statement
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading.balancing import tasks_for
 from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
 
 ENDPOINTS = 16

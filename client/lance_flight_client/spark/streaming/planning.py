@@ -15,11 +15,11 @@ from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.errors import Conflict, NotFound, QueryFailed, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 
-from lance_flight_client.spark.reading.balancing import balanced, tasks_for
-from lance_flight_client.spark.reading.conditions import RowCondition
+from lance_flight_client.dataset.balancing import balanced, tasks_for
+from lance_flight_client.dataset.conditions import RowCondition
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.portion import DirectPortion
-from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset, last_version
 from lance_flight_client.spark.streaming.options import EARLIEST, LATEST, NEW_ROWS, StreamReadOptions

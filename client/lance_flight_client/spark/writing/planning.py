@@ -32,8 +32,8 @@ from lance_flight.model.spec import PartitionSpec
 from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.names import matched
-from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.writing.options import WriteOptions
 from lance_flight_client.spark.writing.stored_types import arrow_schema
 from lance_flight_client.spark.writing.writer import NothingToWrite, PlannedWrite, TableWriter

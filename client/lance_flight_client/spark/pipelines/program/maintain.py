@@ -9,13 +9,13 @@ from typing import Any
 
 from lance_flight.catalog.maintenance.verification import VerificationReport
 
+from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.progress import progress
 from lance_flight_client.spark import maintenance
 from lance_flight_client.spark.pipelines.errors import plain_errors
 from lance_flight_client.spark.pipelines.job import SETTINGS
 from lance_flight_client.spark.pipelines.program.arguments import given
 from lance_flight_client.spark.pipelines.sessions import PROGRESS, session
-from lance_flight_client.spark.roots import store_of
 
 WORK: Mapping[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     {

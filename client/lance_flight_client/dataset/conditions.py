@@ -1,4 +1,4 @@
-"""Conditions of direct reads that no filter of a scan covers: evaluated by the engine, in a module that only they import."""
+"""Conditions that no filter of a scan covers: evaluated by the engine, in a module that only readers with one import."""
 
 from __future__ import annotations
 

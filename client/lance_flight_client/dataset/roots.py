@@ -1,4 +1,4 @@
-"""The root of a job's tables, as the process that runs here finds it."""
+"""Roots, as the process that runs here finds them."""
 
 from __future__ import annotations
 
