@@ -1,0 +1,31 @@
+"""A root with a table of readings by site, made by the engine: three versions, of which the first has a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.dataset.roots import run
+
+STATEMENTS = (
+    "CREATE TABLE readings (id BIGINT, site VARCHAR, celsius DOUBLE) PARTITIONED BY (site)",
+    "INSERT INTO readings SELECT value, 's' || CAST(value % 4 AS INT), value / 2.0 FROM generate_series(0, 99)",
+    "ALTER TABLE readings CREATE TAG first",
+    "INSERT INTO readings SELECT value, 's' || CAST(value % 5 AS INT), value / 2.0 FROM generate_series(100, 149)",
+    "DELETE FROM readings WHERE id % 10 = 9",
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The directory."""
+    run(tmp_path)(*STATEMENTS)
+    return tmp_path
+
+
+@pytest.fixture
+def change(root: Path) -> Callable[..., None]:
+    """Runs statements on the root."""
+    return run(root)
