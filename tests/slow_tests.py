@@ -38,6 +38,7 @@ SLOW_MODULES = {
     "catalog/test_verification.py": "processes of the command line",
     "dataset/test_fragments.py": "processes that read",
     "dataset/test_page.py": "processes that read",
+    "dataset/test_torch.py": "processes of PyTorch",
     "dataset/test_shapes.py": "a server process, and every kind of table",
     "engine/test_bounded_functions.py": "every function against DataFusion's",
     "engine/test_differential.py": "a long property",

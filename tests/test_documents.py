@@ -55,7 +55,7 @@ TESTED: Mapping[str, str] = MappingProxyType(
     {
         "README.md python": "test_readme.py",
         "client/docs/bi-tools.md python": "conformance/test_recipes.py",
-        "client/docs/dataset.md python": "dataset/test_page.py",
+        "client/docs/dataset.md python": "dataset/test_page.py, dataset/test_torch.py",
         "client/docs/drivers.md go": "conformance/test_recipes.py",
         "client/docs/drivers.md javascript": "conformance/test_recipes.py",
         "client/docs/drivers.md python": "test_readme.py, conformance/test_recipes.py, spark/test_spark.py",

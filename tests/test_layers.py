@@ -171,6 +171,8 @@ LIBRARIES = {
     "cryptography": {"lance_flight.flight.tls"},
     "pyspark": {"lance_flight_client.spark"},
     "sqlalchemy": {"lance_flight_client.sqlalchemy"},
+    # Not installed with the package: it is loaded where tensors are wanted.
+    "torch": {"lance_flight_client.dataset.torch_loader"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.storage.lance_fields"},
     "adbc_driver_flightsql": {"lance_flight_client"},

@@ -13,6 +13,12 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
+DOCUMENTED = (
+    "CREATE TABLE readings (device BIGINT, site VARCHAR, celsius DOUBLE) PARTITIONED BY (site)",
+    "INSERT INTO readings VALUES (1, 'Oslo', 12.5), (2, 'Oslo', -3), (3, 'Lima', 22)",
+)
+"""The table of the page."""
+
 
 def overtake(root: Path) -> None:
     """All that can happen to versions of `readings` that nothing needs: the table is compacted, they age, and are vacuumed."""
@@ -25,6 +31,7 @@ def overtake(root: Path) -> None:
 
 def run(root: Path) -> Callable[..., None]:
     """Return a function that runs statements on a root."""
+    root.mkdir(exist_ok=True)
     engine = Engine(Root(Store(str(root))), target_partitions=1)
 
     def run_all(*statements: str) -> None:

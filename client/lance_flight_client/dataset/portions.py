@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,20 @@ class TablePortion:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, in the columns of `schema`."""
         return self.chosen(self.scanned())
+
+    def count_rows(self) -> int:
+        """Count the rows: from metadata alone where no filter is left."""
+        return sum(batch.num_rows for batch in replace(self, schema=pa.schema([])).rows())
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the rows are all those of whole tables."""
+        filters = (self.filters[piece.spec_id].expression for piece in self.pieces)
+        return (
+            self.condition is None
+            and all(each is None for each in filters)
+            and all(piece.part.of == 1 for piece in self.pieces)
+        )
 
     def chosen(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield those of `rows`, which have the columns of `read`, that fulfil the condition, in the columns of `schema`."""

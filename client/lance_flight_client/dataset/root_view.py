@@ -61,6 +61,12 @@ class TableFragment:
     def schema(self) -> pa.Schema:
         return self.portion.schema
 
+    def count_rows(self) -> int:
+        if self.portion.is_whole:
+            return self.rows
+        with self.lease or self.place.hold():
+            return self.portion.count_rows()
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         with self.lease or self.place.hold():
             yield from self.portion.rows()
@@ -89,9 +95,7 @@ class RootView:
         if self.found.is_whole:
             return sum(self._counts())
         with self.lease:
-            return sum(
-                batch.num_rows for batch in replace(self._portion(self.found.pieces), schema=pa.schema([])).rows()
-            )
+            return self._portion(self.found.pieces).count_rows()
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         with self.lease:

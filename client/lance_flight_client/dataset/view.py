@@ -3,70 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 from lance_flight.errors import InvalidInput, Unsupported
 
+from lance_flight_client.dataset.arrays import check_numeric
+from lance_flight_client.dataset.loading import Loader, LoaderLayout
+from lance_flight_client.dataset.ordering import BUFFER_ROWS, RowOrder
+from lance_flight_client.dataset.sources import Fragment, View
 
-class Fragment(Protocol):
-    """Part of a dataset; it is pickled, and read in any process that reaches the root or the server."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        ...
-
-    @property
-    def rows(self) -> int | None:
-        """Most rows that it has: those that are stored, of which the filter may leave fewer (None: not known)."""
-        ...
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
-        ...
-
-    def to_table(self) -> pa.Table:
-        """Return the rows."""
-        ...
-
-
-class View(Protocol):
-    """Source of a dataset: a root, or a server."""
-
-    @property
-    def name(self) -> str:
-        """The table, with its schema."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """The version that is read."""
-        ...
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that are read."""
-        ...
-
-    def count_rows(self) -> int:
-        """Return how many rows the filter leaves."""
-        ...
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, and keep their snapshot until the last one."""
-        ...
-
-    def fragments(self, rows: int) -> Sequence[Fragment]:
-        """Return parts of about so many rows at most, always the same ones in the same order."""
-        ...
-
-    def close(self) -> None:
-        """Release connections."""
-        ...
+if TYPE_CHECKING:
+    from lance_flight_client.dataset.torch_loader import TorchLoader
 
 
 class Dataset:
@@ -139,6 +90,68 @@ class Dataset:
         if rows < 1:
             raise InvalidInput(f"rows is {rows}; expected how many a fragment may have, at least 1")
         return self.view.fragments(rows)
+
+    def to_torch(
+        self,
+        batch_size: int,
+        *,
+        shuffle: str | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        workers: int = 0,
+        resume: Mapping[str, Any] | None = None,
+        collate: Callable[[pa.RecordBatch], Any] | None = None,
+        drop_last: bool = False,
+        buffer_rows: int = BUFFER_ROWS,
+    ) -> TorchLoader:
+        """Return an `IterableDataset` of PyTorch over the batches of one rank: dicts of tensors, or what `collate` makes of each.
+
+        Their order is that of the files, of shuffled partitions (`shuffle="partition"`), or of rows shuffled among `buffer_rows` others
+        (`"rows"`); it depends on `seed` and the epoch. Every row is in one batch of one rank. `workers` are processes that read;
+        `resume` goes on after the batch that a `state()` was taken at. Filters that are left are counted first, which reads their columns.
+        """
+        _library("torch")
+        if collate is None:
+            check_numeric(self._schema)
+        loader = self.loader(
+            batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            workers=workers,
+            resume=resume,
+            drop_last=drop_last,
+            buffer_rows=buffer_rows,
+        )
+        module = importlib.import_module("lance_flight_client.dataset.torch_loader")
+        made: TorchLoader = module.torch_loader(loader, collate)
+        return made
+
+    def loader(
+        self,
+        batch_size: int,
+        *,
+        rank: int,
+        world_size: int,
+        workers: int,
+        resume: Mapping[str, Any] | None = None,
+        **order: Any,
+    ) -> Loader:
+        """Return the batches of one rank as Arrow, for what `to_torch` does with them; `order` are fields of `RowOrder`."""
+        if not self._schema.names:
+            raise InvalidInput("columns is empty; expected at least one")
+        fragments = self.fragments()
+        row_order = RowOrder(
+            counts=tuple(fragment.count_rows() for fragment in fragments),
+            batch_size=batch_size,
+            shards=max(world_size, 1) * max(workers, 1),
+            **order,
+        )
+        place = {"rank": rank, "world_size": world_size, "workers": workers}
+        layout = LoaderLayout.of(row_order, table=self._name, version=self._version, **place)
+        return Loader(fragments, row_order, layout, resume)
 
     def close(self) -> None:
         """Let vacuum remove the version again, once no stream or fragment of this process needs it."""
