@@ -169,6 +169,7 @@ WRONG = [
     pytest.param({"snapshot": "none"}, NotFound, "'none'", id="no such tag"),
     pytest.param({"snapshot": datetime(1999, 1, 1)}, NotFound, "1999", id="before the table"),
     pytest.param({"root": "/nowhere/at/all"}, InvalidInput, "no directory here", id="no root"),
+    pytest.param({"root": "grpc://127.0.0.1:32010"}, Unsupported, "is a server; expected the root", id="a server"),
 ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, Unsupported
 
 from lance_flight_client.dataset.root_view import Selection, open_root
 from lance_flight_client.dataset.roots import store_of
@@ -33,6 +33,10 @@ def dataset(
     """
     if columns is not None:
         _check_names(columns)
+    if str(root).startswith("grpc"):
+        raise Unsupported(
+            f"{str(root)!r} is a server; expected the root that it serves, or its rows by ADBC (adbc_driver_flightsql)"
+        )
     store = store_of(str(root), storage_options or {})
     return Dataset(open_root(store, table_name(table), snapshot, Selection(filter, columns)))
 
