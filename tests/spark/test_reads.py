@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import pickle
+import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -148,13 +149,59 @@ def test_tables_without_a_fixed_version_are_read_as_they_were_at_load(server: Se
     assert read(server, "root", table=table).num_rows == 21
 
 
-def test_a_direct_read_of_a_table_that_was_made_again_is_refused(server: Server, table: str) -> None:
-    server.ingest(table, rows(0, 20), partition_by="part")
+@pytest.mark.parametrize(
+    ("is_dealt_out", "runs"),
+    [
+        pytest.param(False, 0, id="before its tasks are planned"),
+        pytest.param(True, 0, id="before its first task"),
+        # A process keeps what it has found in the files of a version.
+        pytest.param(True, 1, id="before its tasks run again"),
+    ],
+)
+@pytest.mark.parametrize("appends", [0, 3], ids=["with fewer versions", "with more versions"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("part", "part", id="partitioned"),
+        pytest.param(None, None, id="plain"),
+        pytest.param("part", None, id="partitioned, then plain"),
+        pytest.param(None, "part", id="plain, then partitioned"),
+    ],
+)
+def test_a_direct_read_of_a_table_that_was_made_again_is_refused(
+    server: Server, table: str, before: str | None, after: str | None, *, appends: int, is_dealt_out: bool, runs: int
+) -> None:
+    server.ingest(table, rows(0, 20), partition_by=before)
+    for start in (20, 30):
+        server.ingest(table, rows(start, start + 10), "append")
     planned = direct.plan(options(server, "root", table=table))
+    portions = sent(planned.portions()) if is_dealt_out else []
+    for _ in range(runs):
+        assert sum(batch.num_rows for portion in portions for batch in portion.batches()) == 40
     server.run(f"DROP TABLE {table}")
-    server.ingest(table, rows(20, 40), partition_by="part")
-    with pytest.raises(Conflict, match="dropped and made again"):
-        planned.portions()
+    server.ingest(table, rows(40, 60), partition_by=after)
+    for start in range(60, 60 + 10 * appends, 10):
+        server.ingest(table, rows(start, start + 10), "append")
+    with pytest.raises(Conflict, match=f"table '{table}' .*dropped and made again.*load it again"):
+        [list(portion.batches()) for portion in portions or planned.portions()]
+
+
+@pytest.mark.parametrize("by", ["part", None], ids=["partitioned", "plain"])
+def test_tasks_of_a_table_that_was_dropped_name_it(server: Server, table: str, by: str | None) -> None:
+    server.ingest(table, rows(0, 20), partition_by=by)
+    portions = sent(direct.plan(options(server, "root", table=table)).portions())
+    server.run(f"DROP TABLE {table}")
+    with pytest.raises(NotFound, match=f"no table '{table}'"):
+        [list(portion.batches()) for portion in portions]
+
+
+def test_files_that_are_missing_in_the_same_table_are_no_conflict(server: Server, table: str) -> None:
+    server.ingest(table, rows(0, 20), partition_by="part")
+    portions = sent(direct.plan(options(server, "root", table=table)).portions())
+    for stored in stored_tables(server.root / table):
+        shutil.rmtree(server.root / table / stored.row["location"] / "data")
+    with pytest.raises(LanceFlightError, match=f"reading '{table}' failed"):
+        [list(portion.batches()) for portion in portions]
 
 
 def test_a_direct_read_is_pruned_before_any_task_and_divided_by_rows(server: Server, made: Mapping[str, str]) -> None:

@@ -128,6 +128,16 @@ def test_a_dataframe_stays_at_its_version(spark: SparkSession, server: Server, t
     assert after.join(before, "id", "left_anti").collect() == [(4, 1)]
 
 
+def test_a_dataframe_of_a_table_that_was_made_again_is_refused(spark: SparkSession, server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"x": [1, 2]}), partition_by="x")
+    frame = load(spark, server, table=table)
+    server.run(f"DROP TABLE {table}")
+    server.ingest(table, pa.table({"x": [3]}), partition_by="x")
+    with pytest.raises(PySparkException, match=f"Conflict: table '{table}' .*dropped and made again.*load it again"):
+        frame.collect()
+    assert [row.x for row in load(spark, server, table=table).collect()] == [3]
+
+
 def test_the_read_is_divided_into_tasks(spark: SparkSession, server: Server, numbers: str) -> None:
     for way in ("root", "uri"):
         assert load(spark, server, way, table=numbers, partitions=4).rdd.getNumPartitions() == PARTS

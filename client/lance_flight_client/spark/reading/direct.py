@@ -26,7 +26,7 @@ from lance_flight_client.dataset.portions import TablePiece
 from lance_flight_client.dataset.pruning import PrunedTables, check_columns, prune_tables, resolve_pins
 from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading.portion import DirectPortion
+from lance_flight_client.spark.reading.portion import DirectPortion, PlannedSnapshot
 from lance_flight_client.spark.types import carried_schema, spark_schema
 
 
@@ -74,6 +74,7 @@ class DirectPlan:
         """The task that reads some of the tables that were found."""
         return DirectPortion(
             name=self.table.name,
+            planned=self.planned,
             source=self.source,
             ids=self.ids,
             schema=self.wanted,
@@ -88,14 +89,30 @@ class DirectPlan:
         return prune_tables(table, snapshot, self.options.filter, self.resolved)
 
     def checked(self) -> tuple[Table, Snapshot]:
-        """Return the table and the version that is read; `Conflict` if it is not the one that was planned."""
-        table = Root(store_of(self.options.root or "", self.options.storage)).table(self.table)
-        snapshot = table.snapshot(self.version)
-        if snapshot.committed_at != self.committed_at:
-            raise Conflict(
-                f"table {self.table.name!r} was dropped and made again since this read was planned; load it again"
-            )
-        return table, snapshot
+        """Return the table and the version that is read; errors as of `open_planned`."""
+        return open_planned(self.planned)
+
+    @property
+    def planned(self) -> PlannedSnapshot:
+        """The version that is read."""
+        root = store_of(self.options.root or "", self.options.storage)
+        return PlannedSnapshot(root, self.table, self.version, self.committed_at)
+
+
+def open_planned(planned: PlannedSnapshot) -> tuple[Table, Snapshot]:
+    """Open the version that a read was planned at; `Conflict` where the table was made again since, or the version has expired."""
+    name, version = planned.table.name, planned.version
+    table = Root(planned.root).table(planned.table)
+    try:
+        snapshot = table.snapshot(version)
+    except NotFound as exc:
+        raise Conflict(
+            f"table {name!r} has no version {version} any more, at which this read was planned: the table was dropped and made again,"
+            " or the version has expired; load it again"
+        ) from exc
+    if snapshot.committed_at != planned.committed_at:
+        raise Conflict(f"table {name!r} was dropped and made again since this read was planned; load it again")
+    return table, snapshot
 
 
 def plan(options: ReadOptions) -> DirectPlan:

@@ -41,6 +41,7 @@ class StreamPlan:
         condition = self.read.options.filter
         return DirectPortion(
             name=self.read.table.name,
+            planned=self.read.planned,
             source=source,
             ids=self.schema.ids,
             schema=pa.schema([source.field(name) for name in self.read.wanted.names]),
