@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +12,14 @@ from lance_flight_client.adbc import answered, connect
 from lance_flight_client.files.writing import WRITERS, write_directory, write_file, written_format
 from lance_flight_client.progress import Meter
 
-from lance_flight.catalog.roots.directory import Root
 from lance_flight.cli.arguments import add_server
 from lance_flight.cli.inspect import named
+from lance_flight.cli.loading import engine_over
 from lance_flight.cli.maintenance import readable
-from lance_flight.cli.service import root_store
 from lance_flight.cli.sql import credentials
-from lance_flight.config import storage_from_environment
-from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import InvalidInput
-
-_LANES = 2
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -78,11 +73,9 @@ def _rows(options: argparse.Namespace) -> Iterator[tuple[pa.Schema, Iterator[pa.
     sql = options.what
     if not any(map(str.isspace, sql)):
         name = named(sql)
-        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.db_schema, name.name))
-        sql = f"SELECT * FROM {quoted}"  # noqa: S608 - quoted
+        sql = f"SELECT * FROM {quoted(name.db_schema, name.name)}"  # noqa: S608 - quoted
     if options.root is not None:
-        store = root_store(options.root, storage_from_environment(os.environ))
-        reader = Engine(Root(store), target_partitions=_LANES).run(Task(sql=sql))
+        reader = engine_over(options.root).run(Task(sql=sql))
         yield reader.schema, iter(reader)
         return
     with connect(options.uri, credentials(options)) as connection, answered(connection, sql) as answer:

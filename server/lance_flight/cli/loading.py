@@ -20,6 +20,7 @@ from lance_flight.cli.service import root_store
 from lance_flight.cli.sql import credentials
 from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.writes.ingest_options import COMMIT_ID, OVERWRITE, IngestOptions
 from lance_flight.engine.writes.table_properties import PARTITION_BY
 from lance_flight.errors import AlreadyCommitted
@@ -92,11 +93,13 @@ def target_of(options: argparse.Namespace) -> LoadTarget:
     if options.root is None:
         return ServerTarget(connect(options.uri, credentials(options)))
     write_memory.total = _WRITE_BYTES
-    return RootTarget(
-        Engine(
-            Root(root_store(options.root, storage_from_environment(os.environ), create=True)), target_partitions=_LANES
-        )
-    )
+    return RootTarget(engine_over(options.root, create=True))
+
+
+def engine_over(root: str, *, create: bool = False) -> Engine:
+    """Return an engine over a root, in this process; one that is missing is made with `create` alone."""
+    store = root_store(root, storage_from_environment(os.environ), create=create)
+    return Engine(Root(store), target_partitions=_LANES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +129,9 @@ class ServerTarget:
     connection: Any
 
     def columns(self, name: TableName) -> pa.Schema | None:
-        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.db_schema, name.name))
+        sql = f"SELECT * FROM {quoted(name.db_schema, name.name)} LIMIT 0"  # noqa: S608 - quoted
         try:
-            found = execute(self.connection, f"SELECT * FROM {quoted} LIMIT 0").rows  # noqa: S608 - quoted
+            found = execute(self.connection, sql).rows
         except ServerError as exc:
             if "[not_found]" in str(exc):
                 return None
