@@ -6,6 +6,7 @@ from adbc_driver_flightsql import dbapi
 from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server
+from tests.spark.connector_results import texts
 
 COLUMNS = "(id BIGINT, k BIGINT, s VARCHAR, at TIMESTAMP, x DOUBLE)"
 ROWS = (
@@ -86,3 +87,32 @@ def beside(sql: SparkSession, server: Server, table: str, statement: str) -> Non
         return "held"
 
     sql.udf.register("held", held, "string")
+
+
+def check_statement(  # noqa: PLR0917 - a table of statements, and where each is tried
+    sql: SparkSession, server: Server, table: str, catalog: str, shape: str, statement: str
+) -> None:
+    """Check that a statement of Spark's is one commit at most, and leaves the rows that the service's own leaves."""
+    theirs = f"{table}_theirs"
+    made(server, table, shape)
+    made(server, theirs, shape)
+    before = versions(server, table)
+    text = STATEMENTS[statement]
+    sql.sql(text.format(t=f"{catalog}.{table}", all=f"SELECT * FROM {catalog}.{theirs}"))
+    assert versions(server, table) - before <= 1
+    server.run(text.format(t=theirs, all=f"SELECT * FROM {theirs}"))
+    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(server.rows(f"SELECT * FROM {theirs}"))
+    assert texts(sql.table(f"{catalog}.{table}").collect()) == texts(server.rows(f"SELECT * FROM {theirs}"))
+
+
+def check_overwrite(sql: SparkSession, server: Server, table: str, catalog: str, case: str) -> None:
+    """Check that an overwrite replaces the rows that it names, in one commit at most."""
+    mode, statement, kept, new = OVERWRITTEN[case]
+    server.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT, s VARCHAR) PARTITIONED BY (k)")
+    server.run(f"INSERT INTO {table} SELECT value, value % 4, 'r' FROM range(12)")
+    expected = [*server.rows(f"SELECT * FROM {table} WHERE {kept}"), *new]
+    count = versions(server, table)
+    sql.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    sql.sql(statement.format(t=f"{catalog}.{table}"))
+    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(expected)
+    assert versions(server, table) - count <= 1

@@ -20,7 +20,15 @@ from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server, files
 from tests.spark.connector_results import texts
-from tests.spark.row_statements import OVERWRITTEN, SHAPES, STATEMENTS, beside, made, versions
+from tests.spark.row_statements import (
+    OVERWRITTEN,
+    SHAPES,
+    STATEMENTS,
+    beside,
+    check_overwrite,
+    check_statement,
+    made,
+)
 from tests.spark.tables import SHAPES as TABLES
 
 PARTITIONED = [shape for shape in SHAPES if shape != "plain"]
@@ -33,29 +41,12 @@ if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
 def test_a_statement_leaves_the_rows_that_the_service_leaves(
     sql: SparkSession, server: Server, table: str, shape: str, statement: str
 ) -> None:
-    theirs = f"{table}_theirs"
-    made(server, table, shape)
-    made(server, theirs, shape)
-    before = versions(server, table)
-    text = STATEMENTS[statement]
-    sql.sql(text.format(t=f"far.{table}", all=f"SELECT * FROM far.{theirs}"))
-    assert versions(server, table) - before <= 1
-    server.run(text.format(t=theirs, all=f"SELECT * FROM {theirs}"))
-    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(server.rows(f"SELECT * FROM {theirs}"))
-    assert texts(sql.table(f"far.{table}").collect()) == texts(server.rows(f"SELECT * FROM {theirs}"))
+    check_statement(sql, server, table, "far", shape, statement)
 
 
 @pytest.mark.parametrize("case", OVERWRITTEN)
 def test_an_overwrite_replaces_what_it_names(sql: SparkSession, server: Server, table: str, case: str) -> None:
-    mode, statement, kept, new = OVERWRITTEN[case]
-    server.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT, s VARCHAR) PARTITIONED BY (k)")
-    server.run(f"INSERT INTO {table} SELECT value, value % 4, 'r' FROM range(12)")
-    expected = [*server.rows(f"SELECT * FROM {table} WHERE {kept}"), *new]
-    count = versions(server, table)
-    sql.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
-    sql.sql(statement.format(t=f"far.{table}"))
-    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(expected)
-    assert versions(server, table) - count <= 1
+    check_overwrite(sql, server, table, "far", case)
 
 
 PLAIN = {

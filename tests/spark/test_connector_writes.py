@@ -16,7 +16,16 @@ from pyspark.sql.functions import col
 
 from tests.service.server_process import Server
 from tests.spark.connector_results import texts
-from tests.spark.row_statements import OVERWRITTEN, SHAPES, STATEMENTS, beside, made, versions
+from tests.spark.row_statements import (
+    OVERWRITTEN,
+    SHAPES,
+    STATEMENTS,
+    beside,
+    check_overwrite,
+    check_statement,
+    made,
+    versions,
+)
 
 PAIRS = list(product(STATEMENTS, SHAPES))
 if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
@@ -27,27 +36,12 @@ if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
 def test_a_statement_leaves_the_rows_that_the_service_leaves(
     sql: SparkSession, server: Server, table: str, shape: str, statement: str
 ) -> None:
-    theirs = f"{table}_theirs"
-    made(server, table, shape)
-    made(server, theirs, shape)
-    before = versions(server, table)
-    text = STATEMENTS[statement]
-    sql.sql(text.format(t=f"lake.{table}", all=f"SELECT * FROM lake.{theirs}"))
-    assert versions(server, table) - before <= 1
-    server.run(text.format(t=theirs, all=f"SELECT * FROM {theirs}"))
-    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(server.rows(f"SELECT * FROM {theirs}"))
-    assert texts(sql.table(f"lake.{table}").collect()) == texts(server.rows(f"SELECT * FROM {theirs}"))
+    check_statement(sql, server, table, "lake", shape, statement)
 
 
 @pytest.mark.parametrize("case", OVERWRITTEN)
 def test_an_overwrite_replaces_what_it_names(sql: SparkSession, server: Server, table: str, case: str) -> None:
-    mode, statement, kept, new = OVERWRITTEN[case]
-    server.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT, s VARCHAR) PARTITIONED BY (k)")
-    server.run(f"INSERT INTO {table} SELECT value, value % 4, 'r' FROM range(12)")
-    expected = [*server.rows(f"SELECT * FROM {table} WHERE {kept}"), *new]
-    sql.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
-    sql.sql(statement.format(t=f"lake.{table}"))
-    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(expected)
+    check_overwrite(sql, server, table, "lake", case)
 
 
 def test_a_table_is_made_of_a_query_and_written_by_dataframes(sql: SparkSession, server: Server, table: str) -> None:
