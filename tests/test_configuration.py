@@ -150,8 +150,47 @@ def test_the_command_fails_where_serve_would(capsys: pytest.CaptureFixture[str])
 def test_a_wrong_value_is_refused_whichever_way_it_comes(tmp_path: Path) -> None:
     (tmp_path / "file").write_text('grace = "soon"')
     for file, environment in [(str(tmp_path / "file"), {}), (None, {"LANCE_FLIGHT_GRACE": "soon"})]:
-        with pytest.raises(InvalidInput, match=r"setting 'grace' is 'soon'; expected a float"):
+        with pytest.raises(InvalidInput, match=r"setting 'grace' is 'soon'; expected a number of seconds, such as"):
             config.load({}, file=file, environment=environment)
+
+
+UNITS = [
+    pytest.param("memory_limit", "4GiB", 4 << 30, id="binary"),
+    pytest.param("memory_limit", "1.5 GB", 1_500_000_000, id="decimal"),
+    pytest.param("batch_limit", "64k", 64 << 10, id="a letter"),
+    pytest.param("statement_timeout", "500ms", 0.5, id="milliseconds"),
+    pytest.param("session_idle_timeout", "1h30min", 5400.0, id="two parts"),
+    pytest.param("token_lifetime", "2d", 172800.0, id="days"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), UNITS)
+def test_sizes_and_times_have_units_whichever_way_they_come(
+    tmp_path: Path, name: str, text: str, expected: float
+) -> None:
+    (tmp_path / "file").write_text(f'{name} = "{text}"')
+    ways = [
+        config.load({}, file=str(tmp_path / "file"), environment={}),
+        config.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text}),
+        config.load(given([f"--{name.replace('_', '-')}", text]), environment={}),
+    ]
+    assert [getattr(each, name) for each in ways] == [expected] * 3
+
+
+WRONG_UNITS = [
+    pytest.param("memory_limit", "4 gigs", "a number of bytes, such as", id="no such unit"),
+    pytest.param("memory_limit", "GiB", "a number of bytes, such as", id="no number"),
+    pytest.param("memory_limit", "1h", "a number of bytes, such as", id="a time for a size"),
+    pytest.param("statement_timeout", "1 2", "a number of seconds, such as", id="two numbers"),
+    pytest.param("statement_timeout", "5MB", "a number of seconds, such as", id="a size for a time"),
+    pytest.param("statement_timeout", "", "a number of seconds, such as", id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), WRONG_UNITS)
+def test_a_quantity_that_is_none_is_refused(name: str, text: str, expected: str) -> None:
+    with pytest.raises(InvalidInput, match=f"setting '{name}' is '{text}'; expected {expected}"):
+        config.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text})
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ LAYERS = {
     "lance_flight.machine": set(),
     "lance_flight.thread_states": set(),
     "lance_flight.file_reloading": {"lance_flight.errors"},
-    "lance_flight.config": {"lance_flight.errors"},
+    "lance_flight.quantities": {"lance_flight.errors"},
+    "lance_flight.config": {"lance_flight.quantities", "lance_flight.errors"},
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
     "lance_flight.catalog": {
@@ -47,6 +48,7 @@ LAYERS = {
         "lance_flight.faults",
         "lance_flight.lru_cache",
         "lance_flight.machine",
+        "lance_flight.quantities",
         "lance_flight.thread_states",
         "lance_flight.file_reloading",
     },

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lance_flight.errors import InvalidInput, Refused
+from lance_flight.quantities import SIZE_EXPECTED, TIME_EXPECTED, parse_bytes, parse_seconds
 
 ENVIRONMENT_PREFIX = "LANCE_FLIGHT_"
 CONFIG = "CONFIG"
@@ -27,6 +28,9 @@ NO_PORT = -1
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
+BYTES, SECONDS = "bytes", "seconds"
+"""Units of settings that may be given with a unit: `4GiB`, `30s`."""
+
 log = logging.getLogger(__name__)
 
 NETWORK, IDENTITY, ENCRYPTION = "Network", "Identity", "Encryption"
@@ -34,7 +38,7 @@ TICKETS, LIMITS, STORAGE, OPERATION = "Tickets and policies", "Resources and lim
 
 
 def _setting(section: str, default: Any, help_text: str, **facts: Any) -> Any:
-    """Declare a setting of a section: `least`/`most` of a number, `among` for a word, `is_secret`, and the `old_name` of a renamed one."""
+    """Declare a setting of a section: `least`/`most` of a number, `among` for a word, its `unit`, `is_secret`, and the `old_name` of a renamed one."""
     metadata = {"section": section, "help": help_text, **facts}
     return field(default=default, repr=not facts.get("is_secret"), metadata=metadata)
 
@@ -58,7 +62,9 @@ class ServerConfig:
     users_file: str = _setting(
         IDENTITY, "", "TOML file of users with hashed passwords and groups; see server/docs/identity.md"
     )
-    token_lifetime: float = _setting(IDENTITY, 43200.0, "lifetime of tokens issued for a password, in seconds", least=0)
+    token_lifetime: float = _setting(
+        IDENTITY, 43200.0, "lifetime of tokens issued for a password, in seconds", least=0, unit=SECONDS
+    )
     tokens_file: str = _setting(IDENTITY, "", "TOML file of hashed bearer tokens and their principals")
     jwt_keys: str = _setting(IDENTITY, "", "file or https URL of the keys (JWKS) that JSON web tokens are signed with")
     jwt_issuer: str = _setting(IDENTITY, "", "required issuer (iss) of JSON web tokens")
@@ -71,7 +77,7 @@ class ServerConfig:
         IDENTITY, "groups", "claim that holds the groups of the principal, or its path: realm_access.roles"
     )
     jwt_leeway: float = _setting(
-        IDENTITY, 30.0, "accepted clock difference to the issuer of JSON web tokens, in seconds", least=0
+        IDENTITY, 30.0, "accepted clock difference to the issuer of JSON web tokens, in seconds", least=0, unit=SECONDS
     )
     tls_certificate: str = _setting(
         ENCRYPTION, "", "PEM file of the server certificate and its chain; reloaded when it changes"
@@ -112,18 +118,21 @@ class ServerConfig:
         0,
         "memory of all statements together, in bytes, beyond which they spill or fail; 0 means half of the machine's memory",
         least=0,
+        unit=BYTES,
     )
     memory_limit: int = _setting(
         LIMITS,
         0,
         "memory of one statement, in bytes, beyond which it spills or fails; 0 means server_memory_limit",
         least=0,
+        unit=BYTES,
     )
     index_cache: int = _setting(
         LIMITS,
         0,
         "size of the index cache in bytes, on top of the memory of statements; 0 means a sixteenth of the machine's memory",
         least=0,
+        unit=BYTES,
     )
     spill_directory: str = _setting(
         LIMITS, "", "directory for spill files; without it the directory for temporary files"
@@ -135,26 +144,29 @@ class ServerConfig:
         LIMITS, 1000, "number of statements that wait for admission; further ones are rejected", least=0
     )
     statement_timeout: float = _setting(
-        LIMITS, 0.0, "maximum execution time of a statement, in seconds; 0 means unlimited", least=0
+        LIMITS, 0.0, "maximum execution time of a statement, in seconds; 0 means unlimited", least=0, unit=SECONDS
     )
     planning_timeout: float = _setting(
-        LIMITS, 30.0, "maximum planning time of a statement, in seconds; 0 means unlimited", least=0
+        LIMITS, 30.0, "maximum planning time of a statement, in seconds; 0 means unlimited", least=0, unit=SECONDS
     )
     statement_limit: int = _setting(
-        LIMITS, 16 << 20, "maximum length of the text of a statement, in bytes; 0 means unlimited", least=0
+        LIMITS, 16 << 20, "maximum length of the text of a statement, in bytes; 0 means unlimited", least=0, unit=BYTES
     )
     ticket_lifetime: float = _setting(
-        LIMITS, 600.0, "lifetime of tickets, and of the snapshots that they read, in seconds", least=0
+        LIMITS, 600.0, "lifetime of tickets, and of the snapshots that they read, in seconds", least=0, unit=SECONDS
     )
     ingest_idle_timeout: float = _setting(
         LIMITS,
         300.0,
         "maximum time that an ingest waits for the next rows of its client, in seconds; 0 means unlimited",
         least=0,
+        unit=SECONDS,
     )
-    batch_limit: int = _setting(LIMITS, 1 << 30, "maximum size of a record batch of an ingest, in bytes", least=0)
+    batch_limit: int = _setting(
+        LIMITS, 1 << 30, "maximum size of a record batch of an ingest, in bytes", least=0, unit=BYTES
+    )
     parameter_limit: int = _setting(
-        LIMITS, 64 << 20, "maximum size of the parameters of a statement, in bytes", least=0
+        LIMITS, 64 << 20, "maximum size of the parameters of a statement, in bytes", least=0, unit=BYTES
     )
     dictionary_ingest: str = _setting(
         LIMITS,
@@ -173,7 +185,11 @@ class ServerConfig:
         LIMITS, 10_000, "number of client sessions that are kept per principal", least=0
     )
     session_idle_timeout: float = _setting(
-        LIMITS, 3600.0, "idle time after which a session ends and its transactions are rolled back, in seconds", least=0
+        LIMITS,
+        3600.0,
+        "idle time after which a session ends and its transactions are rolled back, in seconds",
+        least=0,
+        unit=SECONDS,
     )
     storage_options: str = _setting(
         STORAGE,
@@ -183,13 +199,18 @@ class ServerConfig:
         is_secret=True,
     )
     grace: float = _setting(
-        OPERATION, 30.0, "time that running calls have to end when the server is stopped, in seconds", least=0
+        OPERATION,
+        30.0,
+        "time that running calls have to end when the server is stopped, in seconds",
+        least=0,
+        unit=SECONDS,
     )
     unresponsive_after: float = _setting(
         OPERATION,
         60.0,
         "time without an answer after which the server is killed and restarted, in seconds; 0 restarts it after crashes only",
         least=0,
+        unit=SECONDS,
     )
     admin_host: str = _setting(
         OPERATION, "127.0.0.1", "network interface of admin_port and health_port, which serve no data"
@@ -321,7 +342,7 @@ def sources(
         SettingsSource("default", {setting.name: setting.default for setting in settings()}),
         *([SettingsSource(f"file {file}", _from_file(Path(file)))] if file else []),
         *(
-            SettingsSource(f"environment {name}", {setting.name: _parse(setting, text)})
+            SettingsSource(f"environment {name}", {setting.name: parse_setting(setting, text)})
             for setting, name, text in texts
         ),
         *(
@@ -409,11 +430,19 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise InvalidInput(
             f"configuration file {str(path)!r} has no setting {unknown[0]!r}; expected {', '.join(known)}"
         )
-    return {name: _parse(known[name], value) for name, value in table.items()}
+    return {name: parse_setting(known[name], value) for name, value in table.items()}
 
 
-def _parse(setting: dataclasses.Field[Any], value: Any) -> Any:
+def parse_setting(setting: dataclasses.Field[Any], value: Any) -> Any:
+    """Return a value of a setting, from the text or the TOML value that it is given as; `InvalidInput` names both."""
     kind: type[Any] = type(setting.default)
+    unit = setting.metadata.get("unit")
+    if unit is not None and isinstance(value, str) and not value.strip().startswith("-"):
+        try:
+            return parse_bytes(value) if unit is BYTES else parse_seconds(value)
+        except InvalidInput:
+            expected = SIZE_EXPECTED if unit is BYTES else TIME_EXPECTED
+            raise InvalidInput(f"setting {setting.name!r} is {value!r}; expected {expected}") from None
     if kind is bool and isinstance(value, str):
         lowered = value.strip().lower()
         if lowered in {"1", "true", "yes", "on", "0", "false", "no", "off", ""}:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+from functools import partial
 from typing import Any
 
-from lance_flight.config import DEFAULT_PORT, flag, sections, warn_of_old_name
+from lance_flight.config import BYTES, DEFAULT_PORT, flag, parse_setting, sections, warn_of_old_name
+from lance_flight.errors import InvalidInput
 
 DEFAULT_URI = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 
@@ -87,10 +89,13 @@ def _add_setting(section: argparse._ArgumentGroup, setting: dataclasses.Field[An
         section.add_argument(flag(setting.name), action=argparse.BooleanOptionalAction, default=None, help=text)
         return
     text += f" (default: {setting.default})" if setting.default != "" else ""
-    section.add_argument(flag(setting.name), type=kind, default=None, metavar=kind.__name__.upper(), help=text)
+    unit = setting.metadata.get("unit")
+    metavar = kind.__name__.upper() if unit is None else "SIZE" if unit == BYTES else "TIME"
+    parse = kind if unit is None else partial(_parsed, setting)
+    section.add_argument(flag(setting.name), type=parse, default=None, metavar=metavar, help=text)
     if old is not None:
         section.add_argument(
-            flag(old), type=kind, default=None, dest=setting.name, action=_OldName, help=argparse.SUPPRESS
+            flag(old), type=parse, default=None, dest=setting.name, action=_OldName, help=argparse.SUPPRESS
         )
 
 
@@ -101,4 +106,11 @@ class _OldName(argparse.Action):
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
         warn_of_old_name(option or "", flag(self.dest))
+def _parsed(setting: dataclasses.Field[Any], text: str) -> Any:
+    try:
+        return parse_setting(setting, text)
+    except InvalidInput as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
         setattr(namespace, self.dest, values)

@@ -13,7 +13,7 @@ from lance_flight.errors import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class SetOption(SessionStatement):
-    """SET option = 'value', SET option TO 'value', or USE schema: a setting of the client's session."""
+    """SET option = 'value', SET option = 30, SET option TO 'value', or USE schema: a setting of the client's session."""
 
     forms = ("SET", "USE")
 
@@ -27,8 +27,8 @@ class SetOption(SessionStatement):
         option = cursor.name("the name of a setting")
         if not cursor.accept("="):
             cursor.expect("TO")
-        value = cursor.text_or_name(f"the value of {option}")
-        return cls(option, value)
+        what = f"the value of {option}"
+        return cls(option, cursor.literal(what) if cursor.at_literal else cursor.name(what))
 
     def run(self, server: Server) -> int:
         """Change the setting of the open transaction if it is untouched, and of the following ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -13,6 +14,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.model.naming import check_label
+from lance_flight.quantities import parse_seconds
 
 MAIN, NEWEST = "main", "newest"
 MOST_LANES = 256
@@ -119,12 +121,16 @@ def _set_target_partitions(session: Session, value: SettingValue) -> None:
 
 
 def _set_statement_timeout(session: Session, value: SettingValue) -> None:
-    try:
-        seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except ValueError:
-        seconds = math.nan
+    seconds = math.nan
+    if isinstance(value, str):
+        with suppress(InvalidInput):
+            seconds = parse_seconds(value)
+    elif not isinstance(value, bool) and isinstance(value, int | float):
+        seconds = float(value)
     if not 0 <= seconds < math.inf:
-        raise InvalidInput(f"statement_timeout is {value!r}; expected a number of seconds, 0 for that of the server")
+        raise InvalidInput(
+            f"statement_timeout is {value!r}; expected a number of seconds, as 30 or '5min', 0 for that of the server"
+        )
     session.execution = replace(session.execution, statement_timeout=seconds)
 
 
