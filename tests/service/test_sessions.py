@@ -29,6 +29,7 @@ from tests.service.server_process import Server, serving
 COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 OPTION = "adbc.flight.sql.session.option"
 DEFAULTS: Mapping[str, SettingValue | None] = {
+    "access": "write",
     "branch": "main",
     "catalog": "lance",
     "dynamic_pruning": True,
@@ -368,3 +369,27 @@ def test_a_ticket_means_the_schema_in_which_its_query_was_planned(schemas: Serve
         connection.adbc_current_db_schema = "public"
         cursor.adbc_read_partition(partitions[0])
         assert cursor.fetchall() == [(1,)]
+
+
+def test_a_session_that_reads_only_changes_nothing_and_stays_so(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (x BIGINT)")
+    with connected(server) as connection, connection.cursor() as cursor:
+        cursor.execute("SET access = 'read'")
+        for statement in (f"INSERT INTO {table} VALUES (1)", f"DROP TABLE {table}", "SET access = 'write'"):
+            with pytest.raises(Error, match=r"the session reads only|begin another one to write"):
+                cursor.execute(statement)
+        with pytest.raises(Error, match="the session reads only"):
+            cursor.adbc_ingest(table, pa.table({"x": [1]}), mode="append")
+        cursor.execute(f"SELECT count(*) FROM {table}")
+        assert cursor.fetchall() == [(0,)]
+    assert server.run(f"INSERT INTO {table} VALUES (1)") == 1
+
+
+@pytest.mark.parametrize("written", ["12", "'12'", "12.5", "'on'", "off", "1e1", "'2min'"])
+def test_values_of_settings_may_be_written_as_numbers_texts_or_words(server: Server, written: str) -> None:
+    option = "partition_wise_join" if written.strip("'") in ("on", "off") else "statement_timeout"
+    with connected(server) as connection:
+        run(connection, f"SET {option} = {written}")
+        (shown,) = [value for name, value in rows(connection, "SHOW ALL") if name == option]
+    meant = {"'2min'": "120.0"}.get(written, written.strip("'"))
+    assert shown == meant or float(shown) == float(meant)

@@ -184,7 +184,7 @@ class EngineBackend:
             session,
             transaction,
             _issuer(caller, session),
-            self._access(caller),
+            self._access(caller).reading() if session.reads_only else self._access(caller),
             is_identified=not caller.is_connection,
         )
         return scope.with_own_tables() if _is_own(session, caller) else scope

@@ -42,6 +42,8 @@ class Session:
     began as that of a connection whose client was not known has it as its `origin`. Its `id` may be shown to
     other clients, because it does not give access to the session.
 
+    One that `reads_only` stays so.
+
     `sql_transaction` is the transaction that BEGIN has begun: it stays until COMMIT or ROLLBACK, even if the transaction has ended
     before, so that no statement that was meant for it is committed by itself. `commit_failed` is true after a COMMIT
     that failed, which some clients send ROLLBACK after.
@@ -57,6 +59,7 @@ class Session:
     commit_failed: bool = False
     temporary: TemporaryTables = field(default_factory=TemporaryTables)
     is_introduced: bool = False
+    reads_only: bool = False
     origin: Session | None = None
     principal: str = ANONYMOUS
     began: datetime = field(default_factory=lambda: datetime.now(UTC))

@@ -104,6 +104,14 @@ def _number(name: str, value: SettingValue, expected: str, most: float = math.in
     return int(text)
 
 
+def _set_access(session: Session, value: SettingValue) -> None:
+    if value not in ("read", "write"):
+        raise InvalidInput(f"access is {value!r}; expected 'read' or 'write'")
+    if session.reads_only and value == "write":
+        raise InvalidInput("access is 'write'; expected 'read', which a session keeps: begin another one to write")
+    session.reads_only = value == "read"
+
+
 def _set_group_rows(session: Session, value: SettingValue) -> None:
     rows = _number("group_rows", value, "a number of rows")
     session.execution = replace(session.execution, group_rows=rows)
@@ -140,6 +148,7 @@ _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
         "catalog": _Setting(lambda _: CATALOG, _set_catalog),
         "schema": _Setting(lambda session: session.db_schema, _set_schema),
         "isolation": _Setting(lambda session: session.isolation.value, _set_isolation),
+        "access": _Setting(lambda session: "read" if session.reads_only else "write", _set_access),
         "branch": _Setting(lambda session: session.branch or MAIN, _set_branch),
         "partition_wise_join": _switch("partition_wise_join"),
         "dynamic_pruning": _switch("dynamic_pruning"),

@@ -59,12 +59,18 @@ class Access:
     """Principal of a statement, with its grants (None: everything).
 
     It is also the guard of a root (`catalog.names.Visibility`): tables without any grant are not there. The temporary tables of the
-    statement's session are the principal's `own`, which need no grant; the guard is about lasting ones alone.
+    statement's session are the principal's `own`, which need no grant; the guard is about lasting ones alone. One that `reads_only` changes
+    no lasting table, whatever the grants are.
     """
 
     principal: str = ""
     grants: tuple[Grant, ...] | None = None
     own: frozenset[TableName] = frozenset()
+    reads_only: bool = False
+
+    def reading(self) -> Access:
+        """Return the same access without any privilege but SELECT."""
+        return replace(self, reads_only=True)
 
     def owning(self, tables: frozenset[TableName]) -> Access:
         """Return the same access, with these temporary tables."""
@@ -95,6 +101,7 @@ class Access:
 
     def check(self, privilege: Privilege, table: TableName) -> None:
         """Raise `Refused` if the principal has a privilege on no row of a table."""
+        self._check_reads(privilege, table)
         if not any(True for _ in self._conditions(privilege, table)):
             raise Refused(
                 f"{self.principal!r} has no {privilege.value} on table {table.name!r}; a role in the policy file grants it"
@@ -102,7 +109,11 @@ class Access:
 
     def rows(self, privileges: Collection[Privilege], table: TableName) -> RowPolicy:
         """Return the policy of the rows on which the principal has all of some privileges; `Refused` if it has one of them on none."""
-        if self.grants is None or table in self.own:
+        if table in self.own:
+            return EVERY_ROW
+        for privilege in privileges:
+            self._check_reads(privilege, table)
+        if self.grants is None:
             return EVERY_ROW
         parts = []
         for privilege in privileges:
@@ -119,6 +130,13 @@ class Access:
             raise Refused(
                 f"{self.principal!r} has {privilege.value} on some rows of table {table.name!r} alone ({policy}), and"
                 " this is done to all of them"
+            )
+
+    def _check_reads(self, privilege: Privilege, table: TableName) -> None:
+        if self.reads_only and privilege is not Privilege.SELECT:
+            raise Refused(
+                f"the session reads only (SET access = 'read'), and this needs {privilege.value} on table {table.name!r};"
+                " expected another session"
             )
 
     def _conditions(self, privilege: Privilege, table: TableName) -> Iterator[Condition | None]:
