@@ -10,7 +10,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.running_statement import Issuer
+from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
+from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT
 from lance_flight.errors import NotFound
 
 READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables())
@@ -69,3 +70,36 @@ def test_a_statement_of_another_principal_is_as_if_it_were_not_there(engine: Eng
     with pytest.raises(NotFound, match=f"no statement '{statement}' is running"):
         engine.update(f"KILL '{statement}'", scope=scope(BOB))
     assert seen(engine, UNLIMITED) == {"alice"}
+
+
+def asked(engine: Engine, access: Access, sql: str) -> None:
+    plan = engine.plan(sql, scope=scope(access))
+    assert plan is not None
+    engine.run(plan.tasks[0], Issuer(principal=access.principal), access).read_all()
+
+
+def ended(engine: Engine, access: Access) -> list[tuple[str, str, str]]:
+    plan = engine.plan("SELECT principal, sql, outcome FROM system.statements", scope=scope(access))
+    assert plan is not None
+    found = engine.run(plan.tasks[0], Issuer(principal=access.principal), access).read_all()
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+def test_statements_that_ended_are_remembered_with_their_outcomes(engine: Engine) -> None:
+    asked(engine, ALICE, "SELECT 1 AS one")
+    with pytest.raises(NotFound):
+        engine.plan("SELECT * FROM nothing", scope=scope(BOB))
+    begun(engine, BOB)
+    assert ended(engine, ALICE) == [("alice", "SELECT 1 AS one", "ok")]
+    assert ended(engine, BOB) == [("bob", "SELECT * FROM nothing", "not_found")]
+    assert {row[0] for row in ended(engine, ADMIN)} == {"alice", "bob"}
+
+
+def test_what_is_remembered_is_bounded(engine: Engine) -> None:
+    running = engine.running
+    for number in range(MOST_ENDED + 10):
+        with running.entered(StatementKind.QUERY, f"SELECT {number} -- {'long ' * 1000}", Issuer(principal="alice")):
+            pass
+    found = running.ended()
+    assert len(found) == MOST_ENDED
+    assert (len(found[0].sql), found[0].sql[:10], found[0].sql[-1]) == (MOST_TEXT + 1, "SELECT 10 ", "…")

@@ -1,4 +1,4 @@
-"""Schema `system`: the tables `queries` and `sessions` of this server's activity, computed when they are read.
+"""Schema `system`: the tables `queries`, `statements` and `sessions` of this server's activity, computed when they are read.
 
 A principal sees its own rows, and an administrator all of them. The tables are in no list of tables.
 """
@@ -40,6 +40,10 @@ class SystemTables:
         """Return the running statements that the principal may see."""
         return [record for record in self.running.records() if self.principal in (None, record.principal)]
 
+    def statements(self) -> list[Record]:
+        """Return the statements that have ended, as far as they are remembered, and the principal may see them."""
+        return [record for record in self.running.ended() if self.principal in (None, record.principal)]
+
     def sessions(self) -> list[_Session]:
         """Return the sessions that the principal may see."""
         running = [record.session for record in self.queries()]
@@ -53,27 +57,33 @@ class _Session:
     statements: int
 
 
-_QUERIES: RowTable[SystemTables, Record] = RowTable(
-    SystemTables.queries,
-    (
-        ComputedColumn("id", pa.utf8(), lambda record: record.id),
-        ComputedColumn("principal", pa.utf8(), lambda record: record.principal),
-        ComputedColumn("session", pa.utf8(), lambda record: record.session),
-        ComputedColumn("peer", pa.utf8(), lambda record: record.peer),
-        ComputedColumn("kind", pa.utf8(), lambda record: record.kind.value),
-        ComputedColumn("state", pa.utf8(), lambda record: record.state.value),
-        ComputedColumn("sql", pa.utf8(), lambda record: record.sql),
-        ComputedColumn("began", _MOMENT, lambda record: record.began),
-        ComputedColumn("seconds", pa.float64(), lambda record: record.seconds),
-        ComputedColumn("queued_seconds", pa.float64(), lambda record: record.queued_seconds),
-        ComputedColumn("planning_seconds", pa.float64(), lambda record: record.planning_seconds),
-        ComputedColumn("partitions_scanned", pa.int64(), lambda record: record.partitions_scanned),
-        ComputedColumn("partitions_total", pa.int64(), lambda record: record.partitions_total),
-        ComputedColumn("progress", pa.float64(), lambda record: record.progress, is_nullable=True),
-        ComputedColumn("rows", pa.int64(), lambda record: record.rows),
-        ComputedColumn("bytes", pa.int64(), lambda record: record.size),
-    ),
+_ISSUED: tuple[ComputedColumn[Record], ...] = (
+    ComputedColumn("id", pa.utf8(), lambda record: record.id),
+    ComputedColumn("principal", pa.utf8(), lambda record: record.principal),
+    ComputedColumn("session", pa.utf8(), lambda record: record.session),
+    ComputedColumn("peer", pa.utf8(), lambda record: record.peer),
+    ComputedColumn("kind", pa.utf8(), lambda record: record.kind.value),
 )
+_WORK: tuple[ComputedColumn[Record], ...] = (
+    ComputedColumn("sql", pa.utf8(), lambda record: record.sql),
+    ComputedColumn("began", _MOMENT, lambda record: record.began),
+    ComputedColumn("seconds", pa.float64(), lambda record: record.seconds),
+    ComputedColumn("queued_seconds", pa.float64(), lambda record: record.queued_seconds),
+    ComputedColumn("planning_seconds", pa.float64(), lambda record: record.planning_seconds),
+    ComputedColumn("partitions_scanned", pa.int64(), lambda record: record.partitions_scanned),
+    ComputedColumn("partitions_total", pa.int64(), lambda record: record.partitions_total),
+)
+_DONE: tuple[ComputedColumn[Record], ...] = (
+    ComputedColumn("rows", pa.int64(), lambda record: record.rows),
+    ComputedColumn("bytes", pa.int64(), lambda record: record.size),
+)
+_STATE: ComputedColumn[Record] = ComputedColumn("state", pa.utf8(), lambda record: record.state.value)
+_PROGRESS: ComputedColumn[Record] = ComputedColumn(
+    "progress", pa.float64(), lambda record: record.progress, is_nullable=True
+)
+_OUTCOME: ComputedColumn[Record] = ComputedColumn("outcome", pa.utf8(), lambda record: record.outcome or "")
+_QUERIES: RowTable[SystemTables, Record] = RowTable(SystemTables.queries, (*_ISSUED, _STATE, *_WORK, _PROGRESS, *_DONE))
+_STATEMENTS: RowTable[SystemTables, Record] = RowTable(SystemTables.statements, (*_ISSUED, _OUTCOME, *_WORK, *_DONE))
 _SESSIONS: RowTable[SystemTables, _Session] = RowTable(
     SystemTables.sessions,
     (
@@ -88,4 +98,6 @@ _SESSIONS: RowTable[SystemTables, _Session] = RowTable(
         ComputedColumn("statements", pa.int64(), lambda session: session.statements),
     ),
 )
-_TABLES: Mapping[str, RowTable[SystemTables, Any]] = MappingProxyType({"queries": _QUERIES, "sessions": _SESSIONS})
+_TABLES: Mapping[str, RowTable[SystemTables, Any]] = MappingProxyType(
+    {"queries": _QUERIES, "statements": _STATEMENTS, "sessions": _SESSIONS}
+)

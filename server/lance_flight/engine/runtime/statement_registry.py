@@ -11,9 +11,10 @@ import secrets
 import threading
 import time
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -28,6 +29,10 @@ ID_BYTES = 8
 MOST_WAITING = 10_000
 """Most queries that wait for their readers; beyond that the oldest ones count as abandoned."""
 MOST_CANCELLED = 100_000
+MOST_ENDED = 10_000
+"""Most statements that have ended and are remembered."""
+MOST_TEXT = 2_000
+"""Most characters of the text of each of them."""
 TICK = 0.1
 """Seconds between two checks of the running statements."""
 PATIENCE = 1.0
@@ -52,6 +57,7 @@ class StatementRegistry:
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
         self._cancelled = LruCache[str, str](MOST_CANCELLED)
+        self._ended: deque[Record] = deque(maxlen=MOST_ENDED)
         self._observers: list[Ended] = []
         self._changed = threading.Condition(threading.RLock())
 
@@ -63,6 +69,11 @@ class StatementRegistry:
         """Return a record of every statement that has not ended."""
         with self._changed:
             return [statement.record() for statement in self._statements.values()]
+
+    def ended(self) -> list[Record]:
+        """Return the records of the statements that ended last, in the order of their ends; long texts are cut."""
+        with self._changed:
+            return list(self._ended)
 
     @contextmanager
     def entered(self, kind: StatementKind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
@@ -204,6 +215,7 @@ class StatementRegistry:
                 if oldest is not None:
                     ended.append(self._forget(oldest, "abandoned"))
         for record in ended:
+            self._remember(record)
             self._tell(record)
 
     def _forget(self, statement: RunningStatement, outcome: str) -> Record:
@@ -212,6 +224,12 @@ class StatementRegistry:
         if self._statements.get(statement.id) is statement:
             del self._statements[statement.id]
         return statement.record(statement.failure or outcome)
+
+    def _remember(self, record: Record) -> None:
+        text = record.sql if len(record.sql) <= MOST_TEXT else f"{record.sql[:MOST_TEXT]}…"
+        with self._changed:
+            # What traces it is another program's, and may hold much.
+            self._ended.append(replace(record, sql=text, trace=None))
 
     def _tell(self, record: Record) -> None:
         for observer in self._observers:
