@@ -24,6 +24,7 @@ NEEDS = {
     "SUMMARIZE t": "",
     "SUMMARIZE SELECT 1 AS a": "",
     "SHOW PARTITIONS t": "",
+    "SHOW PARTITIONS t READ BY x": "",
     "SHOW INDEXES FROM t WHERE x": "",
     "DESCRIBE t": "",
     "DESC TABLE t": "",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import pyarrow as pa
+from datafusion import DataFrame
 
 from lance_flight.backend_values import SettingValue
 from lance_flight.engine.query.planned_query import PlannedQuery
@@ -14,12 +15,13 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, quoted, table_name, text_literal
+from lance_flight.engine.sql.references import TableRef, enclosed, quoted, table_name, text_literal
 from lance_flight.engine.statements import settings
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import NotFound
 
 _SETTINGS_SCHEMA = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("name", "value")])
+_READ_SCHEMA = pa.schema([pa.field("object_id", pa.utf8(), nullable=False)])
 _LISTINGS = MappingProxyType(
     {
         "CATALOGS": ("catalog_name", "SELECT DISTINCT catalog_name FROM information_schema.schemata"),
@@ -138,29 +140,65 @@ def _as_set(value: SettingValue) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShowMetadata(RowsStatement):
-    """SHOW PARTITIONS t, SHOW INDEXES FROM t: the rows of a metadata table of t, [WHERE condition over its columns]."""
+    """SHOW PARTITIONS t, SHOW INDEXES FROM t: the rows of a metadata table of t, [WHERE condition over its columns].
+
+    SHOW PARTITIONS t READ BY condition gives the `object_id` of each partition table that a query with this WHERE reads.
+    """
 
     forms = ("SHOW PARTITIONS", "SHOW INDEXES")
 
     table: TableRef
     metadata: str
     where: str | None = None
+    read_by: str | None = None
 
     @classmethod
     def read(cls, cursor: Cursor) -> ShowMetadata:
         metadata = cursor.last.lower()
         cursor.accept("FROM")
         table = references.table(cursor)
+        if metadata == "partitions" and cursor.accept("READ", "BY"):
+            if cursor.done:
+                raise cursor.error("a condition")
+            return cls(table, metadata, read_by=cursor.rest())
         where = cursor.rest() if cursor.accept("WHERE") else None
         return cls(table, metadata, where)
 
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
-        return PlannedQuery.of(session, self._query(), parameters)
+        if self.read_by is None:
+            return PlannedQuery.of(session, self._query(), parameters)
+        # A table without partitions is refused by its name here.
+        session.frame(f"{self._query()} LIMIT 0")
+        name = table_name(self.table)
+        read = f"SELECT 1 FROM {quoted(name.db_schema, name.name)} WHERE {enclosed(self.read_by)}"  # noqa: S608 - planned, never run
+        return _ReadPartitions(session, session.frame(read, parameters), f"{name.db_schema}.{name.name}")
 
     def _query(self) -> str:
         name = table_name(self.table)
         listed = quoted(name.db_schema, f"{name.name}${self.metadata}")
         return f"SELECT * FROM {listed}" + (f" WHERE {self.where}" if self.where is not None else "")  # noqa: S608 - quoted above
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadPartitions:
+    """Answer with the partition tables that the scan of a planned query reads."""
+
+    session: QuerySession
+    query: DataFrame
+    table: str
+    schema: pa.Schema = _READ_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        self.session.prepare(self.query)
+        self.session.plan(self.query)
+        view = self.session.views[self.table]
+        prunings = self.session.log.prunings.get(view.key, [])
+        # Without a scan, DataFusion knows that no row fulfils the condition.
+        versions = zip(view.snapshot.tables, prunings[-1].versions, strict=True) if prunings else ()
+        for tables, version in versions:
+            ids = tables.rows["object_id"].combine_chunks().take(pa.array(version.kept))
+            yield pa.RecordBatch.from_arrays([ids], schema=self.schema)
 
 
 def _pattern(cursor: Cursor) -> str | None:
