@@ -33,11 +33,13 @@ from lance_flight.catalog.manifests.properties import (
 from lance_flight.catalog.manifests.rollback import back_to
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
+from lance_flight.catalog.storage.file_versions import chosen_version
 from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.faults import failpoint
+from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
@@ -82,7 +84,7 @@ class PartitionedNamespace(Table):
     ) -> PartitionedNamespace:
         """Return an empty namespace with one spec version; its rows keep their ids where `stable_row_ids` says so.
 
-        Its data files are of `file_version` (None: the newest).
+        Its data files are of `file_version` (None: the newest that holds the columns).
 
         It exists from the moment its metadata is set, in one commit, the last; what is there before that is not a
         partitioned namespace to anybody. `fence` keeps stock writers from destroying its columns.
@@ -94,7 +96,8 @@ class PartitionedNamespace(Table):
         failpoint("manifest_made")
         metadata = {**namespace_metadata(spec, schema), **_new_properties()}
         chosen = {STABLE_ROW_IDS: str(True)} if stable_row_ids else {}
-        chosen |= {FILE_VERSION: file_version} if file_version is not None else {}
+        version = chosen_version(file_version, schema.arrow)
+        chosen |= {FILE_VERSION: version} if file_version is not None or version != NEWEST else {}
         dataset.update_metadata(metadata | chosen | ({FENCE_KEY: FENCE} if fence else {}))
         return cls.open(store)
 

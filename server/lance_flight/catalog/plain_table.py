@@ -17,7 +17,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
-from lance_flight.catalog.storage.file_versions import check_values
+from lance_flight.catalog.storage.file_versions import check_values, chosen_version
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.table import Table
@@ -25,7 +25,6 @@ from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.plain_log import PlainLog
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import failpoint
-from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX
 
 
@@ -102,9 +101,9 @@ def write_plain(
 ) -> int:
     """Write rows as a new plain Lance table and return how many they were; they keep their ids if `stable_row_ids`.
 
-    Its data files are of `file_version` (None: the newest). Rows that are stored already, elsewhere, are moved as they are.
+    Its data files are of `file_version` (None: the newest that holds the columns). Rows that are stored already, elsewhere, are moved as they are.
     """
-    stream = _Stream(place, schema, tables, file_version or NEWEST, is_stored=is_stored)
+    stream = _Stream(place, schema, tables, chosen_version(file_version, schema), is_stored=is_stored)
     try:
         lance.write_dataset(
             stream.reader(),

@@ -24,6 +24,7 @@ from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog
+from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.store import Store
@@ -108,7 +109,7 @@ class Table(ABC):
     def rows(self) -> Iterator[pa.Table]:
         """Yield all rows of the newest snapshot, one partition table after another."""
         for table in self.snapshot().all_tables():
-            for batch in partitions.open_table(self.store, table).to_batches():
+            for batch in all_rows(partitions.open_table(self.store, table)):
                 yield pa.Table.from_batches([batch])
 
     def append(

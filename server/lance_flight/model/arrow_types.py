@@ -253,6 +253,11 @@ _DECIMAL = ("decimal[precision, scale]", _decimal)
 _FIXED_UNITS = MappingProxyType({"date32": ("day",), "date64": ("ms",)})
 
 
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether `kind` is a type of binary values of any length."""
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
 def is_string(kind: pa.DataType) -> bool:
     """Return whether `kind` is a string type."""
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

@@ -6,10 +6,11 @@ number under `lance_flight:field_id`, because Lance itself numbers columns by po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -30,6 +31,9 @@ PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 """Lance's key that marks a column of the primary key, which nothing enforces."""
 KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
 """Lance's key of the place of a column in the primary key, from 1 on."""
+BLOB = b"lance-encoding:blob"
+"""Lance's key that marks a binary column whose values lie apart from the other columns, and are read when they are asked for."""
+MARKED: Mapping[bytes, bytes] = MappingProxyType({BLOB: b"true"})
 OF_THE_NAMESPACE = frozenset({COMMENT, PRIMARY_KEY, KEY_POSITION})
 """Keys of a field that the namespace schema alone keeps; partition tables do without them, so that none is written for a change."""
 _TRUE = frozenset({b"true", b"1", b"yes"})
@@ -241,6 +245,15 @@ def primary_key_of(schema: pa.Schema) -> tuple[str, ...]:
     positions = [(field.metadata or {}).get(KEY_POSITION, b"") for field in marked]
     placed = [int(text) if text.isdigit() else 0 for text in positions]
     return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda each: each[0]))
+
+
+def is_blob(field: pa.Field) -> bool:
+    """Return whether a column is marked as one of blobs.
+
+    >>> is_blob(pa.field("image", pa.large_binary(), metadata={BLOB: b"true"})), is_blob(pa.field("id", pa.int64()))
+    (True, False)
+    """
+    return (field.metadata or {}).get(BLOB, b"").lower() in _TRUE
 
 
 def primary_key_name(table: str) -> str:

@@ -6,8 +6,8 @@ lists and maps through the names of their fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pyarrow as pa
@@ -23,18 +23,19 @@ Fields = list[pa.Field]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
-    """A new column at the end of its level; `default` is its value, as text, in rows that give none."""
+    """A new column at the end of its level; `default` is its value, as text, in rows that give none, `marks` its metadata."""
 
     path: Path
     type: pa.DataType
     nullable: bool = True
     default: str | None = None
+    marks: Mapping[bytes, bytes] = field(default_factory=dict)
 
     def edit(self, fields: Fields, fresh: count[int]) -> Fields:
         """Return the fields of one level after this change."""
         name = self.path[-1]
         _check_name(fields, name)
-        metadata = {} if self.default is None else {DEFAULT: self.default.encode()}
+        metadata = dict(self.marks) | ({} if self.default is None else {DEFAULT: self.default.encode()})
         return [*fields, numbered(pa.field(name, self.type, self.nullable, metadata), lambda _: next(fresh))]
 
 

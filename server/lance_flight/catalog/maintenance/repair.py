@@ -18,6 +18,7 @@ from lance import LanceDataset
 from lance_flight.catalog.commits.removals import all_removed, edit_of
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables import partitions
@@ -178,22 +179,22 @@ def _merge(
     transaction = namespace.begin()
     snapshot, root = transaction.base, namespace.store
     with namespace.changing(transaction):
-        rows = int(sum(dataset.count_rows() for _, dataset in others))
+        count = int(sum(dataset.count_rows() for _, dataset in others))
         now = snapshot.tables_named([kept.object_id])[kept.object_id]
         edit = edit_of(root, snapshot, now)
         base = partitions.base_of(root.child(now.location), now.pin, snapshot.table_branch)
         for _, dataset in others:
-            reader = dataset.scanner().to_reader()
-            edit.fragments += partitions.write_files(root.child(edit.place), base.version, reader)
+            rows = all_rows(dataset)
+            edit.fragments += partitions.write_files(root.child(edit.place), base.version, rows)
         removed = all_removed(root, snapshot, [table for table, _ in others])
         transaction.add(
-            [edit, *removed], f"repair: move {rows} rows of {len(others)} tables into the one of their value"
+            [edit, *removed], f"repair: move {count} rows of {len(others)} tables into the one of their value"
         )
         version = namespace.commits.commit(transaction)
     emptied = namespace.manifest.snapshot(version).tables_named([table.object_id for table, _ in others])
     # Not those that another writer has written to since.
     _forget(namespace, [_is(table.object_id, table.pin) for table in emptied.values()])
-    return rows
+    return count
 
 
 def _fits(rows: pa.Schema, table: pa.Schema) -> bool:

@@ -26,6 +26,7 @@ from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
+from lance_flight.catalog.storage.blobs import columns_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables.casting import readable
@@ -63,7 +64,7 @@ class Attachment:
         transaction = self.namespace.begin()
         snapshot = transaction.snapshot
         self._check_free(snapshot)
-        problems = readable(snapshot.schema.plain, dataset.schema)
+        problems = readable(snapshot.schema.plain, pa.schema(columns_of(dataset)))
         if problems:
             raise SchemaError(f"table {self.name!r} as a partition of {self.namespace.store.name!r}", problems)
         if not trusted:

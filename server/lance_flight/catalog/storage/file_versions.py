@@ -11,9 +11,13 @@ import pyarrow as pa
 from lance import FragmentMetadata
 
 from lance_flight.errors import DataError
+from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.nested import children
+from lance_flight.model.schema import is_blob
 
 _STRUCTS_WITH_NULL = "2.1"
+_MARKED_BLOBS = "2.1"
+"""The last version whose files hold blobs as marked binary columns, which a file writer takes one batch after another."""
 
 
 def version_of(fragments: Iterable[FragmentMetadata]) -> str | None:
@@ -22,14 +26,25 @@ def version_of(fragments: Iterable[FragmentMetadata]) -> str | None:
     return ".".join(map(str, found.pop())) if len(found) == 1 else None
 
 
+def chosen_version(asked: str | None, schema: pa.Schema) -> str:
+    """Return the version for a new table's files: the one that was asked for, else the newest that holds its columns."""
+    return asked or (_MARKED_BLOBS if any(map(is_blob, schema)) else NEWEST)
+
+
 def unstorable_in(schema: pa.Schema, version: str) -> list[str]:
     """Return what is wrong with the columns that files of a version have no encoding for."""
-    return [
+    found = [
         f"column {field.name!r} is {field.type}, which files of Lance version {version} cannot hold; expected"
         f" file_version {least} or a later one"
         for field in schema
         for least, is_it in _LEAST
         if version < least and any(is_it(kind) for kind in _types(field.type))
+    ]
+    return found + [
+        f"column {field.name!r} is a BLOB, which files of Lance version {version} hold in a form that only their own writer defines;"
+        f" expected file_version {_MARKED_BLOBS}"
+        for field in schema
+        if is_blob(field) and version > _MARKED_BLOBS
     ]
 
 

@@ -19,8 +19,10 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from lance import FragmentMetadata, LanceDataset
+from lance.blob import BlobType
 from lance.schema import LanceSchema
 
+from lance_flight.catalog.storage.blobs import columns_of
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import TABLE_FIELD_ID
 
@@ -71,7 +73,7 @@ def numbers(schema: LanceSchema) -> list[int]:
 
 def numbers_of_columns(dataset: LanceDataset) -> dict[int | None, list[int]]:
     """Return Lance's numbers of the fields of each column of a table, by the namespace's id of the column."""
-    columns = zip(dataset.schema, dataset.lance_schema.fields(), strict=True)
+    columns = zip(columns_of(dataset), dataset.lance_schema.fields(), strict=True)
     return {field_id(each): list(_numbers(stored)) for each, stored in columns}
 
 
@@ -105,7 +107,7 @@ def numbered_columns(dataset: LanceDataset) -> list[pa.Field]:
 
     A field for which Lance has no number of its own, such as the element of a vector, has one that follows from its parent's.
     """
-    return _numbered_fields(list(dataset.schema), dataset.lance_schema.fields(), NO_PARENT)
+    return _numbered_fields(columns_of(dataset), dataset.lance_schema.fields(), NO_PARENT)
 
 
 def _numbered_fields(fields: Sequence[pa.Field], stored: Sequence[Any], parent: int) -> list[pa.Field]:
@@ -186,12 +188,19 @@ def with_numbers(schema: pa.Schema, known: Mapping[Key, int], stored: pa.Schema 
 
 def _numbers(field: Any) -> Iterator[int]:
     yield int(field.id())
-    for child in field.children():
+    for child in _children(field):
         yield from _numbers(child)
 
 
+def _children(field: Any) -> list[Any]:
+    """Return the fields inside a field of Lance that files list; of a blob of its extension type they list none."""
+    inner: list[Any] = field.children()
+    is_blob = [each.name() for each in inner[:2]] == ["data", "uri"] and isinstance(field.to_arrow().type, BlobType)
+    return [] if is_blob else inner
+
+
 def _leaves(field: Any) -> Iterator[int]:
-    inner = field.children()
+    inner = _children(field)
     if not inner:
         yield int(field.id())
     for child in inner:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
+from lance_flight.catalog.storage.blobs import columns_with_metadata
 from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.tables.filling import NO_FILLS, Fills
 from lance_flight.catalog.tables.schema_adapter import adapted, identified, matching
@@ -83,7 +84,7 @@ def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, t
         else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
-    return pa.Table.from_arrays(columns, schema=dataset.schema)
+    return pa.Table.from_arrays(columns, schema=columns_with_metadata(dataset))
 
 
 def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:

@@ -17,6 +17,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
+from lance_flight.catalog.storage.blobs import columns_of, has_extension
 from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.lance_fields import Key, leaves, numbers, walk
 from lance_flight.catalog.storage.store import Store
@@ -160,6 +161,9 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     version = version_of(fragments) if fragments else str(dataset.data_storage_version)
     if not plain or version not in FILE_VERSIONS:
         return None
+    if has_extension(dataset):
+        # Values in files beside the data files are looked for in one table.
+        return None
     if dataset.has_index and dataset.has_stable_row_ids:
         # Such an index knows rows by their ids, and two tables have the same ones.
         return None
@@ -181,7 +185,7 @@ def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> fr
     lacking = {n for each in fragments for n in expected.difference(n for file in each.files for n in file.fields)}
     if not lacking:
         return frozenset()
-    fields = zip(walk(list(dataset.schema)), numbers(dataset.lance_schema), strict=True)
+    fields = zip(walk(columns_of(dataset)), numbers(dataset.lance_schema), strict=True)
     return frozenset(key for (key, _), number in fields if number in lacking)
 
 

@@ -23,6 +23,7 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS
+from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
@@ -103,9 +104,9 @@ def read_files(
     """
     if store.is_remote:
         # Lance does not know how to reach a base path in another store than the dataset's own.
-        return open_at(store, create(store, schema, fragments)).scanner().to_reader()
+        return all_rows(open_at(store, create(store, schema, fragments)))
     columns = new_schema(schema) if of is None else of.lance_schema
-    return in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri]).scanner().to_reader()
+    return all_rows(in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri]))
 
 
 def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases: Sequence[str]) -> LanceDataset:

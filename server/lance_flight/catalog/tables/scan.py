@@ -19,6 +19,7 @@ from lance import LanceDataset, LanceFragment
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS, TABLE_NUMBER
+from lance_flight.catalog.storage.blobs import blob_arguments, columns_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.casting import Misfit, cast, physical
 from lance_flight.catalog.tables.filling import Filling, Fills, filling
@@ -33,7 +34,7 @@ from lance_flight.catalog.tables.lineage import (
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, same_fields
 from lance_flight.model.nested import children
-from lance_flight.model.schema import TABLE_FIELD_ID
+from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
 
 BATCH_ROWS = 64 * 1024
 AHEAD = 1
@@ -77,7 +78,7 @@ class Source:
     @property
     def columns(self) -> list[pa.Field]:
         """Its own columns, with the ids of those of the namespace that they hold."""
-        return identified(self.dataset, self.contexts[0].schema) if self.contexts else list(self.dataset.schema)
+        return identified(self.dataset, self.contexts[0].schema) if self.contexts else columns_of(self.dataset)
 
     @property
     def name(self) -> str:
@@ -228,7 +229,9 @@ class Scan:
     def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """Return a table whose columns are just what is asked for; Lance filters where it understands the filter."""
         lineage, not_stored = self._lineage(table.source), {*filter(self._is_generated, _MADE), *table.filled}
-        if self.filter is None or (self.pushable and not_stored.isdisjoint(self.filter_columns)):
+        # Lance compares no blobs.
+        not_pushed = not_stored | {name for name, each in table.fields.items() if each is not None and is_blob(each)}
+        if self.filter is None or (self.pushable and not_pushed.isdisjoint(self.filter_columns)):
             try:
                 columns = [name for name in self.schema.names if name not in not_stored]
                 reader = self._reader(table, [*columns, *lineage], self.filter, self._searching())
@@ -285,8 +288,7 @@ class Scan:
         """Start reading at once, in the background."""
         source = table.source
         scanner = source.dataset.scanner(
-            # Lance reads no rows for no columns: take any, it is dropped again.
-            columns=columns or [table.columns[0].name],
+            columns=columns or [_least(table.columns)],
             filter=condition if self.among is None else self.among,
             fragments=None if source.fragments is None else list(source.fragments),
             batch_size=self.batch_rows,
@@ -296,6 +298,7 @@ class Scan:
             or table.fill.is_by_address
             or self.among is not None,
             late_materialization=_late_columns([each for each in table.columns if each.name in columns]),
+            **blob_arguments(source.dataset, columns, source.fragments),
             **searching,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()
@@ -387,6 +390,11 @@ def _has_inner_struct(kind: pa.DataType) -> bool:
     return is_outer or any(_has_inner_struct(each.type) for each in inner)
 
 
+def _least(columns: Sequence[pa.Field]) -> str:
+    """Return the column that is read where none is wanted, and dropped: Lance reads no rows for no columns."""
+    return str(next((each for each in columns if not is_blob(each)), columns[0]).name)
+
+
 def _is_plain(field: pa.Field, target: pa.Field) -> bool:
     """Return whether a column of a table is just what is wanted."""
     return bool(field.name == target.name and field.type.equals(target.type) and same_fields(field, target))
@@ -400,7 +408,9 @@ def _cast(column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source, f
             raise
         # Of several tables read as one, the first that has such a value is named.
         for fragment, table in source.fragments_of_tables():
-            for batch in fragment.to_batches(columns=[theirs.name]):
+            for batch in fragment.to_batches(
+                columns=[theirs.name], **blob_arguments(source.dataset, [theirs.name], [fragment])
+            ):
                 cast(batch.column(0), theirs, field, table)
         raise
 

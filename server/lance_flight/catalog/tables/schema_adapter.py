@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
+from lance_flight.catalog.storage.blobs import columns_of
 from lance_flight.catalog.storage.lance_fields import field_id, numbered_columns
 from lance_flight.catalog.tables.filling import NO_FILLS, Fill, Fills
-from lance_flight.model.arrow_types import is_string
+from lance_flight.model.arrow_types import is_binary, is_string
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema
 
@@ -53,7 +54,7 @@ def identified(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Fie
     """Return a table's columns with the ids of the namespace's that they hold, even if the table does not keep them."""
     if namespace.is_numbered_by_lance:
         return numbered_columns(dataset)
-    physical = list(dataset.schema)
+    physical = columns_of(dataset)
     stored = [] if any(field_id(each) is not None for each in physical) else dataset.lance_schema.fields()
     return _with_ids(physical, list(namespace.arrow), stored)
 
@@ -76,11 +77,7 @@ def _with_ids(physical: Sequence[pa.Field], namespace: Sequence[pa.Field], store
 
 def _is_alike(mine: pa.DataType, other: pa.DataType) -> bool:
     """Return whether a column of one type can be the other under another name: Lance gives what is cast a new number."""
-    return bool(mine.id == other.id) or any(is_kind(mine) and is_kind(other) for is_kind in (is_string, _is_binary))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    return bool(mine.id == other.id) or any(is_kind(mine) and is_kind(other) for is_kind in (is_string, is_binary))
 
 
 def _with_id(physical: pa.Field, of: pa.Field, stored: Any) -> pa.Field:

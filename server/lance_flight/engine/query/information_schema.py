@@ -21,11 +21,11 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.sql.routines import routines
 from lance_flight.engine.sql.type_names import (
+    column_type_name,
     datetime_precision,
     numeric_precision,
     numeric_radix,
     numeric_scale,
-    type_name,
 )
 from lance_flight.errors import Corrupt, NotFound, Unsupported
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
@@ -233,7 +233,7 @@ _COLUMNS: RowTable[InformationSchema, _Column] = RowTable(
         _number("ordinal_position", lambda column: column.place, is_nullable=False),
         _text("column_default", lambda column: column.default, is_nullable=True),
         _text("is_nullable", lambda column: _yes(column.field.nullable)),
-        _text("data_type", lambda column: type_name(column.field.type)),
+        _text("data_type", lambda column: column_type_name(column.schema.arrow.field(column.field.name))),
         _nothing("character_maximum_length", _NUMBER),
         _nothing("character_octet_length", _NUMBER),
         _number("numeric_precision", lambda column: numeric_precision(column.field.type)),

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lance_flight.engine.sql.references import quoted
 from lance_flight.model.arrow_text import type_to_text
+from lance_flight.model.schema import is_blob
 
 _NAMES: Mapping[pa.DataType, str] = MappingProxyType(
     {
@@ -31,6 +32,11 @@ _NAMES: Mapping[pa.DataType, str] = MappingProxyType(
 )
 _DIGITS = MappingProxyType({"s": 0, "ms": 3, "us": 6, "ns": 9})
 _FLOAT_BITS = MappingProxyType({pa.float16(): 11, pa.float32(): 24, pa.float64(): 53})
+
+
+def column_type_name(field: pa.Field) -> str:
+    """Return the SQL name of the type of a stored column: BLOB where it is marked as one."""
+    return "BLOB" if is_blob(field) else type_name(field.type)
 
 
 def type_name(kind: pa.DataType) -> str:

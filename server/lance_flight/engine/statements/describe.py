@@ -18,6 +18,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, TableRef, table_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.model.naming import SEPARATOR
+from lance_flight.model.schema import is_blob
 from lance_flight.model.schema_changes import dotted
 
 DESCRIBE_SCHEMA = pa.schema(
@@ -161,7 +162,7 @@ def _described(
     rows = [
         {
             "column_name": field.name,
-            "data_type": str(field.type),
+            "data_type": "blob" if is_blob(field) else str(field.type),
             "is_nullable": "YES" if field.nullable else "NO",
             "field_id": ids.get(field.name),
             "partitioning": uses.get(field.name),
@@ -176,7 +177,7 @@ def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, s
     """Return the columns of a table, their field ids, the partition fields that use them, and their comments."""
     snapshot = table.snapshot()
     ids = snapshot.schema.ids if table.is_partitioned else {}
-    return snapshot.schema.plain, ids, _uses(snapshot), snapshot.schema.comments
+    return snapshot.schema.arrow, ids, _uses(snapshot), snapshot.schema.comments
 
 
 def _uses(snapshot: Snapshot) -> dict[str, str]:

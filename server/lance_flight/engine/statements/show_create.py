@@ -15,7 +15,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, quoted, table_name, text_literal
-from lance_flight.engine.sql.type_names import type_name
+from lance_flight.engine.sql.type_names import column_type_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.writes.definitions import partitioning
 from lance_flight.errors import NotFound
@@ -111,7 +111,9 @@ def _column(field: pa.Field, schema: NamespaceSchema) -> str:
     comment = schema.comments.get(field.name)
     said = "" if comment is None else f" COMMENT {text_literal(comment)}"
     null = "" if field.nullable else " NOT NULL"
-    return f"{quoted(field.name)} {type_name(field.type)}{null}{_default(field, schema)}{said}"
+    return (
+        f"{quoted(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{_default(field, schema)}{said}"
+    )
 
 
 def _default(field: pa.Field, schema: NamespaceSchema) -> str:

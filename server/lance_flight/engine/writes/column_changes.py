@@ -26,7 +26,7 @@ from lance_flight.engine.writes.computed_columns import (
     stored_default,
     type_of,
 )
-from lance_flight.engine.writes.definitions import arrow_type
+from lance_flight.engine.writes.definitions import arrow_type, column_type
 from lance_flight.errors import DataError, InvalidInput, SchemaError, SpecError, SqlError, Unsupported
 from lance_flight.model.annotations import Annotation, check_kept_key
 from lance_flight.model.schema import NamespaceSchema
@@ -66,8 +66,8 @@ def annotate(table: Table, change: Annotation, *, operation: str) -> None:
 
 def added_column(path: Path, text: str, *, nullable: bool, default: str | None) -> AddColumn:
     """Build a new column from SQL texts of its type and of the default for rows without a value."""
-    kind = arrow_type(text)
-    return AddColumn(path=path, type=kind, nullable=nullable, default=stored_default(path, kind, default))
+    kind, marks = column_type(text)
+    return AddColumn(path=path, type=kind, nullable=nullable, default=stored_default(path, kind, default), marks=marks)
 
 
 def widened_column(path: Path, text: str) -> WidenColumn:
@@ -119,7 +119,7 @@ class _Changing:
 
 
 def _check_storable(schema: NamespaceSchema, file_version: str) -> None:
-    problems = [*unstorable(schema.plain), *unstorable_in(schema.plain, file_version)]
+    problems = [*unstorable(schema.plain), *unstorable_in(schema.arrow, file_version)]
     if problems:
         raise SchemaError("schema", problems)
 

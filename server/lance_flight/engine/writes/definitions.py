@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import Table
-from lance_flight.catalog.storage.file_versions import unstorable_in
+from lance_flight.catalog.storage.file_versions import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.sql.functions import check_expression, inner_context, plain_message, result_type
 from lance_flight.engine.sql.positions import with_sent_position
@@ -18,9 +18,9 @@ from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
 from lance_flight.model.annotations import annotated
-from lance_flight.model.file_versions import NEWEST
+from lance_flight.model.arrow_types import is_binary
 from lance_flight.model.naming import column_name_problem, partition_column
-from lance_flight.model.schema import DEFAULT, NamespaceSchema, Path
+from lance_flight.model.schema import DEFAULT, MARKED, NamespaceSchema, Path, is_blob
 from lance_flight.model.schema_changes import dotted
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
@@ -49,9 +49,10 @@ def arrow_schema(
     for column in columns:
         try:
             nullable = column.nullable and column.name not in primary_key
-            kind = arrow_type(column.type)
+            kind, marks = column_type(column.type)
             default = stored_default((column.name,), kind, column.default)
-            fields.append(pa.field(column.name, kind, nullable, None if default is None else {DEFAULT: default}))
+            marks |= {} if default is None else {DEFAULT: default.encode()}
+            fields.append(pa.field(column.name, kind, nullable, marks or None))
         except SchemaError as exc:
             problems += [f"column {column.name!r}: {problem}" for problem in exc.problems]
     if problems:
@@ -68,7 +69,16 @@ def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[
     named = {field.name: column_name_problem(field.name) for field in schema}
     problems = [problem for problem in named.values() if problem is not None]
     rest = pa.schema([field for field in schema if named[field.name] is None])
-    return [*problems, *unstorable(rest), *unstorable_in(rest, file_version or NEWEST)]
+    return [*problems, *unstorable(rest), *unstorable_in(rest, chosen_version(file_version, rest))]
+
+
+def column_type(text: str) -> tuple[pa.DataType, dict[bytes, bytes]]:
+    """Return the Arrow type of a column with an SQL type, and the metadata that marks it: that of a BLOB.
+
+    >>> column_type("BLOB")
+    (DataType(large_binary), {b'lance-encoding:blob': b'true'})
+    """
+    return (pa.large_binary(), dict(MARKED)) if text.strip().upper() == "BLOB" else (arrow_type(text), {})
 
 
 def arrow_type(text: str) -> pa.DataType:
@@ -88,21 +98,41 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Convert the schema of a query or an ingest to stored types: no views, dictionaries, small decimals, metadata."""
-    return pa.schema([pa.field(f.name, _storable_type(f.type), f.nullable) for f in schema])
+    """Convert the schema of a query or an ingest to stored types: no views, dictionaries, small decimals; marks of blobs stay."""
+    return pa.schema(
+        [
+            pa.field(f.name, pa.large_binary(), f.nullable, MARKED)
+            if is_blob(f) and is_binary(f.type)
+            else pa.field(f.name, _storable_type(f.type), f.nullable)
+            for f in schema
+        ]
+    )
 
 
 def _storable_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _storable_type(kind.value_type)
-    if pa.types.is_string_view(kind):
-        return pa.utf8()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_null(kind):
         return pa.int32()
+    return _without_views(kind)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.utf8()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_without_views(each.type)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), kind.item_field.with_type(_without_views(kind.item_type)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        build = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return build(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)), kind.list_size)
     return kind
 
 
