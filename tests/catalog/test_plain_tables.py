@@ -17,7 +17,7 @@ from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.errors import AlreadyCommitted, Conflict, NotFound, SerializationFailure
+from lance_flight.errors import AlreadyCommitted, Conflict, Corrupt, NotFound, SerializationFailure
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int32()), "word": ["a", "b"]})
 MORE = pa.table({"id": pa.array([3], pa.int32()), "word": ["c"]})
@@ -124,6 +124,15 @@ def test_a_snapshot_of_a_table_that_was_made_again_is_not_read(place: Path) -> N
     assert before.pin != after.pin
     with pytest.raises(NotFound):
         open_table(table.store, before)
+
+
+def test_a_version_that_goes_away_between_opening_and_reading_is_broken(place: Path) -> None:
+    log = PlainTable(Store(str(place))).log
+    opened = log.open()
+    rmtree(place)
+    with pytest.raises(Corrupt, match=f"table '{place.name}' has a version that cannot be read") as refused:
+        log.parsed(opened)
+    assert str(place.parent) not in str(refused.value)
 
 
 def test_a_commit_id_is_committed_once_by_however_many(place: Path) -> None:
