@@ -40,6 +40,8 @@ LOADS = {"load by month": "load_months", "load into buckets": "load_buckets"}
 QUESTIONS = {"one month": "month", "Q1": "q1", "join by bucket": "join"}
 CHANGES = {"MERGE of a hundredth": "merge", "compaction": "compact"}
 SCALE, ROUNDS = 1.0, 3
+WARM = 7
+"""Least number of warm runs of a question: the first ones of a process still wait for compilers."""
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ def measure(run: Run, rows: Path, rounds: int, steps: Sequence[str]) -> None:
             with run.started() as running:
                 run.turn(running, f"{heading}, cold", 0, "ask", step=step)
                 run.compare(running, step)
-                for number in range(rounds):
+                for number in range(max(rounds, WARM)):
                     run.turn(running, f"{heading}, warm", number, "ask", step=step)
     with run.started() as running:
         for heading, step in CHANGES.items():

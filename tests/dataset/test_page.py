@@ -5,14 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.dataset.roots import DOCUMENTED, run
 from tests.documents import blocks
 
+PHOTOS = (
+    "CREATE TABLE photos (id BIGINT, site VARCHAR, image BLOB) PARTITIONED BY (site)",
+    "INSERT INTO photos VALUES (1, 'Oslo', X'30313233343536'), (2, 'Oslo', X'6c617374'), (3, 'Bergen', X'aa')",
+)
 
-def test_the_documented_datasets_are_read(tmp_path: Path) -> None:
-    run(tmp_path)(*DOCUMENTED)
+
+def test_the_documented_datasets_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)(*DOCUMENTED, *PHOTOS)
     names: dict[str, Any] = {"ROOT": str(tmp_path)}
     training = blocks("client/docs/dataset.md", "python", "Training with PyTorch")
     for block in (each for each in blocks("client/docs/dataset.md", "python") if each not in training):
         exec(compile(block, "dataset.md", "exec"), names)  # noqa: S102 - our own documents
+    assert "7 b'2345' b'last'" in capsys.readouterr().out
     assert names["frame"].to_dict("list") == {"device": [1], "celsius": [12.5]}

@@ -97,6 +97,31 @@ def test_aggregates_of_whole_partitions_read_no_row(sql: SparkSession, catalog: 
     assert values(found) == values(expected)
 
 
+PARTITION_MONTHS = {
+    "one": ("day >= DATE '2025-02-01' AND day < DATE '2025-03-01'", 28),
+    "several": ("day >= DATE '2025-02-01' AND day < DATE '2025-04-01'", 59),
+    "year": ("day >= DATE '2025-01-01' AND day <= DATE '2025-12-31'", 90),
+    "last-days": ("day > DATE '2025-01-31' AND day <= DATE '2025-02-28'", 28),
+}
+
+
+@pytest.mark.parametrize("case", PARTITION_MONTHS)
+def test_a_range_of_days_that_is_whole_months_is_answered_from_metadata(
+    sql: SparkSession, server: Server, table: str, case: str
+) -> None:
+    day = dt.date(2025, 1, 1)
+    rows = pa.table({"day": pa.array([day + dt.timedelta(n) for n in range(90)], pa.date32()), "id": range(90)})
+    server.ingest(table, rows, partition_by="year(day), month(day)")
+    where, count = PARTITION_MONTHS[case]
+    found = sql.sql(f"SELECT count(*) FROM lake.{table} WHERE {where}")
+    assert scans(found) == 0, plan_of(found)
+    assert values(found) == texts([(count,)])
+    assert not re.search(r"\bFilter\b", plan_of(sql.sql(f"SELECT sum(id) FROM lake.{table} WHERE {where}")))
+    without_a_day = sql.sql(f"SELECT count(*) FROM lake.{table} WHERE {where} AND day <> DATE '2025-02-07'")
+    assert scans(without_a_day) == 1
+    assert values(without_a_day) == texts([(count - 1,)])
+
+
 READ = {
     "other-column": "SELECT min(id), max(id) FROM {0}",
     "other-column-counted": "SELECT count(id) FROM {0}",

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+from lance_flight.catalog.storage.blobs import open_blobs
 from lance_flight.catalog.storage.store import UNREADABLE
+from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import TablePart
-from lance_flight.catalog.tables.scan import Open, Scan
-from lance_flight.errors import QueryFailed
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan, Source
+from lance_flight.errors import InvalidInput, QueryFailed
+from lance_flight.model.schema import is_blob
 from lance_flight.planning.row_filters import RowFilter
 
 if TYPE_CHECKING:
@@ -22,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePiece:
-    """A table of a spec version, or a part of one."""
+    """A table, or a part of one, and the number of the filter of its rows."""
 
-    spec_id: int
+    filter: int
     part: TablePart
 
 
@@ -32,16 +36,18 @@ class TablePiece:
 class TablePortion:
     """Part of a read: `source` are all columns of the table, `schema` those that are read.
 
-    Rows are kept that the filter of their spec version leaves, and for which the `condition` is TRUE.
+    Rows are kept that the filter of their table leaves, and for which the `condition` is TRUE. Whole tables are read several at a time where
+    they are to be merged: Lance opens blobs as files in a table by itself alone.
     """
 
     name: str
     source: pa.Schema
     ids: Mapping[str, int]
     schema: pa.Schema
-    filters: Mapping[int, RowFilter] = field(repr=False)
+    filters: Sequence[RowFilter] = field(repr=False)
     condition: RowCondition | None
     pieces: Sequence[TablePiece] = field(repr=False)
+    is_merged: bool = True
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, in the columns of `schema`."""
@@ -54,7 +60,7 @@ class TablePortion:
     @property
     def is_whole(self) -> bool:
         """Return whether the rows are all those of whole tables."""
-        filters = (self.filters[piece.spec_id].expression for piece in self.pieces)
+        filters = (self.filters[piece.filter].expression for piece in self.pieces)
         return (
             self.condition is None
             and all(each is None for each in filters)
@@ -75,13 +81,61 @@ class TablePortion:
 
     def scanned(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the filters leave, in the columns of `read`."""
-        for spec_id, filter in self.filters.items():
-            pieces = [piece for piece in self.pieces if piece.spec_id == spec_id]
+        for number, filter in enumerate(self.filters):
+            pieces = [piece for piece in self.pieces if piece.filter == number]
             try:
-                yield from self._scan(filter).read(_opens([piece.part for piece in pieces]))
+                yield from self._scan(filter).read(self._opens([piece.part for piece in pieces]))
             except UNREADABLE as exc:
                 words = pieces[0].part.table.store.words(exc)
                 raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
+
+    def take_blobs(self, column: str, indices: Sequence[int]) -> list[BinaryIO | None]:
+        """Return the blobs of a column of `source` as files, of the rows at some places in `rows()`."""
+        wanted = np.asarray(indices, np.int64)
+        found: dict[int, BinaryIO | None] = {}
+        first, last = 0, int(wanted.max(initial=-1))
+        for filter, sources_of in self._sources():
+            if first > last:
+                break
+            for source in sources_of():
+                addresses = self._addresses(filter, source, last + 1 - first)
+                (mine,) = np.nonzero((wanted >= first) & (wanted < first + len(addresses)))
+                rows = addresses[wanted[mine] - first].tolist()
+                found |= zip(mine.tolist(), _opened(source, column, self.ids.get(column), rows), strict=True)
+                first += len(addresses)
+        missing = next((number for place, number in enumerate(wanted.tolist()) if place not in found), None)
+        if missing is not None:
+            raise InvalidInput(
+                f"indices has {missing}; expected places among the {first} rows of {self.name!r} from 0 on"
+            )
+        return [found[place] for place in range(len(wanted))]
+
+    def _sources(self) -> Iterator[tuple[RowFilter, Open]]:
+        for number, filter in enumerate(self.filters):
+            pieces = [piece for piece in self.pieces if piece.filter == number]
+            for opened in self._opens([piece.part for piece in pieces]):
+                yield filter, opened
+
+    def _opens(self, parts: Sequence[TablePart]) -> Iterator[Open]:
+        """Return how tables are opened: parts by themselves, whole ones merged."""
+        alone = [part for part in parts if part.of > 1 or not self.is_merged]
+        yield from (part.sources for part in alone)
+        whole = [part.table for part in parts if part.of == 1 and self.is_merged]
+        for start in range(0, len(whole), MERGED_TABLES):
+            yield partial(sources, whole[start : start + MERGED_TABLES])
+
+    def _addresses(self, filter: RowFilter, source: Source, most: int) -> np.ndarray:
+        """Return Lance's addresses of the first rows of a source that are read, at least `most` of them if there are."""
+        address = ADDRESS_FIELDS[1]
+        read = pa.schema([*replace(self, schema=pa.schema([])).read, address])
+        chosen = replace(self, schema=pa.schema([address]))
+        found, count = [], 0
+        for batch in chosen.chosen(replace(self._scan(filter), schema=read).read([lambda: [source]])):
+            found.append(batch.column(0).to_numpy())
+            count += batch.num_rows
+            if count >= most:
+                break
+        return np.concatenate([np.empty(0, np.uint64), *found])
 
     def _scan(self, filter: RowFilter) -> Scan:
         return Scan(
@@ -95,9 +149,13 @@ class TablePortion:
         )
 
 
-def _opens(parts: Sequence[TablePart]) -> Iterator[Open]:
-    """Return how tables are opened: parts by themselves, whole ones merged."""
-    yield from (part.sources for part in parts if part.of > 1)
-    whole = [part.table for part in parts if part.of == 1]
-    for start in range(0, len(whole), MERGED_TABLES):
-        yield partial(sources, whole[start : start + MERGED_TABLES])
+def _opened(source: Source, column: str, number: int | None, addresses: Sequence[int]) -> list[BinaryIO | None]:
+    """Return the blobs of some rows of a source; a table that lacks the column has none."""
+    there = physical(source.columns, column, number)
+    if there is None or not addresses:
+        return [None] * len(addresses)
+    if not is_blob(there):
+        raise InvalidInput(
+            f"column {column!r} of {source.name!r} is {there.type}, not a blob; read it with to_batches()"
+        )
+    return open_blobs(source.dataset, there.name, addresses)

@@ -22,12 +22,12 @@ from lance_flight_client.dataset.portions import TablePiece
 
 @dataclass(frozen=True, slots=True)
 class PrunedTables:
-    """Result of pruning a read: the filters by spec version, the condition that they do not cover, and the tables that are left.
+    """Result of pruning a read: the filters of its tables, the condition that they do not cover, and the tables that are left.
 
     These stand in the order of the tables of `planned`.
     """
 
-    filters: Mapping[int, RowFilter]
+    filters: Sequence[RowFilter]
     condition: str | None
     pieces: Sequence[TablePiece]
     planned: PlannedScan
@@ -35,7 +35,7 @@ class PrunedTables:
     @property
     def is_whole(self) -> bool:
         """Return whether every row of the tables that are left fulfils the filter."""
-        return self.condition is None and all(filter.expression is None for filter in self.filters.values())
+        return self.condition is None and all(filter.expression is None for filter in self.filters)
 
 
 def prune_tables(
@@ -44,9 +44,11 @@ def prune_tables(
     """Plan a read of a snapshot; `resolved` has the versions of those partition tables without a fixed one, by object id."""
     planned = plan_scan(table, filter, snapshot=snapshot)
     top = table.store.top or table.store.uri
+    filters: dict[int, RowFilter] = {id(each.filter): each.filter for each in planned.tables}
+    numbers = {key: number for number, key in enumerate(filters)}
     pieces = [
         TablePiece(
-            spec_id=each.spec_id,
+            filter=numbers[id(each.filter)],
             part=TablePart(
                 PinnedTable(
                     Store(each.uri, table.store.storage_options, top=top),
@@ -57,7 +59,7 @@ def prune_tables(
         )
         for each in planned.tables
     ]
-    return PrunedTables({each.spec_id: each.filter for each in planned.tables}, planned.condition, pieces, planned)
+    return PrunedTables(tuple(filters.values()), planned.condition, pieces, planned)
 
 
 def resolve_pins(table: Table, snapshot: Snapshot) -> dict[str, FixedPin]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,18 +18,12 @@ from lance_flight.catalog.tables.pinned_tables import divided
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.model.schema import is_blob
 
 from lance_flight_client.dataset.conditions import RowCondition
 from lance_flight_client.dataset.portions import TablePiece, TablePortion
 from lance_flight_client.dataset.pruning import PrunedTables, check_columns, prune_tables, resolve_pins
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The rows and columns that are read (None: all): a condition in SQL or of pyarrow, and names."""
-
-    filter: str | pc.Expression | None = None
-    columns: Sequence[str] | None = None
+from lance_flight_client.dataset.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +81,7 @@ class RootView:
     source: pa.Schema
     ids: Mapping[str, int] = field(repr=False)
     schema: pa.Schema
+    has_blobs: bool
 
     @property
     def version(self) -> int:
@@ -100,6 +96,11 @@ class RootView:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         with self.lease:
             yield from self._portion(self.found.pieces).rows()
+
+    def take_blobs(self, column: str, indices: Sequence[int]) -> list[BinaryIO | None]:
+        check_columns([column], self.source)
+        with self.lease:
+            return self._portion(self.found.pieces).take_blobs(column, indices)
 
     def fragments(self, rows: int) -> Sequence[TableFragment]:
         return [
@@ -124,6 +125,7 @@ class RootView:
             filters=self.found.filters,
             condition=None if condition is None else RowCondition.over(condition, self.source.names),
             pieces=pieces,
+            is_merged=not self.has_blobs,
         )
 
 
@@ -151,6 +153,7 @@ def _leased_view(
         source=source,
         ids=snapshot.schema.ids,
         schema=source if columns is None else pa.schema([source.field(column) for column in columns]),
+        has_blobs=any(map(is_blob, snapshot.schema.arrow)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -58,6 +58,10 @@ class View(Protocol):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, and keep their snapshot until the last one."""
+        ...
+
+    def take_blobs(self, column: str, indices: Sequence[int]) -> list[BinaryIO | None]:
+        """Return the blobs of some rows as files, by their places among the rows."""
         ...
 
     def fragments(self, rows: int) -> Sequence[Fragment]:

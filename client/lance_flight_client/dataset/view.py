@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -81,6 +81,14 @@ class Dataset:
     def to_polars(self) -> Any:
         """Return the rows as a `polars.DataFrame`."""
         return _library("polars").from_arrow(self.to_table())
+
+    def take_blobs(self, column: str, indices: Sequence[int]) -> list[BinaryIO | None]:
+        """Return the blobs of a column as files that read the ranges which are asked for: `seek`, `read`, `size`; None for NULL.
+
+        `indices` are places among the rows, in the order of `to_batches()`; the column may be one that is not read there. Keep the dataset
+        open until the files are read.
+        """
+        return self.view.take_blobs(column, indices)
 
     def fragments(self, rows: int = 1_000_000) -> Sequence[Fragment]:
         """Return parts that other processes may read, each of about `rows` rows at most as far as files allow.

@@ -96,12 +96,19 @@ def prune(
     question = NormalForm.of(all_of([predicate, with_preimages(hint, schema)]), schema)
     versions = _left_of(whole, schema, question, evaluate)
     found = [version.result(question, len(conjuncts(predicate))) for version in versions]
-    if any(each.unfiltered is not None and len(each.kept) > 1 for each in found):
-        dropped = _left_of(whole, schema, NormalForm.of(not_true(predicate, schema), schema), None)
-        found = [
-            replace(each, certain=each.kept[~left.rows[each.kept]]) if each.unfiltered is not None else each
-            for each, left in zip(found, dropped, strict=True)
-        ]
+    pruning = Pruning(versions=tuple(found))
+    if any(each.unfiltered is not None and len(each.kept) >= FEWEST_CERTAIN for each in found):
+        return with_certain(pruning, whole, schema, predicate)
+    return pruning
+
+
+def with_certain(pruning: Pruning, whole: Partitions, schema: NamespaceSchema, predicate: Predicate) -> Pruning:
+    """Return the result for `predicate` with the `certain` partitions: those that its negation prunes."""
+    dropped = _left_of(whole, schema, NormalForm.of(not_true(predicate, schema), schema), None)
+    found = [
+        replace(each, certain=each.kept[~left.rows[each.kept]]) if each.unfiltered is not None else each
+        for each, left in zip(pruning.versions, dropped, strict=True)
+    ]
     return Pruning(versions=tuple(found))
 
 

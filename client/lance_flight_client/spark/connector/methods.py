@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from lance_flight_client.spark.connector import definitions, new_tables, streams
 from lance_flight_client.spark.connector.aggregates import Aggregation, answer, query, to_json
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
+from lance_flight_client.spark.connector.descriptions import describe
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
 from lance_flight_client.spark.connector.limits import LimitedPlan, limited
@@ -88,13 +89,10 @@ def load_table(given: Arguments) -> dict[str, Any]:
     name = named(given)
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
-    columns = definitions.described(spark_schema(relation.source), descriptions(backend(given), name))
-    answer = described(name, relation, columns)
-    return {
-        **answer,
-        "partitioning": partitioning(backend(given), name),
-        "properties": {**answer["properties"], **comment_of(backend(given), name)},
-    }
+    said = describe(backend(given), name, relation)
+    answer = described(name, relation, definitions.described(spark_schema(relation.source), said.columns))
+    comment = {} if said.comment is None else {"comment": said.comment}
+    return {**answer, "partitioning": said.partitioning, "properties": {**answer["properties"], **comment}}
 
 
 def described(name: NamedTable, relation: Relation, columns: StructType) -> dict[str, Any]:
@@ -107,48 +105,6 @@ def described(name: NamedTable, relation: Relation, columns: StructType) -> dict
         "properties": {"provider": "lance_flight"},
         "takes_rows": isinstance(relation, DirectTable | ServerTable | NewTable | NewServerTable),
     }
-
-
-def descriptions(asked: SqlRunner, table: NamedTable) -> list[dict[str, str | None]]:
-    """Return the default value and the comment of each column that has one, as texts."""
-    sql = (
-        'SELECT column_name AS name, column_default AS "default", column_comment AS comment FROM information_schema.columns'  # noqa: S608 - quoted
-        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
-        " AND (column_default IS NOT NULL OR column_comment IS NOT NULL)"
-    )
-    return cast("list[dict[str, str | None]]", asked.rows(sql).to_pylist())
-
-
-def comment_of(asked: SqlRunner, table: NamedTable) -> dict[str, str]:
-    """Return the comment of a table as a property of Spark's; none for a table without one."""
-    # Apart from the columns: a union of both now and then fails, as two scans of the schema tables at once.
-    sql = (
-        "SELECT table_comment AS comment FROM information_schema.tables"  # noqa: S608 - quoted
-        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)} AND table_comment IS NOT NULL"
-    )
-    found = asked.rows(sql).to_pylist()
-    return found[0] if found else {}
-
-
-def partitioning(asked: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
-    """Return the partition fields of the current spec, as Spark's transforms have them."""
-    if kind_of(asked, table) != "PARTITIONED":
-        return []
-    sql = (
-        "SELECT transform, expression, source_columns FROM"  # noqa: S608 - quoted
-        f" {quoted(table.db_schema)}.{quoted(table.name + '$specs')} WHERE is_current AND position >= 0 ORDER BY position"
-    )
-    return list(_fields(asked.rows(sql).to_pylist()))
-
-
-def _fields(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        if row["transform"] is None:
-            yield {"transform": "expr", "arguments": [row["expression"]], "columns": row["source_columns"]}
-        else:
-            transform = json.loads(row["transform"])
-            kind = transform.pop("type")
-            yield {"transform": kind, "arguments": list(transform.values()), "columns": row["source_columns"]}
 
 
 def create_table(given: Arguments) -> None:

@@ -226,7 +226,9 @@ def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: 
 
 
 def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
-    kind = None if "$" in table.name else kind_of(backend, table)
+    # Over a root the table itself says what it is, sooner than a list of all.
+    is_direct = "root" in options
+    kind = None if "$" in table.name or is_direct else kind_of(backend, table)
     if "$" in table.name or kind == "VIEW":
         return _query(options, backend, table, at)
     # The name may hold a dot, or a quote: it is given as it is.
@@ -234,7 +236,11 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
     try:
         return _stored(options, backend, given, is_partitioned=kind == "PARTITIONED")
     except (NotFound, ServerError) as exc:
-        if code_of(exc) != "not_found" or given.tag is None or "@" in table.name:
+        if code_of(exc) != "not_found":
+            raise
+        if is_direct and kind_of(backend, table) == "VIEW":
+            return _query(options, backend, table, at)
+        if given.tag is None or "@" in table.name:
             raise
         branch = NamedTable(table.db_schema, f"{table.name}@{given.tag}")
         try:

@@ -17,6 +17,7 @@ from lance_flight.catalog.tables.pinned_tables import divided
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import Conflict, NotFound, Unsupported
+from lance_flight.lru_cache import LruCache
 from lance_flight.model.pins import FixedPin
 from pyspark.sql.types import StructType
 
@@ -28,6 +29,9 @@ from lance_flight_client.dataset.roots import store_of
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading.portion import DirectPortion, PlannedSnapshot
 from lance_flight_client.spark.types import carried_schema, spark_schema
+
+_FOUND = LruCache[tuple[object, ...], PrunedTables](16)
+"""Pruned versions, whose partition tables all have fixed versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +88,23 @@ class DirectPlan:
         )
 
     def found(self) -> PrunedTables:
-        """Plan the read."""
+        """Plan the read, once for each filter of a version: Spark asks for its predicates, its statistics and its tasks apart."""
         table, snapshot = self.checked()
-        return prune_tables(table, snapshot, self.options.filter, self.resolved)
+        filter, store = self.options.filter, self.planned.root
+        key = (
+            store.uri,
+            tuple(sorted(store.storage_options.items())),
+            self.table,
+            self.version,
+            self.committed_at,
+            filter,
+        )
+        found = None if self.resolved else _FOUND.get(key)
+        if found is None:
+            found = prune_tables(table, snapshot, filter, self.resolved)
+        if not self.resolved:
+            _FOUND.put(key, found)
+        return found
 
     def checked(self) -> tuple[Table, Snapshot]:
         """Return the table and the version that is read; errors as of `open_planned`."""

@@ -45,7 +45,7 @@ class StreamPlan:
             source=source,
             ids=self.schema.ids,
             schema=pa.schema([source.field(name) for name in self.read.wanted.names]),
-            filters={},
+            filters=(),
             condition=None if condition is None else RowCondition.over(condition, source.names),
             pieces=(),
         )

@@ -5,14 +5,14 @@ Bulk pipelines and `lance-flight inspect --where` plan with it; the server's own
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
 from lance_flight.catalog.maintenance.rewriting import Choose
 from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.provider import filter_of
@@ -26,7 +26,7 @@ from lance_flight.model.pins import Pin
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.joins import Side
 from lance_flight.planning.predicates import ALWAYS, NEVER, Predicate
-from lance_flight.planning.pruning import Pruning, prune
+from lance_flight.planning.pruning import Pruning, SpecPruning, prune, with_certain
 from lance_flight.planning.row_filters import RowFilter
 
 
@@ -118,13 +118,29 @@ def _build_scan(
     pushed: pc.Expression | None,
     condition: str | None,
 ) -> PlannedScan:
-    filters = [filter_of(version.unfiltered, pushed, snapshot.schema.plain) for version in pruning.versions]
+    if pushed is not None and any(each.unfiltered is not None and not len(each.certain) for each in pruning.versions):
+        # One partition that needs no filter spares a query nothing, and others its column, or the whole read.
+        pruning = with_certain(pruning, partitions_of(snapshot), snapshot.schema, predicate_from_arrow(pushed))
     tables = tuple(
-        _table(namespace, snapshot, tables.table(int(row)), version.residual, filter)
-        for tables, version, filter in zip(snapshot.tables, pruning.versions, filters, strict=True)
-        for row in version.kept
+        table
+        for stored, version in zip(snapshot.tables, pruning.versions, strict=True)
+        for table in _tables(namespace, snapshot, stored, version, pushed)
     )
     return PlannedScan(name=namespace.name, snapshot=snapshot, tables=tables, pruning=pruning, condition=condition)
+
+
+def _tables(
+    namespace: Table, snapshot: Snapshot, stored: SpecTables, version: SpecPruning, pushed: pc.Expression | None
+) -> Iterator[PlannedTable]:
+    """Yield the tables that are kept of a spec version, in their order; one filter is one object."""
+    filters = {
+        int(row): (version.residual if residual is not None else None, filter)
+        for residual, rows in version.by_residual(version.kept)
+        for filter in [filter_of(residual, pushed, snapshot.schema.plain)]
+        for row in rows
+    }
+    for row in map(int, version.kept):
+        yield _table(namespace, snapshot, stored.table(row), *filters[row])
 
 
 def _table(
