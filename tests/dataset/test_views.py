@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from lance_flight.errors import InvalidInput, NotFound, SqlError, Unsupported
+from lance_flight_client.errors import ServerError
 
 from tests.dataset.roots import overtake
 
@@ -169,7 +170,7 @@ WRONG = [
     pytest.param({"snapshot": "none"}, NotFound, "'none'", id="no such tag"),
     pytest.param({"snapshot": datetime(1999, 1, 1)}, NotFound, "1999", id="before the table"),
     pytest.param({"root": "/nowhere/at/all"}, InvalidInput, "no directory here", id="no root"),
-    pytest.param({"root": "grpc://127.0.0.1:32010"}, Unsupported, "is a server; expected the root", id="a server"),
+    pytest.param({"root": "grpc://127.0.0.1:1"}, ServerError, "no server answers at grpc", id="no server"),
 ]
 
 

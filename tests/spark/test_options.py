@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight_client.spark.options import NamedTable, ReadOptions, meanings
-from lance_flight_client.spark.reading.through_flight import ServerAccess, table_query
+from lance_flight_client.spark.reading.through_flight import access_of, table_query
 from lance_flight_client.spark.streaming import options as stream_options
 from lance_flight_client.spark.writing.options import WriteOptions
 
@@ -94,7 +94,7 @@ def test_what_is_wrong_is_said_at_once(given: Mapping[str, str], messages: list[
 
 def test_secrets_are_not_shown() -> None:
     whole = ReadOptions.parse({**SERVED, "username": "me", "password": SECRET})
-    shown = [whole, ReadOptions.parse({**SERVED, "token": SECRET}), ServerAccess.of(whole)]
+    shown = [whole, ReadOptions.parse({**SERVED, "token": SECRET}), access_of(whole)]
     shown.append(ReadOptions.parse({**DIRECT, "storage.aws_secret_access_key": SECRET}))
     assert all(SECRET not in f"{value!r} {value}" for value in shown)
     assert pickle.loads(pickle.dumps(shown)) == shown, "and yet they reach the executors"  # noqa: S301 - made here

@@ -14,8 +14,8 @@ from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import Credentials, connect, execute
 from lance_flight_client.dataset.roots import store_of
+from lance_flight_client.flight.access import certificates
 from lance_flight_client.spark.options import parted
-from lance_flight_client.spark.reading.through_flight import certificates
 
 _LANES = 2
 _CATALOGS = 16

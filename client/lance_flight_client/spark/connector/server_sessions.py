@@ -10,9 +10,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.spark.flight_sql import ANSWERS, message_of, statement, temporary_ingest
+from lance_flight_client.flight.access import ServerAccess
+from lance_flight_client.flight.messages import statement, temporary_ingest
+from lance_flight_client.flight.queries import said
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading.through_flight import ServerAccess
+from lance_flight_client.spark.reading.through_flight import access_of
 
 _LARGEST_BATCH = 4 << 20
 """Most bytes of a batch that is sent, unless it is one row."""
@@ -48,8 +50,8 @@ class SharedSession:
     @classmethod
     def begin(cls, options: ReadOptions) -> SharedSession:
         """Begin a session: it is told by the token that a password was exchanged for, else by a cookie."""
-        access, cookies = ServerAccess.of(options), _Cookies()
-        with closing(access.connect(access.uri, [cookies])) as client, _said(access):
+        access, cookies = access_of(options), _Cookies()
+        with closing(access.connect(access.uri, [cookies])) as client, said(access):
             identity = access.identity(client)
             client.get_flight_info(statement("SELECT 1"), flight.FlightCallOptions(headers=identity))
         return cls(access, (*identity, *((b"cookie", cookie.encode()) for cookie in cookies.given[-1:])))
@@ -85,19 +87,8 @@ class SharedSession:
 
     @contextmanager
     def _client(self) -> Iterator[tuple[flight.FlightClient, flight.FlightCallOptions]]:
-        with closing(self.access.connect(self.access.uri)) as client, _said(self.access):
+        with closing(self.access.connect(self.access.uri)) as client, said(self.access):
             yield client, flight.FlightCallOptions(headers=list(self.headers))
-
-
-@contextmanager
-def _said(access: ServerAccess) -> Iterator[None]:
-    """Raise `ServerError` with what the server says, in place of the errors of pyarrow."""
-    try:
-        yield
-    except flight.FlightUnavailableError as exc:
-        raise ServerError(f"no server answers at {access.uri}: {message_of(exc)}") from exc
-    except ANSWERS as exc:
-        raise ServerError(message_of(exc)) from exc
 
 
 def _in_messages(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
