@@ -185,6 +185,35 @@ def test_progress_counts_bytes_of_files_and_rows(tmp_path: Path) -> None:
     assert len({read for read, _ in seen}) > 4
 
 
+LONG = b"".join(b"%d%0100d\n" % (n, n) for n in range(700_000))
+LONG_FILES: dict[str, tuple[str, bytes]] = {
+    "csv": ("a.csv", b"id\n" + LONG),
+    "csv.gz": ("a.csv.gz", gzip.compress(b"id\n" + LONG, 1)),
+    "jsonl": ("a.jsonl", b"".join(b'{"id": "%s"}\n' % line for line in LONG.split())),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), LONG_FILES.values(), ids=LONG_FILES)
+def test_progress_moves_inside_a_file_of_text_by_the_bytes_that_are_stored(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    source, seen = opened(tmp_path / name), []
+    for _ in source.batches(source.schema, lambda read, rows: seen.append((read, rows))):
+        pass
+    assert seen == sorted(seen)
+    assert seen[-1] == (len(content), 700_000)
+    assert len({read for read, _ in seen if 0 < read < len(content)}) > 1
+
+
+def test_a_column_that_a_directory_names_has_the_value_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "site=Oslo é").mkdir()
+    (tmp_path / "site=Oslo é" / "a b.csv").write_text("id,site\n1,Lima\n")
+    (tmp_path / "site=Oslo é" / "c.jsonl").write_text('{"id": 2, "site": "Lima"}\n')
+    found = read(opened(tmp_path / "**" / "*.csv", tmp_path / "**" / "*.jsonl"))
+    assert found.to_pylist() == [{"id": 1, "site": "Oslo é"}, {"id": 2, "site": "Oslo é"}]
+
+
 REFUSED: dict[str, tuple[tuple[str, ...], dict[str, object], type[LanceFlightError], str]] = {
     "nothing": (("none.csv",), {}, NotFound, "'.*none.csv' has no files"),
     "no-match": (("*.orc",), {}, NotFound, "has no files"),

@@ -141,6 +141,22 @@ def test_rows_take_the_types_of_the_table(place: Place, table: str) -> None:
     assert place.ids(table) == ["1", "2", "3", "9"]
 
 
+@pytest.mark.parametrize(
+    ("mark", "types"), [({"lance-encoding:blob": "true"}, []), ({}, ["--types", "image BLOB"])], ids=["mark", "type"]
+)
+def test_files_with_marked_columns_become_blobs(
+    place: Place, table: str, mark: dict[str, str], types: list[str]
+) -> None:
+    fields = [pa.field("id", pa.int64()), pa.field("image", pa.binary(), metadata=mark)]
+    rows = pa.table([[1, 2, 3], [b"a" * 10, None, b"b" * 100_000]], schema=pa.schema(fields))
+    pq.write_table(rows, place.files / "images.parquet")
+    assert "image   BLOB" in place.stores("images.parquet", "--table", table, *types, "--dry-run")
+    place.stores("images.parquet", "--table", table, "--partition-by", "bucket(2, id)", *types)
+    assert place.engine.query(f"DESCRIBE {table}")["data_type"].to_pylist() == ["int64", "blob"]
+    found = place.engine.query(f"SELECT id, image FROM {table} ORDER BY id")
+    assert found["image"].to_pylist() == rows["image"].to_pylist()
+
+
 def test_a_dry_run_shows_the_table_and_stores_nothing(place: Place, table: str) -> None:
     said = place.stores("flights.csv", "--table", table, "--partition-by", "month(at)", "--dry-run")
     assert f"table {table} is made, partitioned by month(at)" in said
@@ -199,3 +215,15 @@ def test_the_page_about_files_runs_as_it_stands(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "2 partitions, 4 rows" in done.stdout
+
+
+def test_partition_fields_are_suggested_and_nothing_is_stored(place: Place) -> None:
+    lines = [f"{n},2025-{n // 300_000 + 1:02d}-01 00:00:00,{'EWR' if n % 2 else 'JFK'}" for n in range(600_000)]
+    (place.files / "large.csv").write_text("\n".join(["id,at,origin", *lines]))
+    said = place.stores("large.csv", "--table", "suggested", "--suggest", "--partition-by", "bucket(3, id)")
+    assert 'Suggested: --partition-by "year(at), month(at), origin"' in said
+    found = {line.partition(")   ")[0]: line.rpartition(")   ")[2].split() for line in said.splitlines()}
+    assert found["year(at), month(at"][:4] == ["2", "300000", "300000", "300000"]
+    assert found["bucket(3, id"][0] == "3"
+    assert not place.has("suggested")
+    assert "Suggested: no partition fields" in place.stores("flights.csv", "--table", "suggested", "--suggest")

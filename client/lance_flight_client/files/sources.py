@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from lance_flight.errors import DataError, InvalidInput, NotFound
+from lance_flight.model.schema import MARKED, is_blob
 
 from lance_flight_client.files.formats import FORMATS, TextOptions
+from lance_flight_client.files.lakehouse import LakehouseTable
 from lance_flight_client.files.locations import Found, found
+from lance_flight_client.files.reading import conformed, read_file
 
 PIPE = "-"
 NO_TYPES = pa.schema([])
-BATCH_ROWS = 64 * 1024
-_FILE_BUFFER = 1 << 20
-_READ_AHEAD = 2
-"""Batches that are read before they are asked for: memory is bounded by them."""
 
 Seen = Callable[[int, int], None]
 """Function that is told the bytes of files and the number of rows that are read."""
@@ -67,6 +65,14 @@ def opened(
 
     Columns have their `types`, whatever their values look like; those whose type would be guessed have it from `known`, if that has them.
     """
+    tables = [table for table in map(LakehouseTable.named, arguments) if table is not None]
+    if tables:
+        if len(arguments) > 1 or format is not None:
+            raise InvalidInput(f"{tables[0].argument!r} stands for a whole table; expected it alone, without --format")
+        reader = tables[0].open()
+        return ReaderSource(
+            tables[0].argument, reader, _typed(reader.schema.remove_metadata(), types, None), guesses=False
+        )
     if PIPE not in arguments:
         return FileSource.of([found(argument, format) for argument in arguments], text, types, known)
     if len(arguments) > 1:
@@ -78,13 +84,14 @@ def opened(
     with _named("the pipe"):
         told = pa.schema([*types, *(field for field in known if field.name not in types.names)])
         reader = kind.pipe(pipe, text, told if len(told) else None)
-    return PipeSource(reader, _typed(reader.schema, types, known if kind.guesses else None), kind.guesses)
+    return ReaderSource("the pipe", reader, _typed(reader.schema, types, known if kind.guesses else None), kind.guesses)
 
 
 @dataclass(frozen=True, slots=True)
-class PipeSource:
-    """Rows of a pipe (`RowSource`)."""
+class ReaderSource:
+    """Rows of a pipe, or of a table in another format (`RowSource`)."""
 
+    name: str
     reader: Any
     schema: pa.Schema
     guesses: bool
@@ -92,18 +99,46 @@ class PipeSource:
 
     def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
         rows = size = 0
-        with _named("the pipe"):
+        with _named(self.name):
             for batch in self.reader:
                 rows, size = rows + batch.num_rows, size + batch.nbytes
                 seen(size, rows)
-                yield _conformed(batch, schema, {})
+                yield conformed(batch, schema, {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Argument:
+    """Files of one argument, and how they are read."""
+
+    files: Found
+    text: TextOptions
+    factory: ds.FileSystemDatasetFactory
+
+    @classmethod
+    def of(cls, files: Found, text: TextOptions) -> _Argument:
+        options = ds.FileSystemFactoryOptions(
+            partition_base_dir=files.base, partitioning=ds.HivePartitioning.discover(), exclude_invalid_files=False
+        )
+        is_tabbed = text.delimiter == "," and all(".tsv" in path for path in files.paths)
+        text = replace(text, delimiter="\t") if is_tabbed else text
+        kind = FORMATS[files.format].read(text)
+        return cls(
+            files=files,
+            text=text,
+            factory=ds.FileSystemDatasetFactory(files.filesystem, list(files.paths), kind, options),
+        )
+
+    def inspect(self) -> pa.Schema:
+        """Read of each file what says its columns."""
+        with _named(self.files.argument):
+            return self.factory.inspect(promote_options="permissive", fragments=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSource:
-    """Rows of files, one file after another (`RowSource`); each of the factories is for those of one argument."""
+    """Rows of files, one file after another (`RowSource`)."""
 
-    factories: Sequence[ds.FileSystemDatasetFactory] = field(repr=False)
+    arguments: Sequence[_Argument] = field(repr=False)
     sizes: Mapping[str, int] = field(repr=False)
     schema: pa.Schema
     guesses: bool
@@ -111,15 +146,12 @@ class FileSource:
     @classmethod
     def of(cls, arguments: Sequence[Found], text: TextOptions, types: pa.Schema, known: pa.Schema) -> FileSource:
         """Open files, and read of each what says its columns."""
-        factories = [_factory(each, text) for each in arguments]
-        schemas = []
-        for each, factory in zip(arguments, factories, strict=True):
-            with _named(each.argument):
-                schemas.append(factory.inspect(promote_options="permissive", fragments=None))
+        opened_arguments = [_Argument.of(each, text) for each in arguments]
+        schema = _unified([each.inspect() for each in opened_arguments])
         guesses = any(FORMATS[each.format].guesses for each in arguments)
-        schema = _typed(_unified(schemas), types, known if guesses else None)
+        schema = _typed(schema, types, known if guesses else None)
         return cls(
-            factories=factories,
+            arguments=opened_arguments,
             sizes={path: size for each in arguments for path, size in zip(each.paths, each.sizes, strict=True)},
             schema=schema,
             guesses=guesses,
@@ -131,61 +163,16 @@ class FileSource:
 
     def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
         rows = done = 0
-        for factory in self.factories:
-            for fragment in factory.finish(schema).get_fragments():
+        for each in self.arguments:
+            for fragment in each.factory.finish(schema).get_fragments():
                 size = self.sizes[fragment.path]
                 with _named(fragment.path):
-                    for batch, share in _read(fragment, schema):
+                    for batch, read in read_file(fragment, size, FORMATS[each.files.format], each.text, schema):
                         rows += batch.num_rows
-                        seen(done + int(size * share), rows)
+                        seen(done + min(read, size), rows)
                         yield batch
                 done += size
                 seen(done, rows)
-
-
-def _factory(files: Found, text: TextOptions) -> ds.FileSystemDatasetFactory:
-    options = ds.FileSystemFactoryOptions(
-        partition_base_dir=files.base, partitioning=ds.HivePartitioning.discover(), exclude_invalid_files=False
-    )
-    delimited = TextOptions(delimiter="\t", header=text.header, nulls=text.nulls)
-    is_tabbed = text.delimiter == "," and all(".tsv" in path for path in files.paths)
-    kind = FORMATS[files.format].read(delimited if is_tabbed else text)
-    return ds.FileSystemDatasetFactory(files.filesystem, list(files.paths), kind, options)
-
-
-def _read(fragment: Any, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, float]]:
-    """Read a file; with each batch goes the share of the file that is read, where it is known."""
-    if isinstance(fragment, ds.ParquetFileFragment):
-        yield from _read_parquet(fragment, schema)
-        return
-    scanner = fragment.scanner(
-        schema=schema, batch_size=BATCH_ROWS, batch_readahead=_READ_AHEAD, fragment_readahead=1, cache_metadata=False
-    )
-    for batch in scanner.to_batches():
-        yield batch, 0.0
-
-
-def _read_parquet(fragment: Any, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, float]]:
-    # A scanner holds whole row groups, which may be of any size.
-    values = ds.get_partition_keys(fragment.partition_expression)
-    with fragment.open() as opened_file:
-        file = pq.ParquetFile(opened_file, buffer_size=_FILE_BUFFER, pre_buffer=False)
-        rows, total = 0, file.metadata.num_rows
-        names = [name for name in file.schema_arrow.names if name in schema.names and name not in values]
-        for batch in file.iter_batches(BATCH_ROWS, columns=names):
-            rows += batch.num_rows
-            yield _conformed(batch, schema, values), rows / total
-
-
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return a batch with the columns of a schema: a file's own, those that its path names, and NULL."""
-    columns = [
-        batch.column(field.name).cast(field.type)
-        if field.name in batch.schema.names
-        else pa.repeat(pa.scalar(values.get(field.name), field.type), batch.num_rows)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -196,13 +183,17 @@ def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def _typed(schema: pa.Schema, types: pa.Schema, known: pa.Schema | None) -> pa.Schema:
-    """Return the schema with the types that were said; guesses (`known` is not None) become known types, or those of SQL."""
+    """Return the schema with the types that were said; guesses (`known` is not None) become known types, or those of SQL.
+
+    Of the metadata of columns the mark of blobs is kept.
+    """
     for name in types.names:
         if name not in schema.names:
             raise NotFound.named("column", name, schema.names)
-    said = {field.name: field.type for field in (*(known or ()), *types)}
+    said = {field.name: field for field in (*(known or ()), *types)}
     guessed = _GUESSED if known is not None else {}
-    return pa.schema([pa.field(each.name, said.get(each.name, guessed.get(each.type, each.type))) for each in schema])
+    found = [said.get(each.name, each.with_type(guessed.get(each.type, each.type))) for each in schema]
+    return pa.schema([pa.field(each.name, each.type, metadata=MARKED if is_blob(each) else None) for each in found])
 
 
 _GUESSED: Mapping[pa.DataType, pa.DataType] = MappingProxyType(

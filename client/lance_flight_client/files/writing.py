@@ -17,7 +17,7 @@ from pyarrow import fs
 from lance_flight_client.files.formats import FORMATS, format_of
 from lance_flight_client.output import CsvWriter, JsonWriter
 
-_DRAFT = ".part"
+_DRAFT, _WHOLE = ".part", "_SUCCESS"
 
 
 BatchWriter: TypeAlias = Callable[[Any, pa.Schema], Any]
@@ -64,14 +64,17 @@ def write_file(path: str, format: str, schema: pa.Schema, batches: Iterable[pa.R
 def write_directory(
     path: str, format: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], by: Sequence[str]
 ) -> None:
-    """Write rows to files below a new directory, those of equal values of the columns `by` in one of its own (`site=Oslo`)."""
+    """Write rows to files below a new directory, those of equal values of the columns `by` in one of its own (`site=Oslo`).
+
+    It has its name once it is whole; in an object store it has a file `_SUCCESS` then.
+    """
     for name in by:
         if name not in schema.names:
             raise NotFound.named("column", name, schema.names)
     filesystem, place = _place(path)
     if filesystem.get_file_info(place).type is not fs.FileType.NotFound:
         raise InvalidInput(f"{path!r} is there already; expected a new directory")
-    with _drafted(filesystem, place) as draft:
+    with _filled(filesystem, place) as draft:
         ds.write_dataset(
             pa.RecordBatchReader.from_batches(schema, iter(batches)),
             draft,
@@ -88,6 +91,23 @@ def _place(path: str) -> tuple[fs.FileSystem, str]:
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"{path!r} cannot be written: {exc}") from exc
     return filesystem, place
+
+
+@contextmanager
+def _filled(filesystem: fs.FileSystem, place: str) -> Iterator[str]:
+    """Give a directory its name once it is whole, or in an object store, which moves none, the file `_SUCCESS`."""
+    if isinstance(filesystem, fs.LocalFileSystem):
+        with _drafted(filesystem, place) as draft:
+            yield draft
+        return
+    try:
+        yield place
+        with filesystem.open_output_stream(f"{place}/{_WHOLE}"):
+            pass
+    except BaseException:
+        if filesystem.get_file_info(place).type is fs.FileType.Directory:
+            filesystem.delete_dir(place)
+        raise
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from lance_flight.cli.arguments import add_dry_run, add_server
 from lance_flight.cli.inspect import named
 from lance_flight.cli.loading import MODES, FileLoad, LoadTarget, target_of
 from lance_flight.cli.maintenance import readable
-from lance_flight.engine.sql.type_names import type_name
+from lance_flight.cli.suggestions import suggest
+from lance_flight.engine.sql.type_names import column_type_name
 from lance_flight.engine.statements.create_table import columns_of
 from lance_flight.engine.writes.ingest import check_new
 from lance_flight.engine.writes.table_properties import TableProperties
@@ -36,7 +37,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
         " zcat rows.csv.gz | lance-flight ingest - --format csv --table rows --root lake"
     )
     command.add_argument(
-        "files", metavar="FILE", nargs="+", help=f"file, directory, glob or object-store URI; {PIPE} is a pipe"
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help=f"file, directory, glob or object-store URI; iceberg:PATH, delta:PATH (with @VERSION); {PIPE} is a pipe",
     )
     command.add_argument("--table", required=True, metavar="NAME", help="table to load into, [schema.]name")
     command.add_argument("--root", metavar="ROOT", help="directory or object-store URI of the tables, without a server")
@@ -71,20 +75,25 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="text that is NULL in CSV, in columns of text as well",
     )
+    command.add_argument(
+        "--suggest",
+        action="store_true",
+        help="read the files, show how many tables some partition fields (and those of --partition-by) would make and of"
+        " what size, and store nothing",
+    )
     command.add_argument("--yes", action="store_true", help="do not ask whether guessed types are right")
     add_dry_run(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Load files into a table, or show what would be loaded."""
+    if options.suggest:
+        return suggest(_opened(options), options.partition_by)
     target = target_of(options)
     name = named(options.table)
     there = target.columns(name)
-    text = TextOptions(delimiter=options.delimiter, header=not options.no_header, nulls=tuple(options.null))
-    types = NO_TYPES if options.types is None else columns_of(options.types)
     is_new = there is None or options.mode == "replace"
-    known = NO_TYPES if there is None or is_new else there
-    source = opened(options.files, options.format, text, sys.stdin.buffer, types=types, known=known)
+    source = _opened(options, NO_TYPES if there is None or is_new else there)
     load = FileLoad(
         name=name,
         mode=options.mode,
@@ -103,12 +112,18 @@ def run(options: argparse.Namespace) -> int:
     return _load(target, load, source)
 
 
+def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSource:
+    text = TextOptions(delimiter=options.delimiter, header=not options.no_header, nulls=tuple(options.null))
+    types = NO_TYPES if options.types is None else columns_of(options.types)
+    return opened(options.files, options.format, text, sys.stdin.buffer, types=types, known=known)
+
+
 def _show(load: FileLoad, source: RowSource, there: pa.Schema | None) -> None:
     size = "" if source.size is None else f", {readable(source.size)}"
     state = "is made" if there is None else "is there"
     fields = "" if load.partition_by is None else f", partitioned by {load.partition_by}"
     print(f"table {load.label} {state}{fields}{size}")
-    kinds = [type_name(field.type) for field in load.schema]
+    kinds = [column_type_name(field) for field in load.schema]
     print(aligned(pa.table({"column": load.schema.names, "type": kinds})))
 
 

@@ -1,0 +1,61 @@
+"""Partition fields for files, shown with what each costs: `lance-flight ingest --suggest`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from lance_flight_client.files.sources import RowSource
+from lance_flight_client.output import aligned
+from lance_flight_client.progress import Meter
+
+from lance_flight.cli.maintenance import readable
+from lance_flight.engine.writes.partition_suggestions import (
+    FEWEST_ROWS,
+    MOST_TABLES,
+    PartitionSuggestion,
+    suggestions,
+)
+
+
+def suggest(source: RowSource, given: str | None) -> int:
+    """Count the rows of files by candidate partition fields, and show them, the best first."""
+    meter = Meter("counting", source.size, readable)
+    read = [0, 0]
+
+    def seen(size: int, rows: int) -> None:
+        read[:] = size, rows
+        meter(size, rows)
+
+    try:
+        found = suggestions(source.schema, source.batches(source.schema, seen), given)
+    finally:
+        meter.close()
+    size, rows = read
+    print(
+        f"{rows:,} rows, {readable(size)}. A load writes each table, and a query opens those that its WHERE leaves:\n"
+    )
+    print(aligned(pa.Table.from_pylist([_row(each, size / max(rows, 1)) for each in found], schema=_COLUMNS)))
+    best = next((each for each in found if each.is_fit), None)
+    if rows < 2 * FEWEST_ROWS or best is None:
+        print(
+            f"\nSuggested: no partition fields; none makes several tables of typically {FEWEST_ROWS:,} rows and more."
+        )
+    else:
+        print(f"\nSuggested: --partition-by {_quoted(best.fields)}, or another line whose columns your queries name.")
+    return 0
+
+
+_ROWS = ("tables", "rows of the smallest", "typical", "largest")
+_COLUMNS = pa.schema(
+    [("partition by", pa.utf8()), *((name, pa.int64()) for name in _ROWS), ("size of a typical one", pa.utf8())]
+)
+
+
+def _row(each: PartitionSuggestion, row_size: float) -> dict[str, str | int]:
+    if each.tables is None:
+        return {"partition by": f"{each.fields}: over {MOST_TABLES:,} tables"}
+    counts = dict(zip(_ROWS, (each.tables, each.smallest, each.typical, each.largest), strict=True))
+    return {"partition by": each.fields, **counts, "size of a typical one": readable(int(each.typical * row_size))}
+
+
+def _quoted(fields: str) -> str:
+    return f"'{fields}'" if '"' in fields else f'"{fields}"'
