@@ -5,9 +5,10 @@ Everything here is plain `adbc_driver_flightsql`; an application needs nothing o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -77,14 +78,16 @@ class Credentials:
 NOBODY = Credentials()
 
 
-def connect(uri: str, credentials: Credentials = NOBODY) -> dbapi.Connection:
+def connect(
+    uri: str, credentials: Credentials = NOBODY, options: Mapping[str, str] = MappingProxyType({})
+) -> dbapi.Connection:
     """Connect over ADBC to the server at `uri` (`grpc://host:port` or `grpc+tls://host:port`), with autocommit on.
 
-    `ServerError` where there is none, or where it does not let these credentials in.
+    `options` are further ones of the driver. `ServerError` where there is none, or where it does not let these credentials in.
     """
     try:
         return dbapi.connect(
-            uri, db_kwargs={**credentials.options, MESSAGE_SIZE: str(LARGEST_MESSAGE)}, autocommit=True
+            uri, db_kwargs={**credentials.options, MESSAGE_SIZE: str(LARGEST_MESSAGE), **options}, autocommit=True
         )
     except Error as exc:
         if exc.status_code is AdbcStatusCode.UNAUTHENTICATED:
@@ -102,9 +105,16 @@ class StatementAnswer:
 
 
 @contextmanager
-def answered(connection: dbapi.Connection, sql: str) -> Iterator[StatementAnswer]:
-    """Run one statement, whose rows are fetched as they are asked for; the server is told when no more are wanted."""
+def answered(
+    connection: dbapi.Connection, sql: str, begins: Callable[[Callable[[], None]], None] | None = None
+) -> Iterator[StatementAnswer]:
+    """Run one statement, whose rows are fetched as they are asked for; the server is told when no more are wanted.
+
+    Before it is sent, `begins` is given a function that another thread may call to cancel it.
+    """
     with connection.cursor() as cursor, _server_errors():
+        if begins is not None:
+            begins(cursor.adbc_cancel)
         cursor.execute(sql)
         reader = cursor.fetch_record_batch()
         yield StatementAnswer(reader.schema, _read(reader), cursor.rowcount)

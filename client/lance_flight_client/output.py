@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 WIDEST = 60
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that would change the terminal: values may come from anyone."""
 PLAN = ["plan_type", "plan"]
 """Columns of EXPLAIN."""
 
@@ -23,8 +26,8 @@ def write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str, *, 
     FORMATS[format](schema, batches, limit, out)
 
 
-def aligned(table: pa.Table, limit: int | None = None) -> str:
-    """Return a table as aligned text; numbers to the right, NULL as nothing.
+def aligned(table: pa.Table, limit: int | None = None, null: str = "") -> str:
+    """Return a table as aligned text; numbers to the right, NULL as nothing unless `null` says otherwise.
 
     >>> print(aligned(pa.table({"origin": ["EWR", None], "n": [12, 345]})))
     origin    n
@@ -32,7 +35,7 @@ def aligned(table: pa.Table, limit: int | None = None) -> str:
             345
     """
     shown = table if limit is None else table.slice(0, limit)
-    columns = [[_cell(value) for value in column.to_pylist()] for column in shown.columns]
+    columns = [[cell(value, null) for value in column.to_pylist()] for column in shown.columns]
     right = [_is_number(field.type) for field in table.schema]
     lines = [_line(widths := _widths(table.schema.names, columns), table.schema.names, right)]
     lines += [_line(widths, row, right) for row in zip(*columns, strict=True)]
@@ -41,28 +44,33 @@ def aligned(table: pa.Table, limit: int | None = None) -> str:
 
 
 def _widths(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(_width, (name, *column))) for name, column in zip(names, columns, strict=True)]
+    return [max(map(text_width, (name, *column))) for name, column in zip(names, columns, strict=True)]
 
 
 def _line(widths: Sequence[int], cells: Sequence[str], right: Sequence[bool]) -> str:
     padded = [
-        " " * (width - _width(cell)) + cell if is_right else cell + " " * (width - _width(cell))
+        " " * (width - text_width(cell)) + cell if is_right else cell + " " * (width - text_width(cell))
         for width, cell, is_right in zip(widths, cells, right, strict=True)
     ]
     return "  ".join(padded).rstrip()
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     """Return the number of terminal columns that a text takes."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any, null: str = "", widest: int | None = WIDEST) -> str:
+    r"""Return a value as a line of text, cut off where it is longer than `widest`.
+
+    >>> cell("two\nlines"), cell(None, "NULL"), cell("12345", widest=4)
+    ('two⏎lines', 'NULL', '123…')
+    """
     if value is None:
-        return ""
+        return null
     text = value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
-    text = text.replace("\n", "⏎")
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    text = _CONTROLS.sub("\ufffd", text.replace("\n", "⏎"))
+    return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -70,8 +78,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None, out: TextIO) -> None:
-    if schema.names == PLAN:
-        _write_plan(batches, out)
+    if is_plan(schema):
+        print(plan_text(pa.Table.from_batches(batches, schema)), file=out)
         return
     shown: list[pa.RecordBatch] = []
     for batch in batches:
@@ -84,10 +92,17 @@ def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: in
         print("… more rows", file=out)
 
 
-def _write_plan(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
-    """Write a plan whole; what was pruned, which stands last, comes first."""
-    plans = [plan for batch in batches for plan in batch.column(1).to_pylist()]
-    print("\n\n".join([*plans[-1:], *plans[:-1]]), file=out)
+def is_plan(schema: pa.Schema) -> bool:
+    """Return whether columns are those of EXPLAIN."""
+    return bool(schema.names == PLAN)
+
+
+def plan_text(rows: pa.Table) -> str:
+    """Return the answer of EXPLAIN whole; what was pruned comes first."""
+    plans = sorted(
+        zip(*(column.to_pylist() for column in rows.columns), strict=True), key=lambda row: row[0] != "partitions"
+    )
+    return "\n\n".join(plan for _, plan in plans)
 
 
 @dataclass(slots=True)

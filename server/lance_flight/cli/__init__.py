@@ -25,7 +25,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "demo": "load a year of flights, query them, and serve them",
         "ingest": "load files into a table",
         "export": "write a table or a query to files",
-        "sql": "run one statement on a server and print its result",
+        "sql": "run statements on a server, or ask for them at a prompt",
+        "console": "serve pages about the tables of a server: partitions, queries, history",
         "hash-password": "hash a password for the users file of a server",
         "make-token": "make a bearer token for the tokens file of a server",
         "inspect": "show the tables of a root, without a server",
@@ -45,10 +46,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 1 with one line on standard error, or 2 for invalid arguments."""
     top = parser()
-    options, rest = top.parse_known_args(arguments)
-    if rest:
-        top.commands[options.command].refuse_rest(rest)
     try:
+        options, rest = top.parse_known_args(arguments)
+        if rest:
+            top.commands[options.command].refuse_rest(rest)
         return int(_module(options.command).run(options))
     except LanceFlightError as exc:
         print(f"lance-flight: [{exc.code}] {exc}", file=sys.stderr)

@@ -7,8 +7,9 @@ from lance_flight.cli.absent import keep_out
 
 
 def run() -> int:
-    """Run one command, without the import of pandas that pyarrow would make where it is installed."""
+    """Run one command, without the imports that pyarrow and ADBC would make of pandas and Polars where these are installed."""
     keep_out("pandas")
+    keep_out("polars")
     return main()
 
 

@@ -44,22 +44,29 @@ def add_server(command: argparse.ArgumentParser) -> None:
     """Add the server that a client connects to, and its credentials; secrets are no arguments, which every process can read."""
     command.add_argument(
         "--uri",
-        type=_server_uri,
-        default=DEFAULT_URI,
-        help="server, grpc://host:port or grpc+tls://host:port (default: %(default)s)",
+        type=server_uri,
+        help=f"server, grpc://host:port or grpc+tls://host:port (default: LANCE_FLIGHT_URI, the profile's, or {DEFAULT_URI})",
     )
     command.add_argument(
         "--user",
         metavar="NAME",
         help="user to log in as; the password is read from LANCE_FLIGHT_PASSWORD or from the terminal",
     )
-    command.add_argument("--token-file", metavar="FILE", help="file with a bearer token, in place of a user")
+    command.add_argument(
+        "--token-file", metavar="FILE", help="file with a bearer token, in place of a user (or LANCE_FLIGHT_TOKEN)"
+    )
+    command.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="part of ~/.config/lance-flight/profiles.toml with uri, user, token or token_file, tls_ca, tls_certificate, tls_key"
+        " (or LANCE_FLIGHT_PROFILE)",
+    )
     command.add_argument("--tls-ca", metavar="FILE", help="certificate of the authority of the server, PEM")
     command.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client, PEM")
     command.add_argument("--tls-key", metavar="FILE", help="private key of --tls-certificate, PEM")
 
 
-def _server_uri(text: str) -> str:
+def server_uri(text: str) -> str:
     """Return the address of a server; a host and a port alone are those of one without TLS."""
     if re.fullmatch(r"grpc(\+tls)?://.+", text):
         return text
@@ -99,13 +106,6 @@ def _add_setting(section: argparse._ArgumentGroup, setting: dataclasses.Field[An
         )
 
 
-class _OldName(argparse.Action):
-    """Accepts the old option of a renamed setting, with a warning."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
-    ) -> None:
-        warn_of_old_name(option or "", flag(self.dest))
 def _parsed(setting: dataclasses.Field[Any], text: str) -> Any:
     try:
         return parse_setting(setting, text)
@@ -113,4 +113,11 @@ def _parsed(setting: dataclasses.Field[Any], text: str) -> Any:
         raise argparse.ArgumentTypeError(str(exc)) from None
 
 
+class _OldName(argparse.Action):
+    """Accepts the old option of a renamed setting, with a warning."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        warn_of_old_name(option or "", flag(self.dest))
         setattr(namespace, self.dest, values)

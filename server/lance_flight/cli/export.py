@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
-from lance_flight_client.adbc import answered, connect
+from lance_flight_client.adbc import answered
 from lance_flight_client.files.writing import WRITERS, write_directory, write_file, written_format
 from lance_flight_client.progress import Meter
 
 from lance_flight.cli.arguments import add_server
+from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.inspect import named
 from lance_flight.cli.loading import engine_over
 from lance_flight.cli.maintenance import readable
-from lance_flight.cli.sql import credentials
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import InvalidInput
@@ -78,7 +78,7 @@ def _rows(options: argparse.Namespace) -> Iterator[tuple[pa.Schema, Iterator[pa.
         reader = engine_over(options.root).run(Task(sql=sql))
         yield reader.schema, iter(reader)
         return
-    with connect(options.uri, credentials(options)) as connection, answered(connection, sql) as answer:
+    with ChosenServer.of(options).connect() as connection, answered(connection, sql) as answer:
         yield answer.schema, answer.batches
 
 

@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
-from lance_flight_client.adbc import connect, execute, ingest
+from lance_flight_client.adbc import execute, ingest
 from lance_flight_client.errors import ServerError
 
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits.write_memory import write_memory
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.service import root_store
-from lance_flight.cli.sql import credentials
 from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.references import quoted
@@ -91,7 +91,7 @@ class LoadTarget(Protocol):
 def target_of(options: argparse.Namespace) -> LoadTarget:
     """Return the root that arguments name, which is made where it is missing, or their server."""
     if options.root is None:
-        return ServerTarget(connect(options.uri, credentials(options)))
+        return ServerTarget(ChosenServer.of(options).connect())
     write_memory.total = _WRITE_BYTES
     return RootTarget(engine_over(options.root, create=True))
 

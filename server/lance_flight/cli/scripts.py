@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.errors import SqlError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +33,18 @@ def statements_of(script: str) -> Iterator[ScriptStatement]:
         start, stop = token.start if start is None else start, token.stop
     if start is not None:
         yield ScriptStatement(script[start:stop], script.count("\n", 0, start) + 1)
+
+
+def is_whole(script: str) -> bool:
+    """Return whether the last statement of a script has its semicolon; False within a string or a comment.
+
+    >>> is_whole("SELECT 1; -- done"), is_whole("SELECT 'a;")
+    (True, False)
+    """
+    try:
+        last = None
+        for token in tokenize(script):
+            last = token
+    except SqlError:
+        return False
+    return last is not None and last.is_sign(";")

@@ -1,0 +1,111 @@
+"""The terminal of the shell: a prompt with history, several lines, completion and colours, and a pager for what is long."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from lance_flight_client.errors import ServerError
+from lance_flight_client.output import text_width
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.lexers import PygmentsLexer
+from pygments.lexers.sql import PostgresLexer
+
+from lance_flight.cli.connecting import ChosenServer
+from lance_flight.cli.scripts import is_whole, statements_of
+from lance_flight.cli.shell.commands import run_command
+from lance_flight.cli.shell.names import KnownNames, NameCompleter
+from lance_flight.cli.shell.session import ShellSession, plain, warn
+from lance_flight.errors import LanceFlightError
+
+_PAGER = "less -FRSX"
+
+
+def converse(server: ChosenServer, max_rows: int | None) -> int:
+    """Read statements and commands from the terminal and run them, until the user ends it."""
+    session = ShellSession(server, page=paged, max_rows=max_rows)
+    # A server that is not there, or lets nobody in, is said before the first prompt.
+    session.rows("SELECT 1")
+    known = KnownNames(server)
+    known.refresh()
+    print(f"{server.address}; statements end with a semicolon, \\? lists commands, Ctrl-D ends")
+    prompt: PromptSession[str] = PromptSession(
+        history=FileHistory(str(history_file())),
+        lexer=PygmentsLexer(PostgresLexer),
+        completer=NameCompleter(known),
+        complete_while_typing=False,
+        multiline=Condition(lambda: not is_complete(get_app().current_buffer.text)),
+        prompt_continuation=lambda width, *_: "…> ".rjust(width),
+        enable_history_search=True,
+    )
+    try:
+        while not session.is_over:
+            _one(session, prompt, known)
+    except EOFError:
+        pass
+    finally:
+        session.close()
+    return 0
+
+
+def _one(session: ShellSession, prompt: Any, known: KnownNames) -> None:
+    """Read one input and run it; an interrupt ends what it interrupts and no more."""
+    try:
+        text = prompt.prompt("lance-flight> ")
+    except KeyboardInterrupt:
+        return
+    try:
+        run_input(session, text)
+    except KeyboardInterrupt:
+        warn("cancelled")
+    except LanceFlightError as exc:
+        warn(f"[{exc.code}] {exc}")
+    except ServerError as exc:
+        warn(plain(exc))
+    if text.lstrip()[:6].lower() in {"create", "alter ", "drop t", "drop v"}:
+        known.refresh()
+
+
+def run_input(session: ShellSession, text: str) -> None:
+    """Run what was typed: a command, or statements."""
+    if text.lstrip().startswith("\\"):
+        run_command(session, text)
+        return
+    for statement in statements_of(text):
+        session.run(statement.text)
+
+
+def is_complete(text: str) -> bool:
+    r"""Return whether an input can be run: nothing, a command, or statements that end with a semicolon.
+
+    >>> is_complete("SELECT ';'"), is_complete("SELECT 1;"), is_complete(r"\dt"), is_complete("SELECT 1; SELECT")
+    (False, True, True, False)
+    """
+    return not text.strip() or text.lstrip().startswith("\\") or is_whole(text)
+
+
+def history_file() -> Path:
+    """Return the file of what was typed before, which its owner alone may read."""
+    place = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "lance-flight"
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / "history"
+    file.touch(mode=0o600)
+    return file
+
+
+def paged(text: str) -> None:
+    """Print a text; through PAGER where it is longer or wider than the terminal."""
+    size, lines = shutil.get_terminal_size(), text.splitlines()
+    fits = len(lines) < size.lines and max(map(text_width, lines), default=0) <= size.columns
+    pager = os.environ.get("PAGER", _PAGER).split()
+    if fits or not sys.stdout.isatty() or not pager or shutil.which(pager[0]) is None:
+        print(text)
+        return
+    subprocess.run(pager, input=text, text=True, check=False)  # noqa: S603 - the user's own pager

@@ -1,0 +1,279 @@
+"""The prompt of `lance-flight sql`: its commands in this process, and an analyst's first ten minutes in a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from lance_flight.cli.connecting import ChosenServer
+from lance_flight.cli.shell.commands import COMMANDS
+from lance_flight.cli.shell.names import WORDS, KnownNames, NameCompleter
+from lance_flight.cli.shell.prompt import is_complete, run_input
+from lance_flight.cli.shell.session import ShellSession
+from lance_flight.errors import InvalidInput
+from lance_flight_client.adbc import NOBODY
+from lance_flight_client.errors import ServerError
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from tests.documents import blocks, text_of
+from tests.service.server_process import COMMAND, Server, serving
+from tests.service.terminal import terminal
+
+CSV = "id,at,site,celsius\n" + "".join(
+    f"{n},2025-{n % 12 + 1:02d}-05 10:00:00,{'Oslo' if n % 3 else 'Lima'},{n / 4}\n" for n in range(240)
+)
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("shell") / "root") as server:
+        server.run("CREATE TABLE rooms (id BIGINT, name VARCHAR, floor INT) PARTITIONED BY (floor)")
+        server.run("INSERT INTO rooms VALUES (1, '広間', 1), (2, NULL, 2), (3, 'a\x1b[31mb', 2)")
+        yield server
+
+
+class Screen:
+    """A session whose pages are kept."""
+
+    def __init__(self, server: Server) -> None:
+        self.pages: list[str] = []
+        self.session = ShellSession(ChosenServer(server.uri, NOBODY), page=self.pages.append, is_timed=False)
+
+    def shows(self, *inputs: str) -> str:
+        for each in inputs:
+            run_input(self.session, each)
+        return "\n".join(self.pages)
+
+
+@pytest.fixture
+def screen(rooms: Server) -> Iterator[Screen]:
+    screen = Screen(rooms)
+    yield screen
+    screen.session.close()
+
+
+SHOWN = {
+    "rows": (
+        ["SELECT id, name FROM rooms WHERE id < 3 ORDER BY id;"],
+        "id  name\n 1  広間\n 2  NULL\n(2 rows)",
+    ),
+    "a line for each value": (
+        [r"\x on", "SELECT id, name FROM rooms WHERE id = 2;"],
+        "row 1\n  id    2\n  name  NULL\n(1 row)",
+    ),
+    "no rows": (["SELECT id FROM rooms WHERE id = 9;"], "id\n(0 rows)"),
+    "controls": (["SELECT name FROM rooms WHERE id = 3;"], "name\na\ufffd[31mb\n(1 row)"),
+    "several": (["SELECT 1 AS a; SELECT 2 AS b;"], "a\n1\n(1 row)\nb\n2\n(1 row)"),
+    "a change": (["UPDATE rooms SET name = name WHERE id = 1;"], "1 rows affected"),
+    "tables": ([r"\dt"], "table_schema  table_name  partitioned\npublic        rooms       True"),
+    "partitions": ([r"\dp rooms"], "floor\n1      ████████████████████"),
+    "columns": ([r"\d rooms"], "column_name  data_type  is_nullable"),
+    "help": ([r"\?"], r"\watch [SECONDS]"),
+    "a plan": (["EXPLAIN SELECT * FROM rooms WHERE floor = 2;"], "partitions: 1 / 2  table rooms"),
+    "a plan with changes": (["EXPLAIN ANALYZE SELECT * FROM rooms WHERE floor = 1;"], "partitions: 1 / 2  table rooms"),
+}
+
+
+@pytest.mark.parametrize(("inputs", "expected"), SHOWN.values(), ids=SHOWN)
+def test_inputs_show(screen: Screen, inputs: list[str], expected: str) -> None:
+    shown = screen.shows(*inputs)
+    assert expected in shown
+    if expected.startswith("partitions"):
+        assert shown.startswith(expected)
+
+
+REFUSED = {
+    "command": (r"\nope", r"no command \nope; \? lists them"),
+    "few": (r"\dp", r"\dp takes TABLE, got 0 of them"),
+    "many": (r"\d a b", r"\d takes [TABLE], got 2 of them"),
+    "quotes": (r"\i 'a", "No closing quotation"),
+    "switch": (r"\x maybe", "'maybe' is no switch; expected on or off"),
+    "file": (r"\i nowhere.sql", "'nowhere.sql' cannot be read"),
+    "output": (r"\o no/where/at/all", "cannot be written"),
+    "way": (r"\copy rooms into x", r"\copy takes TO or FROM, got 'into'"),
+    "watch": (r"\watch", r"\watch repeats the last statement; there is none"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+def test_inputs_are_refused(screen: Screen, text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        run_input(screen.session, text)
+    assert said in str(refused.value)
+
+
+def test_files_come_and_go(screen: Screen, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,name,floor\n7,new,7\n")
+    (tmp_path / "script.sql").write_text(
+        "SELECT count(*) AS n FROM rooms WHERE floor = 7;\nDELETE FROM rooms WHERE floor = 7;"
+    )
+    screen.shows(
+        rf"\copy rooms from {tmp_path}/in.csv",
+        rf"\copy 'SELECT * FROM rooms WHERE floor = 7' to {tmp_path}/out.parquet",
+    )
+    assert pq.read_table(tmp_path / "out.parquet").to_pylist() == [{"id": 7, "name": "new", "floor": 7}]
+    screen.shows(rf"\o {tmp_path}/said", rf"\i {tmp_path}/script.sql", r"\o")
+    assert (tmp_path / "said").read_text() == "n\n1\n(1 row)\n1 rows affected\n"
+    assert screen.pages == []
+    (tmp_path / "script.sql").write_text("SELECT 1;\nSELECT nope;")
+    with pytest.raises(ServerError, match=r"script\.sql:2: .*nope"):
+        screen.shows(rf"\i {tmp_path}/script.sql")
+
+
+def test_no_more_is_fetched_than_is_shown(screen: Screen) -> None:
+    screen.session.max_rows = 3
+    text = screen.shows("SELECT a.value FROM generate_series(1, 20000000) AS a;")
+    assert text == "value\n    1\n    2\n    3\n(the first 3 rows; there are more)"
+    ((sent,),) = screen.session.rows(
+        "SELECT max(rows) FROM system.queries WHERE sql LIKE '%20000000%' AND sql NOT LIKE '%system%'"
+    )
+    assert sent is None or sent < 5_000_000
+
+
+COMPLETE = {
+    "": True, "SELECT 1": False, "SELECT 1;": True, "SELECT ';": False, "SELECT 1; -- x": True, r"\d": True,
+    "SELECT 1; SELECT": False, "SELECT 1 /* ;": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", COMPLETE)
+def test_an_input_ends_with_its_semicolon(text: str) -> None:
+    assert is_complete(text) is COMPLETE[text]
+
+
+COMPLETED = {
+    "a table": ("SELECT * FROM roo", "rooms"),
+    "a column": ("SELECT na", "name"),
+    "a setting": ("SET statement_t", "statement_timeout"),
+    "a word": ("sel", "select"),
+    "a large word": ("SELECT 1 UN", "UNION"),
+    "a schema": ("SELECT * FROM public.ro", "public.rooms"),
+    "a command": (r"\ti", r"\timing"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), COMPLETED.values(), ids=COMPLETED)
+def test_names_are_completed(rooms: Server, text: str, expected: str) -> None:
+    known = KnownNames(ChosenServer(rooms.uri, NOBODY))
+    known._ask()
+    found = NameCompleter(known).get_completions(Document(text), CompleteEvent())
+    assert [each.text for each in found] == [expected]
+    assert [*NameCompleter(KnownNames(known.server)).get_completions(Document(""), CompleteEvent())] == []
+
+
+def test_every_word_begins_a_statement_or_is_in_a_clause() -> None:
+    assert list(WORDS) == sorted(set(WORDS))
+
+
+def test_the_page_runs_as_it_stands(rooms: Server, tmp_path: Path) -> None:
+    (script,) = blocks("client/docs/shell.md", "sh")
+    assert script.count("localhost:32010") == 1
+    done = subprocess.run(
+        ["bash", "-euc", script.replace("localhost:32010", rooms.uri)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"},
+        input="SELECT 'from the pipe' AS last",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.startswith("n\n3\n{")
+    assert done.stdout.endswith("last\nfrom the pipe\n")
+    assert (tmp_path / "report.csv").read_text().startswith('"id","name","floor"\n')
+
+
+def test_the_page_lists_the_commands() -> None:
+    table = re.findall(r"^\| (`\\.*?) \|", text_of("client/docs/shell.md"), re.MULTILINE)
+    assert {name for line in table for name in re.findall(r"`\\([\w?]+)", line)} == set(COMMANDS)
+
+
+def test_an_interrupted_command_cancels_its_statement(rooms: Server) -> None:
+    sql = "SELECT sum(a.value * b.value) FROM generate_series(1, 30000000) a, generate_series(1, 1000) b"
+    command = [COMMAND, "sql", "--uri", rooms.uri, "-c", sql]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        ends = time.monotonic() + 60
+        running = "SELECT count(*) FROM system.queries WHERE sql LIKE 'SELECT sum(a.value%' AND state = 'running'"
+        while rooms.rows(running) != [(1,)]:
+            assert time.monotonic() < ends
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+    assert (process.returncode, said, errors) == (130, "", "")
+    while rooms.rows(running) != [(0,)]:
+        assert time.monotonic() < ends
+
+
+def test_an_analysts_first_ten_minutes(tmp_path: Path) -> None:
+    (tmp_path / "readings.csv").write_text(CSV)
+    (tmp_path / "lake").mkdir()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm", "PAGER": "cat"}
+    with serving(tmp_path / "lake") as server:
+        load = [COMMAND, "ingest", "readings.csv", "--table", "readings", "--partition-by", "month(at), site"]
+        with terminal([*load, "--uri", server.uri], environment, tmp_path) as screen:
+            assert "celsius  DOUBLE" in screen.read_until("Load\\? ")
+            screen.enter("y")
+            screen.read_until("readings: 240 rows")
+            assert screen.end() == 0
+        with terminal([COMMAND, "sql", "--uri", server.uri.removeprefix("grpc://")], environment, tmp_path) as screen:
+            screen.read_until("lance-flight>")
+            screen.enter("SELECT site, count(*) AS n,")
+            screen.read_until("…>")
+            screen.enter("  max(celsius) AS most FROM readings GROUP BY site ORDER BY site;")
+            assert "Lima   80  59.25" in screen.read_until(r"\d ms\r")
+            screen.enter(r"\dp readings")
+            screen.read_until("Oslo +██ ██")
+            screen.enter("EXPLAIN SELECT * FROM readings WHERE site = 'Lima';")
+            screen.read_until("partitions: 4 / 12")
+            screen.enter("SELECT nope FROM readings;")
+            screen.read_until(r"\[invalid_sql\] .*nope")
+            screen.enter(
+                "SELECT sum(a.value * b.value) FROM generate_series(1, 30000000) a, generate_series(1, 1000) b;"
+            )
+            screen.read_until(r"\d s running.*Ctrl-C cancels")
+            screen.interrupt()
+            screen.read_until("cancelled")
+            screen.enter(r"\copy readings to out.parquet")
+            screen.read_until("out.parquet written")
+            screen.type("SELECT cels\t")
+            screen.read_until("celsius")
+            screen.interrupt()
+            screen.enter(r"\q")
+            assert screen.end() == 0
+        with terminal([COMMAND, "sql", "--uri", server.uri], environment, tmp_path) as screen:
+            screen.read_until("lance-flight>")
+            screen.type("\x1b[A")
+            screen.read_until(r"\\q")
+            screen.interrupt()
+            screen.type("\x04")
+            assert screen.end() == 0
+    assert pq.read_metadata(tmp_path / "out.parquet").num_rows == 240
+    history = tmp_path / "state" / "lance-flight" / "history"
+    assert (history.stat().st_mode & 0o077, "max(celsius)" in history.read_text()) == (0, True)
+
+
+def test_a_server_that_comes_back_is_found_again(tmp_path: Path) -> None:
+    with serving(tmp_path / "root") as server:
+        port = server.uri.rpartition(":")[2]
+        screen = Screen(server)
+        assert "1" in screen.shows("SELECT 1;")
+    with pytest.raises(ServerError, match=f"no server answers at {server.uri}"):
+        screen.shows("SELECT 2;")
+    with serving(tmp_path / "root", "--port", port):
+        assert "3\n(1 row)" in screen.shows("SELECT 3;")
+        screen.session.close()
+
+
+def test_a_prompt_without_a_server_says_so(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm"}
+    with terminal([COMMAND, "sql", "--uri", "127.0.0.1:1"], environment, tmp_path) as screen:
+        screen.read_until("lance-flight: no server answers at grpc://127.0.0.1:1")
+        assert screen.end() == 1
