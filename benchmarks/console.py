@@ -1,0 +1,95 @@
+"""First paint of the console's pages in Chromium, and the map of many partitions: `uv run --group dev python -m benchmarks.console`.
+
+The pages take turns, after one round that warms them up; each is checked for what it should show. There is no peer: the aims are those of
+people who wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+from pathlib import Path
+
+from lance_flight_client.adbc import NOBODY, connect, execute
+from lance_flight_client.console.serving import ConsoleOptions, running
+from playwright.sync_api import Page, sync_playwright
+
+from benchmarks import servers
+
+CHROMIUM = shutil.which("chromium")
+SMALL, LARGE = 36, 10_000
+PAINT, MAP = 0.3, 0.5
+"""Seconds: the aims."""
+
+
+def pages(partitions: int) -> dict[str, tuple[str, str, float]]:
+    """Name → path, what it shows, and the aim."""
+    return {
+        "tables": ("", "small", PAINT),
+        f"map of {SMALL} partitions": ("t/public/small/map", f"{SMALL} of {SMALL}", PAINT),
+        f"map of {SMALL}, with a condition": ("t/public/small/map?where=a%20%3D%203", f"6 of {SMALL}", PAINT),
+        "history": ("t/public/small/history", "Choose two snapshots", PAINT),
+        "query": ("query", "Ctrl-Enter", PAINT),
+        f"map of {partitions:,} partitions": ("t/public/large/map", f"{partitions:,} of {partitions:,}", MAP),
+        f"map of {partitions:,}, with a condition": ("t/public/large/map?where=a%20%3D%203", f"of {partitions:,}", MAP),
+    }
+
+
+def fill(uri: str, partitions: int) -> None:
+    """Make a table with few partitions and one with many, a row in each."""
+    with connect(uri) as connection:
+        for name, count in (("small", SMALL), ("large", partitions)):
+            side = round(count**0.5)
+            execute(connection, f"CREATE TABLE {name} (a INT, b INT, x BIGINT) PARTITIONED BY (a, b)")
+            rows = f"SELECT CAST(v / {side} AS INT), CAST(v % {side} AS INT), v FROM (SELECT unnest(range(0, {count})) AS v) n"
+            execute(connection, f"INSERT INTO {name} {rows}")
+
+
+def painted(page: Page, address: str, shows: str) -> float:
+    """Seconds from the request of a page to its load, once it shows what it should."""
+    page.goto(address, wait_until="load")
+    if shows not in page.locator("main").inner_text():
+        raise AssertionError(f"{address} does not show {shows!r}")
+    found = page.evaluate("performance.getEntriesByType('paint').map(each => each.startTime)")
+    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    return float(max(found or [loaded])) / 1000
+
+
+def measure(rounds: int, partitions: int) -> None:
+    """Print a line for each page."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lance-flight-bench-") as place,
+        servers.ours(Path(place) / "root") as server,
+        sync_playwright() as playwright,
+    ):
+        fill(server.uri, partitions)
+        with running(ConsoleOptions(uri=server.uri, credentials=NOBODY), lambda _: None) as console:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page, base = browser.new_page(viewport={"width": 1280, "height": 860}), console.address.partition("?")[0]
+            page.goto(console.address, wait_until="networkidle")
+            seconds: dict[str, list[float]] = {}
+            for turn in range(rounds + 1):
+                for name, (path, shows, _) in pages(partitions).items():
+                    taken = painted(page, base + path, shows)
+                    page.wait_for_load_state("networkidle")
+                    if turn:
+                        seconds.setdefault(name, []).append(taken)
+            browser.close()
+    for name, taken in seconds.items():
+        aim, median = pages(partitions)[name][2], statistics.median(taken)
+        print(f"{name:42} {median * 1000:6.0f} ms   aim ≤ {aim * 1000:.0f} ms   {'' if median <= aim else 'missed'}")
+
+
+def main() -> None:
+    """Parse the command line, and measure."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.console", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--partitions", type=int, default=LARGE)
+    options = parser.parse_args()
+    measure(options.rounds, options.partitions)
+
+
+if __name__ == "__main__":
+    main()

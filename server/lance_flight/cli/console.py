@@ -1,0 +1,114 @@
+"""`lance-flight console`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import ipaddress
+import signal
+import threading
+from typing import Any
+
+from lance_flight_client.adbc import execute
+from lance_flight_client.errors import ServerError
+
+from lance_flight.cli.arguments import add_number, add_server
+from lance_flight.cli.connecting import ChosenServer
+from lance_flight.errors import InvalidInput, Unsupported
+
+DEFAULT_PORT = 32080
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Serve pages about the tables of a running server: which partitions hold what, which of them a query reads, queries and their plans,"
+        " history, and activity. The printed address lets one browser in. Nothing can be changed there without --writes."
+    )
+    command.epilog = "Examples: lance-flight console; lance-flight console --uri lake.example.com:32010 --profile prod"
+    add_server(command)
+    command.add_argument(
+        "--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default: %(default)s)"
+    )
+    add_number(command, "--port", DEFAULT_PORT, "port to listen on, 0 for any")
+    command.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name that browsers call it by, if another one; repeatable",
+    )
+    command.add_argument(
+        "--https-certificate", metavar="FILE", help="certificate for browsers, PEM; needed beyond this machine"
+    )
+    command.add_argument("--https-key", metavar="FILE", help="private key of --https-certificate, PEM")
+    command.add_argument(
+        "--login", action="store_true", help="have each browser say who asks, in place of the credentials here"
+    )
+    command.add_argument("--writes", action="store_true", help="let statements change tables")
+    add_number(command, "--max-rows", 10_000, "rows that are shown of a query")
+    command.add_argument(
+        "--timeout", type=float, default=30.0, metavar="SECONDS", help="time for one statement (default: %(default)s)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the console until an interrupt."""
+    _check_listening(options)
+    server = ChosenServer.of(options)
+    credentials = None if options.login else server.credentials
+    if credentials is not None:
+        try:
+            with server.naming(), server.connect() as connection:
+                execute(connection, "SELECT 1")
+        except ServerError as exc:
+            if not any(sign in str(exc) for sign in ("[unauthenticated]", "rejected the credentials")):
+                raise
+            credentials = None
+    serving = console_library()
+    given = serving.ConsoleOptions(
+        uri=server.address,
+        credentials=credentials,
+        host=options.host,
+        port=options.port,
+        hosts=options.allow_host,
+        certificate=options.https_certificate,
+        key=options.https_key,
+        writes=options.writes,
+        limits=serving.ConsoleLimits(options.max_rows, options.timeout),
+    )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with serving.running(given, announced) as console:
+        print(f"The console of {server.address}: {console.address}", flush=True)
+        stop.wait()
+    return 0
+
+
+def announced(address: str) -> None:
+    """Print the address for a further browser."""
+    print(f"For another browser: {address}", flush=True)
+
+
+def console_library() -> Any:
+    """Return the module that serves the console; `Unsupported` where the extra is not installed."""
+    try:
+        return importlib.import_module("lance_flight_client.console.serving")
+    except ImportError as exc:
+        raise Unsupported(
+            f"the console needs {exc.name}, which is not installed here; install lance-flight[console]"
+        ) from exc
+
+
+def _check_listening(options: argparse.Namespace) -> None:
+    if (options.https_certificate is None) != (options.https_key is None):
+        raise InvalidInput("--https-certificate and --https-key belong together; expected both or none")
+    try:
+        is_near = options.host == "localhost" or ipaddress.ip_address(options.host).is_loopback
+    except ValueError:
+        is_near = False
+    if not is_near and options.https_certificate is None:
+        raise InvalidInput(
+            f"--host is {options.host!r}, which other machines reach; expected --https-certificate and --https-key with it"
+        )

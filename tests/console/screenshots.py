@@ -1,0 +1,72 @@
+"""Pictures of the console's pages, of the demo's tables: `uv run python -m tests.console.screenshots DIRECTORY`.
+
+Each page is drawn in light and dark, 1280 and 390 pixels wide; `console-map.png` and `console-query.png` are those of the documents.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+from lance_flight_client.adbc import NOBODY
+from lance_flight_client.console.serving import ConsoleOptions, running
+from playwright.sync_api import Page, sync_playwright
+
+from tests.console.browsers import CHROMIUM
+from tests.service.server_process import COMMAND, serving
+
+WHERE = "origin <> 'LGA' AND time_hour >= '2013-06-01' AND time_hour < '2013-09-01'"
+SQL = """SELECT carrier, count(*) AS flights, round(avg(arr_delay), 1) AS delay
+FROM flights WHERE origin = 'JFK' GROUP BY carrier ORDER BY flights DESC"""
+MAP, QUERY = f"t/public/flights/map?down=origin&where={quote(WHERE)}", f"query#{quote(SQL)}"
+PAGES = {
+    "tables": "",
+    "columns": "t/public/flights",
+    "map": MAP,
+    "buckets": "t/public/flights_by_carrier/map",
+    "history": "t/public/flights/history?a=6&b=7",
+    "query": QUERY,
+    "activity": "activity",
+}
+SETTLED = 1_500
+"""Milliseconds after which the rows of a page are there."""
+
+
+def take(page: Page, address: str, file: Path) -> None:
+    page.goto(address)
+    page.wait_for_timeout(SETTLED)
+    page.screenshot(path=file)
+    print(file)  # noqa: T201 - a program
+
+
+def main(directory: Path) -> None:
+    """Load the demo, and draw its pages."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "root"
+        subprocess.run([COMMAND, "demo", "--no-serve", "--root", str(root)], check=True, capture_output=True)
+        with (
+            serving(root, is_forked=False) as server,
+            running(ConsoleOptions(uri=server.uri, credentials=NOBODY), lambda _: None) as console,
+            sync_playwright() as playwright,
+        ):
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            base = console.address.partition("?")[0]
+            for scheme in ("light", "dark"):
+                for width in (1280, 390):
+                    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 860})
+                    page.goto(console.address)
+                    for name, path in PAGES.items():
+                        take(page, base + path, directory / f"{name}-{scheme}-{width}.png")
+            page = browser.new_page(viewport={"width": 1000, "height": 480})
+            page.goto(console.address)
+            for name, path in (("map", MAP), ("query", QUERY)):
+                take(page, base + path, directory / f"console-{name}.png")
+            browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
