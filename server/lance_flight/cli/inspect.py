@@ -7,14 +7,16 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance_flight_client.output import aligned
+from lance_flight_client.partition_map import partition_map
 
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_number, add_root
 from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scan_planning import plan_scan
+from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
 from lance_flight.errors import InvalidInput
 
 
@@ -29,6 +31,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--where", metavar="CONDITION", help="show which partition tables a query with this WHERE clause reads, and why"
     )
+    command.add_argument(
+        "--map", action="store_true", help="draw the partitions and their rows; with --where, those that it reads"
+    )
+    command.epilog = (
+        "Examples: lance-flight inspect lake; lance-flight inspect lake flights --map;"
+        """ lance-flight inspect lake flights --map --where "origin = 'JFK'\""""
+    )
     add_number(command, "--max-rows", 50, "number of partitions that are listed; 0 lists all")
 
 
@@ -40,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
         print(aligned(engine.query("SHOW TABLES"), limit))
         return 0
     table = named(options.table)
-    if options.where is not None:
+    if options.map:
+        _draw(engine, table, options.where)
+    elif options.where is not None:
         _explain(engine, table, options.where, limit)
     else:
         _show(engine, table, limit)
@@ -83,11 +94,15 @@ def _show(engine: Engine, name: TableName, limit: int | None) -> None:
         print(f"\n{table.log.open(snapshot.version).count_rows():,} rows")
 
 
-def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> None:
+def _planned(engine: Engine, name: TableName, where: str) -> PlannedScan:
     table = engine.root.table(name)
     if not table.is_partitioned:
         raise InvalidInput(f"table {name.name!r} is not partitioned: a query reads it whole")
-    planned = plan_scan(table, where)
+    return plan_scan(table, where)
+
+
+def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> None:
+    planned = _planned(engine, name, where)
     print(planned)
     rows = {
         "spec": [each.spec_id for each in planned.tables],
@@ -96,6 +111,24 @@ def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> 
         "residual filter": [None if each.residual is None else str(each.residual) for each in planned.tables],
     }
     print(aligned(pa.table(rows), limit))
+
+
+def _draw(engine: Engine, name: TableName, where: str | None) -> None:
+    planned = _planned(engine, name, where or "TRUE")
+    read = None if where is None else {each.object_id for each in planned.tables}
+    if where is not None:
+        print(planned, end="\n\n")
+    partitions = engine.query(f'SHOW PARTITIONS "{name.db_schema}"."{name.name}"')
+    for spec in planned.snapshot.specs:
+        chosen = partitions.filter(pc.equal(partitions["spec_id"], spec.id))
+        columns = {field.field_id for field in spec.fields}
+        others = {field.field_id for each in planned.snapshot.specs for field in each.fields} - columns
+        if not chosen.num_rows:
+            continue
+        rows = sum(count or 0 for count in chosen["rows"].to_pylist())
+        marks = "the higher, the more rows" + ("" if read is None else "; a dot is not read")
+        print(f"v{spec.id}: {chosen.num_rows:,} partitions, {rows:,} rows ({marks})\n")
+        print(partition_map(chosen.drop_columns(sorted(others)), read))
 
 
 def _format_table(table: pa.Table, limit: int | None) -> str:
