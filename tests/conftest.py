@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.slow_tests import is_slow
+from tests.slow_tests import is_slow, sample
 
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -66,12 +66,24 @@ def turn(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         items.sort(key=turn)
+    if not IS_FULL and not any("::" in argument for argument in config.args):
+        _deselect(config, items)
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
         if IS_FULL and item.get_closest_marker("timeout") is None:
             # Thousands of examples take longer than a test that hangs may.
             item.add_marker(pytest.mark.timeout(0))
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the sample does not have; who names a test gets it."""
+    names = [item.nodeid.removeprefix("tests/") for item in items]
+    kept = sample(names)
+    left = [item for item, name in zip(items, names, strict=True) if name not in kept]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item, name in zip(items, names, strict=True) if name in kept]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

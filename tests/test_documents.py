@@ -66,6 +66,8 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/pipelines.md sh": "spark/test_pipelines.py",
         "client/docs/pipelines.md toml": "spark/test_pipelines.py",
         "client/docs/polars.md python": "conformance/test_recipes.py",
+        "client/docs/shell.md sh": "service/test_shell.py",
+        "client/docs/shell.md toml": "service/test_connecting.py",
         "client/docs/spark-joins.md python": "spark/test_spark.py",
         "client/docs/spark-maintenance.md python": "spark/test_spark.py",
         "client/docs/spark-read-write.md python": "spark/test_spark.py",

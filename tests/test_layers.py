@@ -80,13 +80,18 @@ LAYERS = {
         "lance_flight.errors",
         "lance_flight.file_reloading",
         "lance_flight_client",
+        "lance_flight_client.console",
         "lance_flight_client.files",
     },
     "lance_flight_client": set(),
-    "lance_flight_client.files": {"lance_flight_client", "lance_flight.errors"},
+    # An unprivileged client: what it knows of a server it is told in SQL.
+    "lance_flight_client.console": {"lance_flight_client", "lance_flight_client.files"},
+    "lance_flight_client.flight": {"lance_flight_client", "lance_flight.errors"},
+    "lance_flight_client.files": {"lance_flight_client", "lance_flight.model", "lance_flight.errors"},
     # A program reads a root by itself, with the storage library.
     "lance_flight_client.dataset": {
         "lance_flight_client",
+        "lance_flight_client.flight",
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.planning",
@@ -96,12 +101,14 @@ LAYERS = {
     # So do Spark's executors, which also write.
     "lance_flight_client.spark": {
         "lance_flight_client",
+        "lance_flight_client.flight",
         "lance_flight_client.dataset",
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.planning",
         "lance_flight.model",
         "lance_flight.errors",
+        "lance_flight.lru_cache",
     },
     "pyspark_lance_flight": {"lance_flight_client.spark"},
 }
@@ -163,7 +170,7 @@ LIBRARIES = {
     "lance": {"lance_flight.catalog"},
     "datafusion": {"lance_flight.engine"},
     "mmh3": {"lance_flight.model"},
-    "pyarrow.flight": {"lance_flight.flight", "lance_flight_client.spark"},
+    "pyarrow.flight": {"lance_flight.flight", "lance_flight_client.flight", "lance_flight_client.spark"},
     "grpc": {"lance_flight.admin"},
     "grpc_health": {"lance_flight.admin"},
     "prometheus_client": {"lance_flight.admin"},
@@ -171,10 +178,18 @@ LIBRARIES = {
     # An extra: both are loaded only where traces are wanted.
     "opentelemetry": {"lance_flight.admin.tracing", "lance_flight.flight.tracing"},
     "cryptography": {"lance_flight.flight.tls"},
+    "prompt_toolkit": {"lance_flight.cli.shell"},
+    "pygments": {"lance_flight.cli.shell"},
     "pyspark": {"lance_flight_client.spark"},
+    "starlette": {"lance_flight_client.console"},
+    "uvicorn": {"lance_flight_client.console"},
+    "jinja2": {"lance_flight_client.console"},
     "sqlalchemy": {"lance_flight_client.sqlalchemy"},
     # Not installed with the package: it is loaded where tensors are wanted.
     "torch": {"lance_flight_client.dataset.torch_loader"},
+    # Extras: each is loaded where a table of its format is.
+    "deltalake": {"lance_flight_client.files.lakehouse"},
+    "pyiceberg": {"lance_flight_client.files.lakehouse"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.storage.lance_fields"},
     "adbc_driver_flightsql": {"lance_flight_client"},

@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
 
 
 PYTHON = (
-    ("README.md", None),
+    ("README.md", "Connect"),
     ("client/docs/drivers.md", "Ingest options and headers"),
     ("server/docs/transactions.md", None),
     ("server/docs/python.md", None),

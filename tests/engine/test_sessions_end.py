@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,15 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import LanceFlightError
 
 from tests.engine.waiting import until
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _objects() -> Iterator[None]:
+    """Leaves to the collector what is made here: looking through all that other modules have left takes seconds each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,11 @@ import subprocess
 from typing import Any
 
 import pytest
+from lance_flight.catalog.maintenance import rewriting
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import SerializationFailure
@@ -106,7 +108,10 @@ def test_rows_that_come_meanwhile_are_moved_or_stay(server: Server, table: str) 
     assert specs(server, table) == {3}
 
 
-def test_it_gives_up_where_others_never_stop_and_keeps_what_it_has_done(server: Server, table: str) -> None:
+def test_it_gives_up_where_others_never_stop_and_keeps_what_it_has_done(
+    server: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewriting, "MOVE_ROWS", RetryPolicy(rewriting.UNRESERVED_ATTEMPTS + 1, first_pause=0))
     before = evolved(server, table)
     namespace = namespace_of(server, table)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from lance_flight_client.spark.connector.jars import jar
@@ -49,33 +48,15 @@ LONG = (
 )
 """What starts a Spark of its own, and is run by LANCE_FLIGHT_TESTS=full; the sample keeps one of each kind of fault."""
 
-SAMPLED = (
-    "test_connector_pushdown.py::test_sql_decides",
-    "test_connector_pushdown.py::test_other_aggregates",
-    "test_connector_pushdown.py::test_aggregates_of_whole_partitions",
-    "test_connector_pushdown.py::test_a_limit_leaves",
-    "test_connector_reads.py::test_a_filter_leaves_the_rows",
-)
-"""Tables of many like cases, of which the sample runs a third, always the same."""
-_SHARE = 3
-
 _NUMBERS = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     if os.environ.get("LANCE_FLIGHT_TESTS") == "full":
         return
-    left = [item for item in items if _is_of(item, LONG) or (_is_of(item, SAMPLED) and _place(item) % _SHARE)]
+    left = [item for item in items if any(f"tests/spark/{name}" in item.nodeid for name in LONG)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
-
-
-def _is_of(item: pytest.Item, names: Sequence[str]) -> bool:
-    return any(f"tests/spark/{name}" in item.nodeid for name in names)
-
-
-def _place(item: pytest.Item) -> int:
-    return crc32(item.nodeid.rpartition("tests/spark/")[2].encode())
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ EVERY = (
     "views",
 )
 MODULES = EVERY if FULL else ("writes",)
-CHOSEN = "" if FULL else "merge or update or (delete and expression) or dynamic"
+CHOSEN = "" if FULL else "merge or dynamic"
 
 
 @pytest.mark.timeout(1800 if FULL else 300)
