@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -18,6 +19,18 @@ class Description:
 
     schema: pa.Schema | None
     parameters: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """State of a session that another server can go on with: the settings that differ from the default ones.
+
+    `generation` grows with each change. `kept` names what only the server that has the session knows of it, in words for an error.
+    """
+
+    generation: int = 0
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
 
 
 class CancelStatus(Enum):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pyarrow as pa
 from lance_flight.arrow_streams import decode_batch, encode_rows
-from lance_flight.backend_values import CancelStatus, Description, SettingValue
+from lance_flight.backend_values import CancelStatus, Description, SessionState, SettingValue
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 from lance_flight.flight.backend import Caller, IngestTarget, Planned, PrimaryKey, SqlInfoValue, SqlOrPlan, TableEntry
 from lance_flight.flight.commands import SubstraitPlan
@@ -89,6 +89,10 @@ class CannedBackend:
 
     def offer(self, caller: Caller, cookie: str) -> None:
         self.cookies[cookie] = self.sessions.setdefault(caller.session, {})
+
+    def state(self, caller: Caller) -> SessionState | None:
+        options = self.sessions.get(caller.session) if caller.cookie is None else self.cookies.get(caller.cookie)
+        return None if options is None else SessionState(generation=len(options), settings=options)
 
     def knows(self, cookie: str) -> bool:
         return cookie in self.cookies

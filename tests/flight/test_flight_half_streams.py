@@ -53,12 +53,13 @@ def backend() -> CannedBackend:
 
 def updates(backend: CannedBackend) -> Updates:
     return Updates(
-        backend=backend, prepared=PreparedStatements(backend=backend, sealer=TicketSealer(KEY), bindings=no_bindings())
+        backend=backend,
+        prepared=PreparedStatements(backend=backend, sealer=TicketSealer(KEY), bindings=no_bindings(), replica="here"),
     )
 
 
 def handle(sql: str) -> bytes:
-    return TicketSealer(KEY).handle(Prepared(text=sql), Caller().principal)
+    return TicketSealer(KEY).handle(Prepared(text=sql, replica="here"), Caller().principal)
 
 
 def update(updates: Updates, call: Call, reader: Any) -> bytes:

@@ -9,10 +9,10 @@ import pytest
 from lance_flight.backend_values import SettingValue
 from lance_flight.errors import Conflict
 from lance_flight.flight import commands
-from lance_flight.flight.calls import SESSION_COOKIE
 from lance_flight.flight.commands import Action
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN
 from lance_flight.flight.sessions import value_message
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
@@ -20,7 +20,7 @@ from pyarrow import flight
 from tests.flight.cookie_jar import CookieJar
 from tests.flight.flight_backend import UNKNOWN_OPTION, WRONG_VALUE, CannedBackend
 
-ENDED = f"cookie {SESSION_COOKIE} finds no session"
+ENDED = f"cookie {OF_A_COOKIE} finds no session"
 SELECT = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT numbers")))
 
 
@@ -127,7 +127,7 @@ def test_any_other_error_is_that_of_the_action(connect: SessionRegistry, backend
 def test_a_cookie_finds_its_session_from_any_connection(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
-    assert len(jar.cookies[SESSION_COOKIE]) >= 16
+    assert len(jar.cookies[OF_A_COOKIE]) >= 16
     assert connect(jar).names() == {"option"}
     assert connect().names() == set()
     assert connect(CookieJar()).names() == set()
@@ -139,23 +139,23 @@ def test_asking_for_options_is_answered_with_a_cookie_too(connect: SessionRegist
     assert one.names() == set()
     connect(jar).set(option="x")
     assert one.names() == {"option"}
-    assert jar.given == 1
+    assert jar.given == 2, "one at the beginning, and one for the change"
 
 
 def test_each_client_has_a_cookie_of_its_own(connect: SessionRegistry) -> None:
     jars = [CookieJar() for _ in range(3)]
     for jar in jars:
         connect(jar).names()
-    assert len({jar.cookies[SESSION_COOKIE] for jar in jars}) == len(jars)
+    assert len({jar.cookies[OF_A_COOKIE] for jar in jars}) == len(jars)
 
 
 def test_a_query_is_answered_with_a_cookie_too(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).connection.get_flight_info(SELECT)
-    given = jar.cookies[SESSION_COOKIE]
+    given = jar.cookies[OF_A_COOKIE]
     connect(jar).set(option="x")
     assert connect(jar).names() == {"option"}
-    assert jar.cookies[SESSION_COOKIE] == given
+    assert connect(None, (b"cookie", f"{OF_A_COOKIE}={given}".encode())).names() == {"option"}, "the key stays the same"
 
 
 def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connect: SessionRegistry) -> None:
@@ -170,17 +170,18 @@ TOKEN, OTHER_TOKEN = (b"authorization", b"Bearer one"), (b"authorization", b"Bea
 def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
-    given = jar.given
+    given = jar.cookies[OF_A_COOKIE]
     connect(jar, TOKEN).set(other="y")
     assert connect(None, TOKEN).names() == {"other"}
     assert connect(jar, OTHER_TOKEN).names() == set()
-    assert jar.given == given, "a client with a token needs no cookie"
+    assert jar.cookies[OF_A_COOKIE] == given, "what a token's session is comes in a cookie of its own"
+    assert jar.cookies.keys() == {OF_A_COOKIE, OF_A_TOKEN}
 
 
 def test_a_session_is_found_among_other_cookies(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
-    cookies = f'lb=1; {SESSION_COOKIE}="{jar.cookies[SESSION_COOKIE]}";other'.encode()
+    cookies = f'lb=1; {OF_A_COOKIE}="{jar.cookies[OF_A_COOKIE]}";other'.encode()
     assert connect(None, (b"cookie", cookies)).names() == {"option"}
 
 
@@ -189,7 +190,7 @@ UNKNOWN = ["", "x", "AAAAAAAAAAAAAAAAAAAAAA"]
 
 @pytest.mark.parametrize("cookie", UNKNOWN)
 def test_a_cookie_that_finds_no_session_is_refused_and_taken_back(connect: SessionRegistry, cookie: str) -> None:
-    jar = CookieJar({SESSION_COOKIE: cookie})
+    jar = CookieJar({OF_A_COOKIE: cookie})
     client = connect(jar)
     with pytest.raises(ValueError, match=ENDED):
         client.connection.get_flight_info(SELECT)
@@ -201,7 +202,7 @@ def test_no_key_of_another_session_is_taken_for_a_cookie(connect: SessionRegistr
     connect(None, TOKEN).set(option="x")
     (key,) = backend.sessions
     with pytest.raises(ValueError, match=ENDED):
-        connect(None, (b"cookie", f"{SESSION_COOKIE}={key}".encode())).names()
+        connect(None, (b"cookie", f"{OF_A_COOKIE}={key}".encode())).names()
 
 
 def test_a_closed_session_is_found_no_longer(connect: SessionRegistry) -> None:

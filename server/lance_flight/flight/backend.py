@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.backend_values import CancelStatus, Description, IfExists, SettingValue
+from lance_flight.backend_values import CancelStatus, Description, IfExists, SessionState, SettingValue
 from lance_flight.flight.commands import SubstraitPlan
 
 SqlOrPlan: TypeAlias = str | SubstraitPlan
@@ -25,8 +25,9 @@ SqlOrPlan: TypeAlias = str | SubstraitPlan
 class Caller:
     """Caller of a method: its principal and groups, its address, and the key of its session.
 
-    `is_connection` says that this is nothing but the connection. `cookie` is the one that this server has given to its
-    client, if it came with one, and tells the session apart by itself. `is_gone` says whether the client still waits for an
+    `is_connection` says that this is nothing but the connection. `cookie` is the key in the cookie of its client, if it came with
+    one, and tells the session apart by itself; `state` is what a cookie says of the session, and `is_from_elsewhere` that it was
+    another server's. `is_gone` says whether the client still waits for an
     answer; it may be asked from any thread, also after the call. `trace` is the context of the call's trace, if there is one.
     `is_java` says that its client is one in Java, as the JDBC driver is.
     """
@@ -37,6 +38,8 @@ class Caller:
     session: str = ""
     is_connection: bool = False
     cookie: str | None = None
+    state: SessionState | None = None
+    is_from_elsewhere: bool = False
     is_gone: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
     trace: Any = None
     is_java: bool = False
@@ -137,11 +140,15 @@ class Backend(Protocol):
         ...
 
     def offer(self, caller: Caller, cookie: str) -> None:
-        """Register a new cookie for the caller's session, valid from any connection."""
+        """Register the key of a new cookie for the caller's session, valid from any connection."""
+        ...
+
+    def state(self, caller: Caller) -> SessionState | None:
+        """Return the state of the caller's session; None if it has ended."""
         ...
 
     def knows(self, cookie: str) -> bool:
-        """Return whether a session that has not ended is registered under a cookie."""
+        """Return whether a session that has not ended is registered under the key of a cookie."""
         ...
 
     def set_option(self, caller: Caller, name: str, value: SettingValue | None) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,16 +13,19 @@ from types import MappingProxyType
 
 from pyarrow import flight
 
-from lance_flight.errors import InvalidInput, Unavailable
+from lance_flight.backend_values import SessionState
+from lance_flight.errors import InvalidInput, Refused, Unavailable
 from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.handshakes import Handshake, with_token
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.principal import Principal, Proof
+from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.flight.status import handler
 from lance_flight.thread_states import ThreadState
 
 MIDDLEWARE = "lance-flight"
+SET_COOKIE = "set-cookie"
 TRACING = "lance-flight-tracing"
 """Name of the middleware under which a server may have a `tracing.TracingMiddlewareFactory`."""
 
@@ -42,11 +44,7 @@ INGEST_HEADERS: Mapping[str, str] = MappingProxyType(
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 MOST_ENDPOINTS = 256
 
-SESSION_COOKIE = "arrow_flight_session_id"
-"""Name of the session cookie, the same as in Arrow's own servers."""
-
 _OFFERING = frozenset([flight.FlightMethod.DO_ACTION, flight.FlightMethod.GET_FLIGHT_INFO])
-_COOKIE_BYTES = 16
 _AUTHORIZATION, _COOKIES = "authorization", "cookie"
 _CODECS = ("lz4", "zstd")
 
@@ -55,16 +53,27 @@ _CODECS = ("lz4", "zstd")
 class Call:
     """Context of one call: its caller, the most endpoints that its answer may have, and the codec of its record batches.
 
-    `ingest_options` are for drivers that can send headers with an ingest and no options. `offered` is a cookie that the
-    answer carries, which is to find the caller's session.
+    `ingest_options` are for drivers that can send headers with an ingest and no options. `offered` is the key of a cookie that the
+    answer carries, which is to find the caller's session; one that `has_token` is found by that.
     """
 
     caller: Caller
     endpoints: int = 1
     compression: str | None = None
     ingest_options: Mapping[str, str] = field(default_factory=dict)
+    has_token: bool = False
     offered: str | None = None
     is_cancelled: Callable[[], bool] = lambda: False
+
+    def cookie(self, cookies: SessionCookies, state: SessionState) -> str | None:
+        """Return the cookie that the answer sets for a session in some state; None if its client has it, or is told by its connection alone."""
+        key = self.caller.session if self.has_token else self.caller.cookie or self.offered
+        known = self.caller.state.generation if self.caller.state is not None else 0
+        is_new = self.offered is not None or self.caller.is_from_elsewhere or state.generation > known
+        if key is None or not is_new:
+            return None
+        name = OF_A_TOKEN if self.has_token else OF_A_COOKIE
+        return f"{name}={cookies.write(self.caller.principal, key, state)}"
 
 
 class InFlight:
@@ -127,12 +136,21 @@ class Waiting:
             return self._has_ended or (self._is_cancelled is not None and self._is_cancelled())
 
 
+@dataclass(frozen=True, slots=True)
+class _CallCookie:
+    """Session cookie that came with a call, if it could be read, or the key of one that is `offered` to a client without any."""
+
+    said: SessionCookie | None = None
+    offered: str | None = None
+    is_from_elsewhere: bool = False
+    has_ended: bool = False
+
+
 class CallMiddleware(flight.ServerMiddleware):
     """Middleware of one call: its principal, its headers by lower-case name, and its session cookie.
 
     `principal` is None where the certificate of the connection tells it, which is known to the handlers alone; `granted` the
-    token that a Handshake is answered with. `cookie` is the one that came, which is `ended` when it finds no session, and
-    `offered` one that goes with the answer.
+    token that a Handshake is answered with.
     """
 
     def __init__(
@@ -143,9 +161,7 @@ class CallMiddleware(flight.ServerMiddleware):
         headers: Mapping[str, Sequence[str]],
         *,
         granted: str | None,
-        cookie: str | None,
-        ended: bool,
-        offered: str | None,
+        cookie: _CallCookie,
     ) -> None:
         super().__init__()
         self._in_flight = in_flight
@@ -155,8 +171,6 @@ class CallMiddleware(flight.ServerMiddleware):
         self.headers = headers
         self.granted = granted
         self.cookie = cookie
-        self.ended = ended
-        self.offered = offered
         self.thread_state: ThreadState | None = None
 
     def principal(self, certificate: bytes) -> Principal:
@@ -164,11 +178,9 @@ class CallMiddleware(flight.ServerMiddleware):
         return self._principal or self._authentication.certified(certificate.decode())
 
     def sending_headers(self) -> dict[str, str]:
-        """Send the token of a Handshake, a new cookie, or the deletion of a cookie that finds no session."""
+        """Send the token of a Handshake, and the deletion of a cookie that finds no session."""
         headers = {} if self.granted is None else {_AUTHORIZATION: f"Bearer {self.granted}"}
-        if self.ended:
-            return headers | {"set-cookie": f"{SESSION_COOKIE}=; Max-Age=0"}
-        return headers if self.offered is None else headers | {"set-cookie": f"{SESSION_COOKIE}={self.offered}"}
+        return headers | {SET_COOKIE: f"{OF_A_COOKIE}=; Max-Age=0"} if self.cookie.has_ended else headers
 
     def call_completed(self, exception: Exception | None) -> None:
         """Mark the call as ended, with or without an error."""
@@ -182,9 +194,15 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     """Admits calls, each with its principal, and reads their session cookies."""
 
     def __init__(
-        self, in_flight: InFlight, backend: Backend, authentication: Authentication, handshake: Handshake
+        self,
+        in_flight: InFlight,
+        backend: Backend,
+        authentication: Authentication,
+        handshake: Handshake,
+        cookies: SessionCookies,
     ) -> None:
         super().__init__()
+        self._cookies = cookies
         self._in_flight = in_flight
         self._backend = backend
         self._authentication = authentication
@@ -192,54 +210,70 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 
     @handler
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
-        """Admit a new call or raise `Unauthenticated`; other errors in headers are left to `call_of`, which can report them better.
-
-        The headers of an answer leave before its handler is called. So every action and GetFlightInfo of a client without a session of
-        its own is answered with a cookie, whether it is one that needs it or not.
-        """
+        """Admit a new call or raise `Unauthenticated`; other errors in headers are left to `call_of`, which can report them better."""
         is_handshake = info.method == flight.FlightMethod.HANDSHAKE
         if not self._authentication.is_open:
             headers = with_token(headers)
         principal = None if is_handshake and self._handshake.begin(headers) else self._authentication.admit(headers)
         granted = self._authentication.grant(principal) if is_handshake else None
-        has_token = _has_session_token(principal, headers)
-        cookie = None if has_token else _session_cookie(headers.get(_COOKIES, ()))
-        is_offered = info.method in _OFFERING and cookie is None and not has_token
         middleware = CallMiddleware(
             self._in_flight,
             self._authentication,
             principal,
             headers,
             granted=granted,
-            cookie=cookie,
-            ended=cookie is not None and not self._backend.knows(cookie),
-            offered=secrets.token_urlsafe(_COOKIE_BYTES) if is_offered else None,
+            cookie=self._cookie_of(info.method, principal, headers),
         )
         self._in_flight.enter(goes_on=info.method == flight.FlightMethod.DO_GET)
         # The last step that can fail: only a call that has begun gets `call_completed`, on the same thread.
         middleware.thread_state = ThreadState()
         return middleware
 
+    def _cookie_of(
+        self, method: flight.FlightMethod, principal: Principal | None, headers: Mapping[str, Sequence[str]]
+    ) -> _CallCookie:
+        """Read the cookie with the key of the session, or the one with the settings of a session that is told by a token."""
+        sent = headers.get(_COOKIES, ())
+        if _has_session_token(principal, headers):
+            text = _cookie_named(OF_A_TOKEN, sent)
+            return _CallCookie(None if text is None else self._cookies.read(text))
+        text = _cookie_named(OF_A_COOKIE, sent)
+        if text is None:
+            return _CallCookie(offered=new_key() if method in _OFFERING else None)
+        found = self._cookies.read(text)
+        is_own = found is not None and found.home == self._cookies.home
+        has_ended = found is None or (is_own and not self._backend.knows(found.key))
+        return _CallCookie(found, is_from_elsewhere=not is_own, has_ended=has_ended)
+
 
 def call_of(context: flight.ServerCallContext) -> Call:
     """Return the context of a call; raise `InvalidInput` for a header with an invalid value."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
-    if middleware.ended:
+    came = middleware.cookie
+    if came.has_ended:
         raise InvalidInput(
-            f"cookie {SESSION_COOKIE} finds no session: it was closed, was idle for too long, or is another server's;"
+            f"cookie {OF_A_COOKIE} finds no session: it was closed, was idle for too long, or is another server's;"
             " expected a call without the cookie, which begins a new one"
         )
     principal = middleware.principal(context.peer_identity())
     told_by = _told_by(principal, middleware.headers)
+    session = _session(principal, told_by, middleware.headers, context.peer())
+    has_token = told_by == _AUTHORIZATION
+    # Beside a token a cookie is of use if it is that token's.
+    said = None if has_token and came.said is not None and came.said.key != session else came.said
+    if said is not None and said.principal != principal.name:
+        raise Refused("the session of this cookie belongs to another principal")
     middleware.waiting.begin(context.is_cancelled)
     return Call(
         caller=Caller(
             principal=principal.name,
             groups=principal.groups,
             peer=context.peer(),
-            session=_session(principal, told_by, middleware.headers, context.peer()),
+            session=session,
             is_connection=told_by is None,
-            cookie=middleware.cookie,
+            cookie=None if has_token or said is None else said.key,
+            state=None if said is None else said.state,
+            is_from_elsewhere=came.is_from_elsewhere,
             is_gone=middleware.waiting.is_gone,
             trace=getattr(context.get_middleware(TRACING), "context", None),
             is_java=any(
@@ -253,16 +287,17 @@ def call_of(context: flight.ServerCallContext) -> Call:
             for header, option in INGEST_HEADERS.items()
             for value in list(middleware.headers.get(header, ()))[:1]
         },
-        offered=middleware.offered,
+        has_token=has_token,
+        offered=came.offered,
         is_cancelled=middleware.waiting.is_gone,
     )
 
 
-def _session_cookie(values: Sequence[str]) -> str | None:
-    """Return the session cookie among the cookies of a call; None without one."""
+def _cookie_named(wanted: str, values: Sequence[str]) -> str | None:
+    """Return the value of a cookie among those of a call; None without it."""
     for pair in (pair for value in values for pair in value.split(";")):
         name, _, text = pair.strip().partition("=")
-        if name == SESSION_COOKIE:
+        if name == wanted:
             return text.strip('"')
     return None
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lance_flight.backend_values import CancelStatus, Description, SettingValue
+from lance_flight.backend_values import CancelStatus, Description, SessionState, SettingValue
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
@@ -57,6 +57,10 @@ class EngineBackend:
 
     def offer(self, caller: Caller, cookie: str) -> None:
         self._engine.clients.offer(caller.session, cookie, is_own=not caller.is_connection, principal=caller.principal)
+
+    def state(self, caller: Caller) -> SessionState | None:
+        session = self._engine.clients.found(caller.session, caller.cookie)
+        return None if session is None else settings.state(session)
 
     def knows(self, cookie: str) -> bool:
         return self._engine.clients.knows(cookie)
@@ -173,8 +177,12 @@ class EngineBackend:
     def _session(self, caller: Caller) -> Session:
         clients = self._engine.clients
         if caller.cookie is None:
-            return clients.session(caller.session, caller.principal)
-        return clients.session_of(caller.cookie, caller.principal)
+            session = clients.session(caller.session, caller.principal)
+        else:
+            session = clients.session_of(caller.cookie, caller.principal, may_begin=caller.is_from_elsewhere)
+        if caller.state is not None:
+            settings.resume(session, caller.state)
+        return session
 
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
         session = self._session(caller)

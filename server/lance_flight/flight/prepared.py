@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_batch, encode_rows
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.bound_values import fit_values
 from lance_flight.flight.calls import Call
@@ -53,11 +53,16 @@ class BoundStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedStatements:
-    """Operations on prepared statements: creation, binding of parameters, and closing."""
+    """Operations on prepared statements: creation, binding of parameters, and closing.
+
+    Only the `replica` that made a handle knows whether it remembers the parameters that were bound last: another one refuses a handle without any,
+    rather than run the statement with older ones.
+    """
 
     backend: Backend
     sealer: TicketSealer
     bindings: LruCache[str, bytes]
+    replica: str
 
     def create(self, call: Call, request: CreatePreparedStatement | CreatePreparedSubstraitPlan) -> bytes:
         """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any, without running it."""
@@ -65,7 +70,9 @@ class PreparedStatements:
         transaction = optional(request, "transaction_id")
         described = self.backend.describe(call.caller, text, transaction=transaction)
         parameters = client_schema(described.parameters)
-        prepared = Prepared(text=text, transaction_id=transaction, described=_compressed(parameters))
+        prepared = Prepared(
+            text=text, replica=self.replica, transaction_id=transaction, described=_compressed(parameters)
+        )
         result = pb.ActionCreatePreparedStatementResult(
             prepared_statement_handle=self.sealer.handle(prepared, call.caller.principal),
             parameter_schema=_message(java_parameters(parameters) if call.caller.is_java else parameters),
@@ -81,7 +88,10 @@ class PreparedStatements:
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
         encoded = encode_rows(_fitting(prepared, parameters))
-        self.bindings.put(prepared.identity, encoded)
+        if prepared.parameters is None:
+            # Its client may ignore the handle in the answer.
+            self._check_made_here(prepared)
+            self.bindings.put(prepared.identity, encoded)
         bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer
@@ -90,7 +100,9 @@ class PreparedStatements:
         """Return the statement of `handle`, with the parameters `given`, else those in the handle, else those remembered for it."""
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         encoded = prepared.parameters
-        if encoded is None:
+        if encoded is None and given is None:
+            if prepared.described is not None:
+                self._check_made_here(prepared)
             encoded = self.bindings.get(prepared.identity)
         bound = None if encoded is None else decode_batch(encoded)
         return BoundStatement(
@@ -105,6 +117,13 @@ class PreparedStatements:
         """Drop the parameters that are remembered for a statement."""
         prepared = self.sealer.open_handle(request.prepared_statement_handle, call.caller.principal)
         self.bindings.pop(prepared.identity)
+
+    def _check_made_here(self, prepared: Prepared) -> None:
+        if prepared.replica != self.replica:
+            raise Unavailable(
+                "the statement was prepared on another server, or before this one was started again, and its parameters are kept"
+                " there; expected it to be prepared again"
+            )
 
 
 def whole_plan(command: StatementSubstraitPlan | CreatePreparedSubstraitPlan) -> SubstraitPlan:

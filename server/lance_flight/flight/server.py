@@ -6,7 +6,9 @@ answers it; errors leave through `status`. Who the caller is comes from `calls`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -20,6 +22,7 @@ from lance_flight.flight.actions import OFFERED, Actions
 from lance_flight.flight.backend import Backend, Rows
 from lance_flight.flight.calls import (
     MIDDLEWARE,
+    SET_COOKIE,
     Call,
     CallMiddlewareFactory,
     InFlight,
@@ -44,6 +47,7 @@ from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.authentication import OPEN, Authentication
 from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
+from lance_flight.flight.session_cookies import SessionCookies
 from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import TicketSealer
@@ -51,12 +55,15 @@ from lance_flight.flight.updates import NO_BOUND, Updates
 from lance_flight.flight.wire import decode_action, decode_command
 from lance_flight.lru_cache import LruCache
 
+REPLICA_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """State that a server hands to its successor."""
+    """State that a server hands to its successor; `replica` is their random name among the servers of a root."""
 
     in_flight: InFlight = field(default_factory=InFlight)
+    replica: str = field(default_factory=lambda: secrets.token_hex(REPLICA_BYTES))
     bindings: LruCache[str, bytes] = field(default_factory=no_bindings)
 
 
@@ -88,8 +95,8 @@ class FlightSqlServer(flight.FlightServerBase):
         shared: Shared | None = None,
     ) -> None:
         sealer, shared = TicketSealer(key), shared or Shared()
-        prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=shared.bindings)
-        self._backend = backend
+        prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=shared.bindings, replica=shared.replica)
+        self._backend, self._cookies = backend, SessionCookies(sealer=sealer, home=shared.replica)
         self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
         self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)
         self._actions = Actions(backend=backend, prepared=prepared, endpoints=self._endpoints)
@@ -119,7 +126,7 @@ class FlightSqlServer(flight.FlightServerBase):
             verify_client=tls is not None and tls.client_ca is not None,
             root_certificates=None if tls is None else tls.client_ca,
             middleware={
-                MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, authentication, handshake),
+                MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, authentication, handshake, self._cookies),
                 **middleware,
             },
         )
@@ -145,15 +152,15 @@ class FlightSqlServer(flight.FlightServerBase):
         call, command = call_of(context), _command(descriptor)
         if isinstance(command, GetSqlInfo):
             self._backend.connected(call.caller)
-        self._offer(call)
-        match command:
-            case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery():
-                return self._statements.get_flight_info(call, descriptor, command)
-            case command if isinstance(command, MetadataCommand):
-                endpoint = flight.FlightEndpoint(descriptor.command, ())
-                return flight.FlightInfo(metadata.schema_of(command), descriptor, [endpoint])
-            case command:
-                raise _wrong_rpc(command, "GetFlightInfo")
+        with self._telling_session(context, call):
+            match command:
+                case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery():
+                    return self._statements.get_flight_info(call, descriptor, command)
+                case command if isinstance(command, MetadataCommand):
+                    endpoint = flight.FlightEndpoint(descriptor.command, ())
+                    return flight.FlightInfo(metadata.schema_of(command), descriptor, [endpoint])
+                case command:
+                    raise _wrong_rpc(command, "GetFlightInfo")
 
     @schema_handler
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
@@ -191,32 +198,43 @@ class FlightSqlServer(flight.FlightServerBase):
     ) -> None:
         """DoPut: runs an update, binds parameters to a prepared statement, or stores rows; one PutResult answers each."""
         call = call_of(context)
-        match _command(descriptor):
-            case StatementUpdate() as command:
-                writer.write(self._updates.statement_update(call, command))
-            case StatementSubstraitPlan() as command:
-                writer.write(self._updates.statement_substrait_plan(call, command))
-            case PreparedStatementUpdate() as command:
-                writer.write(self._updates.prepared_statement_update(call, command, reader))
-            case PreparedStatementQuery() as command:
-                writer.write(self._updates.prepared_statement_query(call, command, reader))
-            case StatementIngest() as command:
-                writer.write(self._updates.statement_ingest(call, command, reader))
-            case command:
-                raise _wrong_rpc(command, "DoPut")
+        # The headers leave with the first message: it is written once they are there.
+        with self._telling_session(context, call):
+            match _command(descriptor):
+                case StatementUpdate() as command:
+                    answer = self._updates.statement_update(call, command)
+                case StatementSubstraitPlan() as command:
+                    answer = self._updates.statement_substrait_plan(call, command)
+                case PreparedStatementUpdate() as command:
+                    answer = self._updates.prepared_statement_update(call, command, reader)
+                case PreparedStatementQuery() as command:
+                    answer = self._updates.prepared_statement_query(call, command, reader)
+                case StatementIngest() as command:
+                    answer = self._updates.statement_ingest(call, command, reader)
+                case command:
+                    raise _wrong_rpc(command, "DoPut")
+        writer.write(answer)
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         """DoAction: runs an action (see `actions`)."""
         call = call_of(context)
-        self._offer(call)
-        asked = decode_action(action.type, action.body.to_pybytes())
-        return iter(self._actions.run(call, action.type, asked))
+        with self._telling_session(context, call):
+            asked = decode_action(action.type, action.body.to_pybytes())
+            return iter(self._actions.run(call, action.type, asked))
 
-    def _offer(self, call: Call) -> None:
-        """Register the cookie that the answer to a call carries."""
+    @contextmanager
+    def _telling_session(self, context: flight.ServerCallContext, call: Call) -> Iterator[None]:
+        """Set the cookie of the caller's session as it is after the block, also where that fails."""
         if call.offered is not None:
             self._backend.offer(call.caller, call.offered)
+        try:
+            yield
+        finally:
+            state = self._backend.state(call.caller)
+            cookie = None if state is None else call.cookie(self._cookies, state)
+            if cookie is not None:
+                context.add_header(SET_COOKIE, cookie)
 
     @handler
     def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:

@@ -1,4 +1,4 @@
-"""Signed, versioned, self-contained tickets, prepared handles and session tokens: data only.
+"""Signed, versioned, self-contained tickets, prepared handles, session tokens and session cookies: data only.
 
 ```text
 sealed = version (1 byte) + kind (1 byte) + bytes of the principal (2 bytes, little-endian) + principal + payload
@@ -43,6 +43,7 @@ class _Kind(Enum):
     NO_ROWS = b"N"
     PREPARED = b"P"
     SESSION = b"S"
+    COOKIE = b"C"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,12 @@ class NoRowsTicket:
 class Prepared:
     """Prepared statement: SQL text or a plan, its bound parameters as an IPC stream, and the compressed schema that describes them.
 
-    `identity` tells apart equal statements of different clients; binding keeps it.
+    `identity` tells apart equal statements of different clients; binding keeps it. `replica` is the server that made it, and remembers
+    the parameters of clients that go on using a handle without any.
     """
 
     text: SqlOrPlan
+    replica: str = ""
     transaction_id: bytes | None = None
     parameters: bytes | None = None
     described: bytes | None = None
@@ -119,6 +122,17 @@ class TicketSealer:
             raise TicketError("this is no session token; expected one from a Handshake")
         return user, payload
 
+    def cookie(self, principal: str, payload: bytes) -> bytes:
+        """Seal what the cookie of a principal's session says."""
+        return self._seal(_Kind.COOKIE, principal, payload)
+
+    def open_cookie(self, sealed: bytes) -> tuple[str, bytes]:
+        """Open a session cookie and return its principal and what it says; raise `TicketError` for any other text."""
+        kind, principal, payload = self._open(sealed, "session cookie")
+        if kind is not _Kind.COOKIE:
+            raise TicketError("this is no session cookie; expected one that a server has set")
+        return principal, payload
+
     def _seal(self, kind: _Kind, principal: str, payload: bytes) -> bytes:
         name = principal.encode()
         signed = bytes([_VERSION]) + kind.value + len(name).to_bytes(_LENGTH, "little") + name + payload
@@ -162,6 +176,7 @@ def _to_json(prepared: Prepared) -> bytes:
     value = {
         "identity": prepared.identity,
         "text": _statement_to_json(prepared.text),
+        "replica": prepared.replica,
         "transaction_id": _to_text(prepared.transaction_id),
         "parameters": _to_text(prepared.parameters),
         "described": _to_text(prepared.described),
@@ -174,6 +189,7 @@ def _from_json(payload: bytes) -> Prepared:
     return Prepared(
         identity=value["identity"],
         text=_statement_from_json(value["text"]),
+        replica=value.get("replica", ""),
         transaction_id=_to_bytes(value["transaction_id"]),
         parameters=_to_bytes(value["parameters"]),
         described=_to_bytes(value.get("described")),

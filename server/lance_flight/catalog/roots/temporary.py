@@ -44,6 +44,11 @@ class TemporaryTables:
         self._removal: finalize[[], Root] | None = None
         self._lock = Lock()
 
+    @property
+    def has_begun(self) -> bool:
+        """True once a table was made, until all are forgotten."""
+        return self._root is not None
+
     def known(self) -> Temporary:
         """Return the tables that are there now."""
         root = self._root

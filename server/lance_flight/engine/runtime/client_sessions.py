@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 
+from lance_flight.backend_values import SessionState
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.runtime.query_options import QueryOptions
@@ -42,7 +43,7 @@ class Session:
     began as that of a connection whose client was not known has it as its `origin`. Its `id` may be shown to
     other clients, because it does not give access to the session.
 
-    One that `reads_only` stays so.
+    One that `reads_only` stays so. `told` is the state that its client's cookie has of it.
 
     `sql_transaction` is the transaction that BEGIN has begun: it stays until COMMIT or ROLLBACK, even if the transaction has ended
     before, so that no statement that was meant for it is committed by itself. `commit_failed` is true after a COMMIT
@@ -60,6 +61,7 @@ class Session:
     temporary: TemporaryTables = field(default_factory=TemporaryTables)
     is_introduced: bool = False
     reads_only: bool = False
+    told: SessionState = field(default_factory=SessionState)
     origin: Session | None = None
     principal: str = ANONYMOUS
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -68,6 +70,14 @@ class Session:
     def is_serializable(self) -> bool:
         """True if the session's next transaction is serializable."""
         return self.isolation is Isolation.SERIALIZABLE
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """State that no other server has: open transactions, and temporary tables; in words for an error."""
+        has_transaction = bool(self.open) or self.sql_transaction is not None
+        return (("an open transaction",) if has_transaction else ()) + (
+            ("temporary tables",) if self.temporary.has_begun else ()
+        )
 
 
 @dataclass(slots=True, eq=False)

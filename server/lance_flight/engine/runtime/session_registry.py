@@ -24,7 +24,7 @@ from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
 
-ID_BYTES = 16
+ID_BYTES, REGISTRY_BYTES = 12, 4
 _COOKIE = "session "
 """Prefix of cookies among the keys of sessions; other keys begin differently."""
 
@@ -53,6 +53,7 @@ class SessionRegistry:
         self._offered: OrderedDict[str, Session] = OrderedDict()
         self._interrupted: OrderedDict[str, bytes] = OrderedDict()
         self._open: dict[bytes, OpenTransaction] = {}
+        self._id = secrets.token_bytes(REGISTRY_BYTES)
         self._lock = threading.Lock()
 
     def session(self, key: str, principal: str = ANONYMOUS) -> Session:
@@ -80,18 +81,30 @@ class SessionRegistry:
                 self._offered.popitem(last=False)
 
     def knows(self, cookie: str) -> bool:
-        """Return whether a session is registered under a cookie."""
+        """Return whether a session is registered under the key of a cookie."""
         self._forget_idle()
         with self._lock:
             return _COOKIE + cookie in self._sessions or cookie in self._offered
 
-    def session_of(self, cookie: str, principal: str = ANONYMOUS) -> Session:
-        """Return the session of a cookie; `Conflict` if it has ended, `Refused` if it belongs to another principal."""
+    def found(self, key: str, cookie: str | None = None) -> Session | None:
+        """Return the session of a cookie, or without one of another key, as it is; None if there is none."""
+        with self._lock:
+            kept = self._sessions.get(key if cookie is None else _COOKIE + cookie)
+            offered = None if cookie is None else self._offered.get(cookie)
+            return offered if kept is None else kept.session
+
+    def session_of(self, cookie: str, principal: str = ANONYMOUS, *, may_begin: bool = False) -> Session:
+        """Return the session of a cookie; `Conflict` if it has ended, `Refused` if it belongs to another principal.
+
+        With `may_begin` one that is not here is begun: it was another server's.
+        """
         self._forget_idle()
         with self._lock:
             kept = self._sessions.get(_COOKIE + cookie)
             found = self._offered.get(cookie) if kept is None else kept.session
             if found is None:
+                if may_begin:
+                    return self._keep(_COOKIE + cookie, Session(principal=principal, is_introduced=True))
                 raise Conflict("the session of this cookie has just ended")
             if found.principal != principal:
                 raise Refused("the session of this cookie belongs to another principal")
@@ -181,16 +194,22 @@ class SessionRegistry:
         self._end_idle()
         root = self._root.on_branch(session.branch)
         sql = SqlTransaction(root, explicit=True, serializable=serializable, is_read_only=is_read_only)
-        return OpenTransaction(secrets.token_bytes(ID_BYTES), session, sql, self._now())
+        return OpenTransaction(self._id + secrets.token_bytes(ID_BYTES), session, sql, self._now())
 
     def transaction(self, transaction_id: bytes) -> OpenTransaction:
-        """Return the open transaction with this id; raise `NotFound` without one."""
+        """Return the open transaction with this id; raise `NotFound` without one, `Conflict` if another server has begun it."""
         with self._lock:
             found = self._open.get(transaction_id)
+            is_of_another = len(transaction_id) == REGISTRY_BYTES + ID_BYTES and not transaction_id.startswith(self._id)
+            if found is None and is_of_another:
+                raise Conflict(
+                    "the transaction was begun on another server, or before this one was started again, and ends there without"
+                    " any effect; expected a new one"
+                )
             if found is None:
                 raise NotFound(
-                    "the transaction is not open: it was ended, was idle for too long, or is another server's;"
-                    " expected a new one, after ROLLBACK of one that BEGIN began"
+                    "the transaction is not open: it was ended, or was idle for too long; expected a new one, after ROLLBACK of one"
+                    " that BEGIN began"
                 )
             found.used = self._now()
             return found

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from lance_flight.backend_values import SettingValue
+from lance_flight.backend_values import SessionState, SettingValue
 from lance_flight.engine.runtime.client_sessions import Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.errors import Conflict, InvalidInput, NotFound
 from lance_flight.model.naming import check_label
 from lance_flight.quantities import parse_seconds
 
@@ -41,6 +41,31 @@ def assign(session: Session, name: str, value: SettingValue | None) -> None:
 def options(session: Session) -> dict[str, SettingValue]:
     """Return every setting of a session with its value, in the form that `assign` takes."""
     return {name: setting.read(session) for name, setting in _SETTINGS.items()}
+
+
+def state(session: Session) -> SessionState:
+    """Return the state of a session for its client's cookie, with another generation than before if it has changed."""
+    values = {name: value for name, value in options(session).items() if value != _DEFAULTS[name]}
+    told = session.told
+    if (values, session.kept) != (told.settings, told.kept):
+        session.told = SessionState(generation=told.generation + 1, settings=values, kept=session.kept)
+    return session.told
+
+
+def resume(session: Session, state: SessionState) -> None:
+    """Give a session the state that it has reached on another server; `Conflict`, the first time, if more was kept there than settings."""
+    if state.generation <= session.told.generation:
+        return
+    for name, value in {**_DEFAULTS, **state.settings}.items():
+        # One that a newer server has is not known here.
+        if name in _SETTINGS and _SETTINGS[name].read(session) != value:
+            assign(session, name, value)
+    session.told = SessionState(generation=state.generation, settings=state.settings)
+    if state.kept:
+        raise Conflict(
+            f"the session goes on at another server, and had {' and '.join(state.kept)} at the one before, which {'are' if len(state.kept) > 1 else 'is'}"
+            " not to be had here; expected a new beginning of what was done with it: the settings are as they were"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +183,5 @@ _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
         "statement_timeout": _Setting(lambda session: session.execution.statement_timeout, _set_statement_timeout),
     }
 )
+
+_DEFAULTS: Mapping[str, SettingValue] = MappingProxyType(options(Session()))

@@ -1,0 +1,228 @@
+"""Sessions and prepared statements of clients that go on at another server over the same root, as behind one address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf.any_pb2 import Any as Any_
+from lance_flight.flight.commands import (
+    BeginTransaction,
+    CloseSession,
+    CreatePreparedStatement,
+    EndTransaction,
+    PreparedStatementQuery,
+    StatementQuery,
+)
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.session_cookies import OF_A_COOKIE
+from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.flight.cookie_jar import CookieJar
+from tests.service.server_process import Server, serving
+
+TOKEN = (b"authorization", b"Bearer mine")
+OTHER_TOKEN = (b"authorization", b"Bearer another")
+
+
+@dataclass
+class Client:
+    """A client with the cookies of a jar, which calls whichever server it is told to."""
+
+    clients: dict[str, flight.FlightClient]
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    def run(self, at: str, sql: str) -> list[dict[str, Any]]:
+        """Run a statement at a server; its rows."""
+        command = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
+        return self._read(at, command)
+
+    def _read(self, at: str, command: flight.FlightDescriptor) -> list[dict[str, Any]]:
+        client, options = self.clients[at], flight.FlightCallOptions(headers=list(self.headers))
+        info = client.get_flight_info(command, options)
+        rows = [
+            row for endpoint in info.endpoints for row in client.do_get(endpoint.ticket, options).read_all().to_pylist()
+        ]
+        return rows if info.schema.names else []
+
+    def setting(self, at: str, name: str) -> str:
+        """The value of a setting."""
+        return {row["name"]: row["value"] for row in self.run(at, "SHOW ALL")}[name]
+
+    def prepare(self, at: str, sql: str) -> bytes:
+        """Prepare a statement; its handle."""
+        (result,) = self.clients[at].do_action(flight.Action(*encode_action(CreatePreparedStatement(query=sql))))
+        made = pb.ActionCreatePreparedStatementResult()
+        Any_.FromString(result.body.to_pybytes()).Unpack(made)
+        return bytes(made.prepared_statement_handle)
+
+    def bind(self, at: str, handle: bytes, value: int) -> bytes:
+        """Bind a parameter; the handle that has it."""
+        command = flight.FlightDescriptor.for_command(
+            encode_command(PreparedStatementQuery(prepared_statement_handle=handle))
+        )
+        rows = pa.record_batch({"1": pa.array([value], pa.int64())})
+        writer, reader = self.clients[at].do_put(command, rows.schema)
+        with writer:
+            writer.write_batch(rows)
+            writer.done_writing()
+            answer = pb.DoPutPreparedStatementResult.FromString(reader.read().to_pybytes())
+        return bytes(answer.prepared_statement_handle)
+
+    def execute(self, at: str, handle: bytes) -> list[dict[str, Any]]:
+        """Run a prepared query; its rows."""
+        return self._read(
+            at,
+            flight.FlightDescriptor.for_command(
+                encode_command(PreparedStatementQuery(prepared_statement_handle=handle))
+            ),
+        )
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+    root = tmp_path_factory.mktemp("moved") / "root"
+    with serving(root) as first, serving(root) as second:
+        yield {"first": first, "second": second}
+
+
+@pytest.fixture
+def client(servers: dict[str, Server]) -> Iterator[Callable[..., Client]]:
+    with ExitStack() as stack:
+
+        def opened(*headers: tuple[bytes, bytes], jar: CookieJar | None = None) -> Client:
+            jar = jar or CookieJar()
+            made = {at: stack.enter_context(flight.connect(each.uri, middleware=[jar])) for at, each in servers.items()}
+            return Client(made, headers)
+
+        yield opened
+
+
+MEANS = {"cookie": (), "token": (TOKEN,)}
+
+
+@pytest.mark.parametrize("headers", MEANS.values(), ids=MEANS)
+def test_a_session_begins_again_elsewhere_as_it_was(client: Callable[..., Client], headers: tuple[Any, ...]) -> None:
+    mine = client(*headers)
+    mine.run("first", "SET group_rows = 7")
+    mine.run("first", "SET branch = 'audit'")
+    assert mine.setting("second", "group_rows") == "7"
+    mine.run("second", "SET group_rows = 8")
+    assert mine.setting("second", "branch") == "audit"
+    assert mine.setting("first", "group_rows") == "8", "what was set there last is known where it began"
+    assert client(OTHER_TOKEN).setting("second", "group_rows") != "8"
+
+
+def test_a_session_without_settings_of_its_own_goes_on_elsewhere(client: Callable[..., Client]) -> None:
+    mine = client()
+    mine.run("first", "SELECT 1 AS one")
+    assert mine.setting("second", "branch") == "main"
+
+
+def test_a_session_that_reads_only_does_so_elsewhere(client: Callable[..., Client], table: str) -> None:
+    mine = client()
+    mine.run("first", f"CREATE TABLE {table} (x BIGINT)")
+    mine.run("first", "SET access = 'read'")
+    with pytest.raises(pa.ArrowException, match="the session reads only"):
+        mine.run("second", f"INSERT INTO {table} VALUES (1)")
+
+
+KEPT = {
+    "temporary": ("CREATE TEMPORARY TABLE mine (x BIGINT)", "temporary tables at the one before"),
+    "transaction": ("BEGIN", "an open transaction at the one before"),
+}
+
+
+@pytest.mark.parametrize(("sql", "message"), KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize("headers", MEANS.values(), ids=MEANS)
+def test_what_is_kept_at_a_server_is_missed_elsewhere_once(
+    client: Callable[..., Client], headers: tuple[Any, ...], sql: str, message: str
+) -> None:
+    mine = client(*(() if not headers else ((b"authorization", f"Bearer {sql}".encode()),)))
+    mine.run("first", "SET group_rows = 7")
+    mine.run("first", sql)
+    with pytest.raises(Exception, match=rf"\[40001\] \[conflict\].*{message}"):
+        mine.run("second", "SELECT 1 AS one")
+    assert mine.run("second", "SELECT 1 AS one") == [{"one": 1}]
+    assert mine.setting("second", "group_rows") == "7"
+
+
+def test_a_transaction_that_has_ended_is_not_missed(client: Callable[..., Client]) -> None:
+    mine = client()
+    mine.run("first", "SELECT 1 AS one")
+    mine.run("first", "BEGIN")
+    mine.run("first", "COMMIT")
+    assert mine.run("second", "SELECT 1 AS one") == [{"one": 1}]
+
+
+def test_a_transaction_of_a_driver_is_not_open_elsewhere(client: Callable[..., Client]) -> None:
+    mine = client()
+    (begun,) = mine.clients["first"].do_action(flight.Action(*encode_action(BeginTransaction())))
+    begun_id = pb.ActionBeginTransactionResult()
+    Any_.FromString(begun.body.to_pybytes()).Unpack(begun_id)
+    ending = EndTransaction(transaction_id=begun_id.transaction_id, action=EndTransaction.END_TRANSACTION_COMMIT)
+    with pytest.raises(
+        Exception, match=r"\[40001\] \[conflict\] (the transaction was begun on another server|the session goes on)"
+    ):
+        list(mine.clients["second"].do_action(flight.Action(*encode_action(ending))))
+    with pytest.raises(Exception, match=r"\[40001\] \[conflict\] the transaction was begun on another server"):
+        list(mine.clients["second"].do_action(flight.Action(*encode_action(ending))))
+
+
+def test_a_closed_session_is_not_found_where_it_was(client: Callable[..., Client]) -> None:
+    mine = client()
+    mine.run("first", "SET group_rows = 7")
+    list(mine.clients["first"].do_action(flight.Action(*encode_action(CloseSession()))))
+    with pytest.raises(pa.ArrowInvalid, match="finds no session"):
+        mine.run("first", "SELECT 1 AS one")
+
+
+def test_an_altered_cookie_begins_nothing(client: Callable[..., Client]) -> None:
+    jar = CookieJar()
+    mine = client(jar=jar)
+    mine.run("first", "SET group_rows = 7")
+    text = jar.cookies[OF_A_COOKIE]
+    jar.cookies[OF_A_COOKIE] = text[:40] + ("A" if text[40] != "A" else "B") + text[41:]
+    with pytest.raises(pa.ArrowInvalid, match="finds no session"):
+        mine.run("second", "SELECT 1 AS one")
+
+
+def test_a_session_outlives_its_server(tmp_path: Path) -> None:
+    jar = CookieJar()
+    with serving(tmp_path / "root") as server, flight.connect(server.uri, middleware=[jar]) as opened:
+        Client({"it": opened}, ()).run("it", "SET group_rows = 7")
+    with serving(tmp_path / "root") as server, flight.connect(server.uri, middleware=[jar]) as opened:
+        assert Client({"it": opened}, ()).setting("it", "group_rows") == "7"
+
+
+QUERY = "SELECT $1 + 1 AS n"
+ELSEWHERE = "was prepared on another server.*expected it to be prepared again"
+
+
+def test_parameters_in_a_handle_go_with_it(client: Callable[..., Client]) -> None:
+    mine = client()
+    bound = mine.bind("first", mine.prepare("first", QUERY), 1)
+    assert mine.execute("second", bound) == [{"n": 2}]
+    assert mine.execute("first", mine.bind("second", bound, 2)) == [{"n": 3}]
+
+
+def test_a_client_that_ignores_new_handles_gets_no_older_parameters(client: Callable[..., Client]) -> None:
+    mine = client()
+    handle = mine.prepare("first", QUERY)
+    mine.bind("first", handle, 1)
+    assert mine.execute("first", handle) == [{"n": 2}]
+    for refused in (lambda: mine.execute("second", handle), lambda: mine.bind("second", handle, 2)):
+        with pytest.raises(flight.FlightUnavailableError, match=ELSEWHERE):
+            refused()
+    assert mine.execute("first", handle) == [{"n": 2}]
+
+
+def test_a_statement_without_parameters_runs_anywhere(client: Callable[..., Client]) -> None:
+    mine = client()
+    assert mine.execute("second", mine.prepare("first", "SELECT 1 AS n")) == [{"n": 1}]
