@@ -61,6 +61,7 @@ LAYERS = {
         "lance_flight.file_reloading",
     },
     "lance_flight.flight.engine_backend": {
+        "lance_flight.arrow_streams",
         "lance_flight.backend_values",
         "lance_flight.flight",
         "lance_flight.engine",

@@ -41,6 +41,23 @@ class CancelStatus(Enum):
     NOT_CANCELLABLE = "not cancellable"
 
 
+class PeerOperation(Enum):
+    """Operation that one server asks another for: the rows of a system table, or the end of a statement."""
+
+    ROWS = "rows"
+    KILL = "kill"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRequest:
+    """A question about a `subject`, the name of a table or the id of a statement, for a principal (None: an administrator)."""
+
+    operation: PeerOperation
+    subject: str
+    principal: str | None
+
+
 class IfExists(Enum):
     """Action of an ingest whose target table exists."""
 

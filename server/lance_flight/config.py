@@ -94,6 +94,11 @@ class ServerConfig:
     advertise: str = _setting(
         TICKETS, "", "addresses at which clients reach this server, separated by commas, for parallel endpoints"
     )
+    peers: str = _setting(
+        TICKETS,
+        "",
+        "addresses of the other servers over this root, comma-separated, as grpc://host:port: system tables, KILL and cancellation reach them",
+    )
     policy_file: str = _setting(
         TICKETS,
         "",

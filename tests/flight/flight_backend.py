@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pyarrow as pa
 from lance_flight.arrow_streams import decode_batch, encode_rows
-from lance_flight.backend_values import CancelStatus, Description, SessionState, SettingValue
+from lance_flight.backend_values import CancelStatus, Description, PeerRequest, SessionState, SettingValue
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 from lance_flight.flight.backend import Caller, IngestTarget, Planned, PrimaryKey, SqlInfoValue, SqlOrPlan, TableEntry
 from lance_flight.flight.commands import SubstraitPlan
@@ -144,6 +144,9 @@ class CannedBackend:
 
     def end_savepoint(self, caller: Caller, savepoint: bytes, *, release: bool) -> None:
         self.savepoints.append((savepoint, release))
+
+    def answer_peer(self, request: PeerRequest) -> bytes:
+        return f"{request.operation.value} {request.subject} {request.principal}".encode()
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
         return self.info

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import socket
 import sys
@@ -26,10 +27,14 @@ from lance_flight.config import LOOPBACK, ServerConfig, settings
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import PolicyFile
 from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import warn_if_open
+from lance_flight.flight.encryption import Tls
 from lance_flight.flight.engine_backend import EngineBackend
+from lance_flight.flight.peers import FlightPeers
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.tickets import TicketSealer
 
 KEY_BYTES = 32
 KEY_FILE = "ticket.key"
@@ -83,18 +88,19 @@ def build(
     write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
     store = root_store(root, config.storage, create=create)
     settle_abandoned(store)
+    key, tls_files = ticket_key(store, config), certificates(config)
+    tls = None if tls_files is None else tls_files.read()
     engine = Engine(
         Root(store, PlainTables(config.plain_tables)),
         target_partitions=config.target_partitions or machine.cores(),
         limits=limits,
+        peers=peers_of(config, TicketSealer(key), tls),
     )
     policies = PolicyFile(config.policy_file) if config.policy_file else None
-    key = ticket_key(store, config)
-    admitting, tls_files = authentication(config, key), certificates(config)
-    tls = None if tls_files is None else tls_files.read()
+    admitting = authentication(config, key)
     if tls is None and config.has_authentication and config.host not in LOOPBACK:
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", config.host)
-    advertised = tuple(part.strip() for part in config.advertise.split(",") if part.strip())
+    advertised = _listed(config.advertise)
     try:
         server = FlightSqlServer(
             EngineBackend(engine, policies),
@@ -111,6 +117,21 @@ def build(
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
     return Service(server, engine)
+
+
+def peers_of(config: ServerConfig, sealer: TicketSealer, tls: Tls | None) -> Peers:
+    """Return the other servers over a root that a configuration names, which are called with this one's certificate."""
+    addresses = _listed(config.peers)
+    for address in addresses:
+        if not re.fullmatch(r"grpc(\+tls)?://.+:\d+", address):
+            raise InvalidInput(f"peers has {address!r}; expected grpc://host:port or grpc+tls://host:port")
+    if not addresses:
+        return NO_PEERS
+    return FlightPeers(addresses=addresses, sealer=sealer, tls=tls)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _write_memory(server_memory: int) -> int:

@@ -26,6 +26,7 @@ from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.memory import Memory
+from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.receiving import Receiver
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.session_registry import SessionRegistry
@@ -61,8 +62,11 @@ class Engine:
     `target_partitions` is the number of lanes of a scan.
     """
 
-    def __init__(self, root: Root, *, target_partitions: int, limits: Limits = NO_LIMITS) -> None:
+    def __init__(
+        self, root: Root, *, target_partitions: int, limits: Limits = NO_LIMITS, peers: Peers = NO_PEERS
+    ) -> None:
         self.root = root
+        self.peers = peers
         self.limits = limits
         self.clients = SessionRegistry(root, limits)
         self.running = StatementRegistry(limits)
@@ -73,6 +77,7 @@ class Engine:
             memory=Memory(limits),
             running=self.running,
             clients=self.clients,
+            peers=peers,
             planning_timeout=limits.planning_timeout,
         )
         self.plans = PlanCache()
@@ -306,7 +311,7 @@ class Engine:
         match statement:
             case SessionStatement():
                 begun = partial(self._transaction, scope)
-                return statement.run(Server(self.running, self.clients, running.cancellation, scope, begun))
+                return statement.run(Server(self.running, self.clients, self.peers, running.cancellation, scope, begun))
             case ChangeStatement():
                 with self._turn(running, scope) as (transaction, _):
                     running.at(State.RUNNING)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.backend_values import CancelStatus, Description, IfExists, SessionState, SettingValue
+from lance_flight.backend_values import CancelStatus, Description, IfExists, PeerRequest, SessionState, SettingValue
 from lance_flight.flight.commands import SubstraitPlan
 
 SqlOrPlan: TypeAlias = str | SubstraitPlan
@@ -242,6 +242,10 @@ class Backend(Protocol):
 
         Without a `transaction` they belong to the open one of the caller's session, if it has one.
         """
+        ...
+
+    def answer_peer(self, request: PeerRequest) -> bytes:
+        """Answer another server over the same root: an Arrow stream of rows, or what became of a statement ("" if it is not here)."""
         ...
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:

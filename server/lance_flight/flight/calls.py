@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from pyarrow import flight
 
-from lance_flight.backend_values import SessionState
+from lance_flight.backend_values import PeerRequest, SessionState
 from lance_flight.errors import InvalidInput, Refused, Unavailable
 from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.handshakes import Handshake, with_token
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.principal import Principal, Proof
+from lance_flight.flight.peers import ACTION, open_request, sealed_request
 from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.flight.status import handler
 from lance_flight.thread_states import ThreadState
@@ -150,7 +152,7 @@ class CallMiddleware(flight.ServerMiddleware):
     """Middleware of one call: its principal, its headers by lower-case name, and its session cookie.
 
     `principal` is None where the certificate of the connection tells it, which is known to the handlers alone; `granted` the
-    token that a Handshake is answered with.
+    token that a Handshake is answered with. A call with a `request` of another server is answered by that alone.
     """
 
     def __init__(
@@ -162,6 +164,7 @@ class CallMiddleware(flight.ServerMiddleware):
         *,
         granted: str | None,
         cookie: _CallCookie,
+        request: PeerRequest | None,
     ) -> None:
         super().__init__()
         self._in_flight = in_flight
@@ -171,6 +174,7 @@ class CallMiddleware(flight.ServerMiddleware):
         self.headers = headers
         self.granted = granted
         self.cookie = cookie
+        self.request = request
         self.thread_state: ThreadState | None = None
 
     def principal(self, certificate: bytes) -> Principal:
@@ -212,9 +216,12 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
         """Admit a new call or raise `Unauthenticated`; other errors in headers are left to `call_of`, which can report them better."""
         is_handshake = info.method == flight.FlightMethod.HANDSHAKE
+        asked = sealed_request(headers)
+        request = None if asked is None else open_request(self._cookies.sealer, asked, time.time())
         if not self._authentication.is_open:
             headers = with_token(headers)
-        principal = None if is_handshake and self._handshake.begin(headers) else self._authentication.admit(headers)
+        is_told_later = request is not None or (is_handshake and self._handshake.begin(headers))
+        principal = None if is_told_later else self._authentication.admit(headers)
         granted = self._authentication.grant(principal) if is_handshake else None
         middleware = CallMiddleware(
             self._in_flight,
@@ -223,6 +230,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
             headers,
             granted=granted,
             cookie=self._cookie_of(info.method, principal, headers),
+            request=request,
         )
         self._in_flight.enter(goes_on=info.method == flight.FlightMethod.DO_GET)
         # The last step that can fail: only a call that has begun gets `call_completed`, on the same thread.
@@ -249,6 +257,8 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 def call_of(context: flight.ServerCallContext) -> Call:
     """Return the context of a call; raise `InvalidInput` for a header with an invalid value."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
+    if middleware.request is not None:
+        raise Refused(f"a call of another server asks for nothing but the action {ACTION}")
     came = middleware.cookie
     if came.has_ended:
         raise InvalidInput(

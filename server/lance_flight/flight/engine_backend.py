@@ -9,7 +9,15 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lance_flight.backend_values import CancelStatus, Description, SessionState, SettingValue
+from lance_flight.arrow_streams import encode_rows
+from lance_flight.backend_values import (
+    CancelStatus,
+    Description,
+    PeerOperation,
+    PeerRequest,
+    SessionState,
+    SettingValue,
+)
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
@@ -142,6 +150,8 @@ class EngineBackend:
         tasks = [Task.from_bytes(payload) for payload in payloads]
         statements = {task.statement for task in tasks if task.report is None}
         outcomes = [self._engine.running.cancel(statement, issuer) for statement in statements]
+        for statement in statements:
+            outcomes += self._engine.peers.cancel(statement, issuer.principal)
         done = [CancelStatus.NOT_CANCELLABLE for task in tasks if task.report is not None]
         return max([*outcomes, *done], key=list(CancelStatus).index)
 
@@ -203,6 +213,19 @@ class EngineBackend:
             if self._policies is None
             else self._policies.access(caller.principal, caller.groups)
         )
+
+    def answer_peer(self, request: PeerRequest) -> bytes:
+        match request.operation:
+            case PeerOperation.ROWS:
+                return encode_rows(self._engine.sessions.system_rows(request.subject, request.principal))
+            case PeerOperation.KILL:
+                try:
+                    return self._engine.running.kill(request.subject, request.principal).value.encode()
+                except NotFound:
+                    return b""
+            case PeerOperation.CANCEL:
+                issuer = Issuer(principal=request.principal or "")
+                return self._engine.running.cancel(request.subject, issuer).value.encode()
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
         limits = self._engine.limits

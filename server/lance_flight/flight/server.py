@@ -217,7 +217,10 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        """DoAction: runs an action (see `actions`)."""
+        """DoAction: runs an action (see `actions`), or answers another server."""
+        request = context.get_middleware(MIDDLEWARE).request
+        if request is not None:
+            return iter((self._backend.answer_peer(request),))
         call = call_of(context)
         with self._telling_session(context, call):
             asked = decode_action(action.type, action.body.to_pybytes())

@@ -44,6 +44,7 @@ class _Kind(Enum):
     PREPARED = b"P"
     SESSION = b"S"
     COOKIE = b"C"
+    PEER = b"Q"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,17 @@ class TicketSealer:
         if kind is not _Kind.COOKIE:
             raise TicketError("this is no session cookie; expected one that a server has set")
         return principal, payload
+
+    def peer(self, payload: bytes) -> bytes:
+        """Seal a question of one server to another."""
+        return self._seal(_Kind.PEER, "", payload)
+
+    def open_peer(self, sealed: bytes) -> bytes:
+        """Open a question of another server; raise `TicketError` for any other text."""
+        kind, _, payload = self._open(sealed, "question of a server")
+        if kind is not _Kind.PEER:
+            raise TicketError("this is no question of a server over the same root")
+        return payload
 
     def _seal(self, kind: _Kind, principal: str, payload: bytes) -> bytes:
         name = principal.encode()

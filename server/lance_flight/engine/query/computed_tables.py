@@ -103,13 +103,22 @@ class RowTable(Generic[_Source, _Of]):
         """Return the columns of the table."""
         return pa.schema([pa.field(each.name, each.type, each.is_nullable) for each in self.columns])
 
-    def of(self, source: _Source, narrowed: Callable[[pc.Expression], _Source] | None = None) -> ComputedTable:
-        """Return the table over a source; `narrowed` returns the source restricted by a filter on the table's columns."""
+    def of(
+        self,
+        source: _Source,
+        narrowed: Callable[[pc.Expression], _Source] | None = None,
+        further: Compute | None = None,
+    ) -> ComputedTable:
+        """Return the table over a source, with `further` rows; `narrowed` returns the source restricted by a filter on the table's columns."""
         if narrowed is None:
-            return ComputedTable(self.schema, [partial(self._rows, source)])
+            return ComputedTable(self.schema, [partial(self._rows, source), *([] if further is None else [further])])
         return ComputedTable(
             self.schema, [partial(self._rows, source)], lambda filter: [partial(self._rows, narrowed(filter))]
         )
+
+    def table(self, source: _Source) -> pa.Table:
+        """Return all rows over a source."""
+        return pa.Table.from_batches(self._rows(source, self.schema.names), self.schema)
 
     def _rows(self, source: _Source, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with the named columns, or with all of them where none is named."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease
@@ -16,6 +18,7 @@ from lance_flight.engine.query.system_tables import SystemTables
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.memory import Memory
+from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
@@ -31,6 +34,7 @@ class Sessions:
     memory: Memory
     running: StatementRegistry
     clients: SessionRegistry
+    peers: Peers = NO_PEERS
     planning_timeout: float = 0.0
 
     def seen(self, scope: Scope) -> Root:
@@ -92,12 +96,15 @@ class Sessions:
         """Begin a session for a statement that is planned for the first time."""
         return QuerySession(context)
 
+    def system_rows(self, name: str, principal: str | None) -> pa.Table:
+        """Return all rows of a system table that a principal may see (None: an administrator), without those of other servers."""
+        return self._system_of(principal, NO_PEERS).rows(name)
+
     def _system(self, access: Access) -> SystemTables:
-        return SystemTables(
-            running=self.running,
-            clients=self.clients,
-            principal=None if access.is_admin else access.principal,
-        )
+        return self._system_of(None if access.is_admin else access.principal, self.peers)
+
+    def _system_of(self, principal: str | None, peers: Peers) -> SystemTables:
+        return SystemTables(running=self.running, clients=self.clients, peers=peers, principal=principal)
 
 
 def in_transaction(

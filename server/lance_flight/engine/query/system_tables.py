@@ -1,12 +1,13 @@
-"""Schema `system`: the tables `queries`, `statements` and `sessions` of this server's activity, computed when they are read.
+"""Schema `system`: the tables `queries`, `statements` and `sessions` of the activity of this server and its peers, computed when they are read.
 
 A principal sees its own rows, and an administrator all of them. The tables are in no list of tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.client_sessions import KnownSession
+from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.running_statement import Record
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
@@ -29,12 +31,25 @@ class SystemTables:
 
     running: StatementRegistry
     clients: SessionRegistry
+    peers: Peers = NO_PEERS
     principal: str | None = None
 
     def table(self, name: str) -> ComputedTable | None:
         """Return the system table of a name; None if there is none."""
         found = _TABLES.get(name)
-        return None if found is None else found.of(self)
+        if found is None:
+            return None
+        return found.of(self) if self.peers is NO_PEERS else found.of(self, further=partial(self._elsewhere, name))
+
+    def rows(self, name: str) -> pa.Table:
+        """Return all rows of a system table of this server."""
+        return _TABLES[name].table(self)
+
+    def _elsewhere(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a system table at the other servers; one of another release may lack columns, and is left out then."""
+        for rows in self.peers.rows(name, self.principal):
+            if set(columns) <= set(rows.column_names):
+                yield from rows.select(list(columns)).to_batches()
 
     def queries(self) -> list[Record]:
         """Return the running statements that the principal may see."""

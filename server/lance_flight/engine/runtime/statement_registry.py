@@ -154,11 +154,11 @@ class StatementRegistry:
                 with self._changed:
                     statement.awaited.discard(part)
 
-    def kill(self, statement_id: str, issuer: Issuer, *, is_admin: bool) -> CancelStatus:
-        """Cancel a statement of the principal, or any for an administrator; raise `NotFound` if none is registered here."""
+    def kill(self, statement_id: str, principal: str | None) -> CancelStatus:
+        """Cancel a statement of the principal (None: any, for an administrator); raise `NotFound` if none is registered here."""
         with self._changed:
             statement = self._statements.get(statement_id)
-            if statement is None or not (is_admin or statement.issuer.principal == issuer.principal):
+            if statement is None or principal not in (None, statement.issuer.principal):
                 raise NotFound(f"no statement {statement_id!r} is running; expected the id of one in system.queries")
         return self.cancel(statement_id, statement.issuer)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Server, SessionStatement
-from lance_flight.errors import Conflict
+from lance_flight.errors import Conflict, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,14 @@ class Kill(SessionStatement):
         return cls(statement)
 
     def run(self, server: Server) -> int:
-        scope = server.scope
-        outcome = server.running.kill(self.statement, scope.issuer, is_admin=scope.access.is_admin)
+        principal = None if server.scope.access.is_admin else server.scope.issuer.principal
+        try:
+            outcome = server.running.kill(self.statement, principal)
+        except NotFound:
+            elsewhere = server.peers.kill(self.statement, principal)
+            if elsewhere is None:
+                raise
+            outcome = elsewhere
         if outcome is CancelStatus.NOT_CANCELLABLE:
             raise Conflict(f"statement {self.statement!r} is committing and cannot be ended any more")
         return 1

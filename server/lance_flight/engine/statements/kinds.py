@@ -22,6 +22,7 @@ from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.peers import Peers
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -175,6 +176,7 @@ class Server:
 
     running: StatementRegistry
     clients: SessionRegistry
+    peers: Peers
     cancellation: Cancellation
     scope: Scope
     transaction: Callable[[], AbstractContextManager[SqlTransaction | None]]
