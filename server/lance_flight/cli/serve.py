@@ -14,6 +14,7 @@ from typing import Any
 from lance_flight import config
 from lance_flight.admin import logs
 from lance_flight.cli.arguments import add_root, add_settings
+from lance_flight.cli.service_manager import ServiceManager
 from lance_flight.cli.supervisor import Life, supervise
 
 
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
     settings = config.load(given, file=options.config)
     logs.configure(settings.log_level, logs.LogFormat(settings.log_format))
+    manager = ServiceManager.from_environment()
 
     def serve(life: Life) -> int:
         serving = importlib.import_module("lance_flight.cli.serving")
@@ -45,5 +47,5 @@ def run(options: argparse.Namespace) -> int:
         return int(serving.run(options, dataclasses.replace(settings, **ports), life))
 
     if options.no_supervise or not hasattr(os, "fork"):
-        return serve(Life())
-    return supervise(serve, unresponsive_after=settings.unresponsive_after)
+        return serve(Life(manager=manager))
+    return supervise(serve, unresponsive_after=settings.unresponsive_after, manager=manager)

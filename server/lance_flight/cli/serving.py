@@ -62,12 +62,16 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
         if life.channel is not None and settings.unresponsive_after:
             threading.Thread(target=_beat, args=(life, settings, uri, stop), name="self-check", daemon=True).start()
 
+    def stopping() -> None:
+        operations.enter(Phase.STOPPING)
+        life.report_stopping()
+
     serve_until(
         built.server,
         stop,
         grace=settings.grace,
         ready=ready,
-        stopping=partial(operations.enter, Phase.STOPPING),
+        stopping=stopping,
         certificates=certificates(settings),
     )
     operations.close()

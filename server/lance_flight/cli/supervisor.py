@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import FrameType, MappingProxyType
 
+from lance_flight.cli.service_manager import NO_MANAGER, ServiceManager
+
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 ENDING = STOPPING | {signal.SIGHUP}
@@ -50,16 +52,25 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """State of one server process: the restarts before it, the ports of its predecessor, and the pipe to the parent."""
+    """State of one server process: the restarts before it, the ports of its predecessor, and the pipe to the parent.
+
+    A server without a parent reports to the service `manager` itself; elsewhere the parent does, whose process the manager knows.
+    """
 
     restarts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     channel: int | None = None
+    manager: ServiceManager = NO_MANAGER
 
     def report_ready(self, ports: Mapping[str, int]) -> None:
-        """Report to the parent that connections are accepted, with the ports by the names of their settings."""
+        """Report that connections are accepted, with the ports by the names of their settings."""
+        self.manager.notify_ready()
         if self.channel is not None:
             os.write(self.channel, (" ".join(f"{name}={port}" for name, port in ports.items()) + "\n").encode())
+
+    def report_stopping(self) -> None:
+        """Report that new calls are refused; a parent knows it, since the signal came through it."""
+        self.manager.notify_stopping()
 
     def beat(self) -> None:
         """Send a heartbeat to the parent."""
@@ -67,20 +78,21 @@ class Life:
             os.write(self.channel, b"\n")
 
 
-def supervise(serve: Callable[[Life], int], *, unresponsive_after: float) -> int:
+def supervise(serve: Callable[[Life], int], *, unresponsive_after: float, manager: ServiceManager = NO_MANAGER) -> int:
     """Run `serve` in a child process, restart it when it fails, and return the exit status of the last one.
 
     In the child this returns what `serve` does. A child that was ready and is then silent for `unresponsive_after` seconds (0: any
     number) is ended.
     """
-    return Supervisor(serve, unresponsive_after).run()
+    return Supervisor(serve, unresponsive_after, manager).run()
 
 
 class Supervisor:
     """Forks servers, forwards signals to them, and waits for their end."""
 
-    def __init__(self, serve: Callable[[Life], int], unresponsive_after: float) -> None:
+    def __init__(self, serve: Callable[[Life], int], unresponsive_after: float, manager: ServiceManager) -> None:
         self._serve = serve
+        self._manager = manager
         self._look = unresponsive_after / LOOKS or None
         self._restarts: dict[str, int] = dict.fromkeys(Reason, 0)
         self._ports: dict[str, int] = {}
@@ -113,6 +125,7 @@ class Supervisor:
                 return status if status >= 0 else 128 - status
             self._restarts[reason] += 1
             log.error("the server %s; it is started again, restart %d", _how(status), sum(self._restarts.values()))
+            self._manager.notify_restarting(f"the server {_how(status)}; it is started again")
             self._pause(BACKOFF_SECONDS * 2**deaths if deaths else 0.0)
             if self._stopped_by is not None:
                 return self._exit_status(status)
@@ -160,6 +173,8 @@ class Supervisor:
                     if not said:
                         return Reason.CRASH
                     self._note(said)
+                    if not is_answering and self._stopped_by is None:
+                        self._manager.notify_ready()
                     is_answering, silent = True, 0
                 elif not found:
                     silent += 1
@@ -195,6 +210,7 @@ class Supervisor:
         is_first = number in STOPPING and self._stopped_by is None
         if is_first:
             self._stopped_by, self._stopped_at = number, time.monotonic()
+            self._manager.notify_stopping()
         elif number == signal.SIGINT == self._stopped_by and time.monotonic() - self._stopped_at < REPEAT_SECONDS:
             return
         if self._pid:
