@@ -120,8 +120,8 @@ def test_a_server_takes_its_defaults_from_what_it_may_use(tmp_path: Path, monkey
     process = tree(tmp_path, "0::/\n", V2.format(group="/", place="{place}"), files)
     limits = control_group_limits(process)
     monkeypatch.setattr(machine, "control_group_limits", lambda: limits)
-    machine.cores.cache_clear()
-    machine.memory.cache_clear()
+    machine._cores.cache_clear()
+    machine._memory.cache_clear()
     try:
         assert machine.cores() == 1
         assert machine.memory() <= 4 * GIB
@@ -131,8 +131,8 @@ def test_a_server_takes_its_defaults_from_what_it_may_use(tmp_path: Path, monkey
         assert service.limits_of(ServerConfig(server_memory_limit=64 << 20)).write_memory == 0
         assert given.running_statements == service.LEAST_RUNNING
     finally:
-        machine.cores.cache_clear()
-        machine.memory.cache_clear()
+        machine._cores.cache_clear()
+        machine._memory.cache_clear()
 
 
 def test_this_machine_has_limits_that_can_be() -> None:

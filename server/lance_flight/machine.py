@@ -30,17 +30,36 @@ def control_group_limits(process: Path = PROCESS) -> ControlGroupLimits:
     return ControlGroupLimits(cores=min(cores), memory=min(memory))
 
 
-@functools.cache
+@dataclass(slots=True)
+class Sharing:
+    """Number of like processes that share what a machine or its control groups allow, this one included."""
+
+    processes: int = 1
+
+
+sharing = Sharing()
+"""Set before anything heavy is imported: libraries read the number of cores once."""
+
+
 def cores() -> int:
     """Return the number of cores that this process may keep busy, at least one: a quota of 1.5 counts as two."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    here = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return max(1, math.ceil(min(here, control_group_limits().cores)))
+    return max(1, math.ceil(_cores() / sharing.processes))
+
+
+def memory() -> int:
+    """Return the bytes of memory that this process may use."""
+    return _memory() // sharing.processes
 
 
 @functools.cache
-def memory() -> int:
-    """Return the bytes of memory that this process may use."""
+def _cores() -> float:
+    has_affinity = hasattr(os, "sched_getaffinity")
+    here = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return min(here, control_group_limits().cores)
+
+
+@functools.cache
+def _memory() -> int:
     here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # Version 1 says "unlimited" by a number beyond any memory.
     return int(min(here, control_group_limits().memory))

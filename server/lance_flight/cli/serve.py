@@ -9,13 +9,16 @@ import argparse
 import dataclasses
 import importlib
 import os
+from functools import partial
 from typing import Any
 
 from lance_flight import config
 from lance_flight.admin import logs
-from lance_flight.cli.arguments import add_root, add_settings
+from lance_flight.cli.arguments import add_number, add_root, add_settings
+from lance_flight.cli.replicas import serve_replicas
 from lance_flight.cli.service_manager import ServiceManager
 from lance_flight.cli.supervisor import Life, supervise
+from lance_flight.errors import InvalidInput
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -31,6 +34,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve in this process, without a parent that restarts it after a crash",
     )
+    add_number(
+        command,
+        "--replicas",
+        0,
+        "serve by so many processes on this machine behind HAProxy, which share its cores and memory; SIGUSR2 replaces one after another",
+    )
+    command.epilog = "Examples: lance-flight serve lake; lance-flight serve lake --create --replicas 2 --port 32010"
     add_settings(command)
 
 
@@ -41,11 +51,18 @@ def run(options: argparse.Namespace) -> int:
     logs.configure(settings.log_level, logs.LogFormat(settings.log_format))
     manager = ServiceManager.from_environment()
 
-    def serve(life: Life) -> int:
+    def serve(settings: config.ServerConfig, life: Life) -> int:
         serving = importlib.import_module("lance_flight.cli.serving")
         ports: dict[str, Any] = dict(life.ports)
         return int(serving.run(options, dataclasses.replace(settings, **ports), life))
 
-    if options.no_supervise or not hasattr(os, "fork"):
-        return serve(Life(manager=manager))
-    return supervise(serve, unresponsive_after=settings.unresponsive_after, manager=manager)
+    has_fork = hasattr(os, "fork")
+    if options.replicas:
+        if options.no_supervise or not has_fork:
+            raise InvalidInput(
+                "--replicas are children of this process; expected it without --no-supervise, on a system with fork"
+            )
+        return serve_replicas(options.root, settings, options.replicas, serve, manager)
+    if options.no_supervise or not has_fork:
+        return serve(settings, Life(manager=manager))
+    return supervise(partial(serve, settings), unresponsive_after=settings.unresponsive_after, manager=manager)

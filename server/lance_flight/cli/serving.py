@@ -17,7 +17,7 @@ from lance_flight.admin.readiness import Phase
 from lance_flight.cli import service
 from lance_flight.cli.identity import certificates
 from lance_flight.cli.operations import Operations
-from lance_flight.cli.supervisor import Life
+from lance_flight.cli.supervisor import REPLACING, Life
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.lifecycle import serve_until
@@ -33,9 +33,10 @@ log = logging.getLogger(__name__)
 
 def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
     """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
-    stop = threading.Event()
+    stop, replaced = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stop))
+    signal.signal(REPLACING, partial(_replace, replaced, stop))
     if settings.tls_certificate or settings.has_authentication:
         # Their files are read again when they change: a SIGHUP that asks for it must not end the server.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
     def ready(uri: str) -> None:
         operations.enter(Phase.SERVING)
         life.report_ready(_ports({"port": uri, **operations.addresses}))
-        print(f"serving {options.root} at {uri}", flush=True)
+        print(f"{life.name or f'serving {options.root}'} at {uri}", flush=True)
         if settings.ready_file:
             _write_whole(ready_file, uri)
         if life.channel is not None and settings.unresponsive_after:
@@ -73,6 +74,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
         ready=ready,
         stopping=stopping,
         certificates=certificates(settings),
+        is_replaced=replaced.is_set,
     )
     operations.close()
     service.leave(0)
@@ -105,6 +107,12 @@ def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:
     """Stop after the running calls have ended; a second signal ends the process at once."""
     if stop.is_set():
         service.leave(128 + number)
+    stop.set()
+
+
+def _replace(replaced: threading.Event, stop: threading.Event, number: int, frame: FrameType | None) -> None:
+    """Stop after the running calls have ended, for another server that takes the next ones."""
+    replaced.set()
     stop.set()
 
 

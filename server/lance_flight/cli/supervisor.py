@@ -1,4 +1,4 @@
-"""Supervisor of a server process: restarts it after a crash, or after it has stopped answering.
+"""Supervisor of server processes: restarts them after a crash, or after they have stopped answering.
 
 The parent forks before anything heavy is imported: it stays as small as an interpreter, and a start takes no longer. The server writes a
 line to a pipe when it accepts connections, and again each time that it has answered a call of its own; the pipe's end is the server's.
@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import FrameType, MappingProxyType
@@ -23,6 +23,8 @@ from lance_flight.cli.service_manager import NO_MANAGER, ServiceManager
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
+REPLACING = signal.SIGUSR2
+"""Signal that replaces one server after another, of several; each of them ends by it when its running calls have."""
 ENDING = STOPPING | {signal.SIGHUP}
 """Signals that end a server without a fault of its own; the supervisor then ends itself by the same signal."""
 
@@ -32,8 +34,11 @@ MOST_QUICK = 5
 """Consecutive failures at start after which the supervisor gives up."""
 BACKOFF_SECONDS = 0.05
 """Pause before the second start; doubled before each further one."""
+MOST_BACKOFF_SECONDS = 30.0
 LOOKS = 8
 """Polls of the pipe without a heartbeat before a server is ended: time in which the parent itself was stopped counts as one poll."""
+PROBE_SECONDS = 0.05
+"""Pause between two probes of a child that listens for the others."""
 DUMP_SECONDS = 0.5
 """Seconds that an unresponsive server has for writing the stacks of its threads."""
 REPEAT_SECONDS = 0.05
@@ -55,8 +60,10 @@ class Life:
     """State of one server process: the restarts before it, the ports of its predecessor, and the pipe to the parent.
 
     A server without a parent reports to the service `manager` itself; elsewhere the parent does, whose process the manager knows.
+    One of several has a `name`.
     """
 
+    name: str = ""
     restarts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     channel: int | None = None
@@ -78,62 +85,257 @@ class Life:
             os.write(self.channel, b"\n")
 
 
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """Process that a supervisor keeps running; `run` is called in it, and gives its exit status.
+
+    A child that `is_front` listens for the others: it is started once they are ready, and ends after them. It sends nothing: its
+    `probe` tells that it is ready. `joins` is called each time that a child is ready, and `leaves` before it is replaced.
+    """
+
+    name: str
+    run: Callable[[Life], int]
+    is_front: bool = False
+    probe: Callable[[], bool] | None = None
+    joins: Callable[[], None] = lambda: None
+    leaves: Callable[[], None] = lambda: None
+    pid: int = 0
+    channel: int | None = None
+    ports: dict[str, int] = field(default_factory=dict)
+    restarts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
+    status: int = 0
+    is_ready: bool = False
+    was_ready: bool = False
+    is_replaced: bool = False
+    reason: Reason = Reason.CRASH
+    deaths: int = 0
+    silent: int = 0
+    begun: float = 0.0
+    start_at: float | None = None
+    look_at: float | None = None
+    kill_at: float | None = None
+
+    @property
+    def wakes_at(self) -> float | None:
+        """The moment at which something is to be done about it: to start it, to look for a heartbeat, or to kill it."""
+        if not self.pid:
+            return self.start_at
+        return self.look_at if self.kill_at is None else self.kill_at
+
+    def send(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
 def supervise(serve: Callable[[Life], int], *, unresponsive_after: float, manager: ServiceManager = NO_MANAGER) -> int:
     """Run `serve` in a child process, restart it when it fails, and return the exit status of the last one.
 
     In the child this returns what `serve` does. A child that was ready and is then silent for `unresponsive_after` seconds (0: any
     number) is ended.
     """
-    return Supervisor(serve, unresponsive_after, manager).run()
+    return Supervisor([Child(name="the server", run=serve)], unresponsive_after, manager=manager).run()
 
 
 class Supervisor:
-    """Forks servers, forwards signals to them, and waits for their end."""
+    """Forks children, forwards signals to them, and waits for their end.
 
-    def __init__(self, serve: Callable[[Life], int], unresponsive_after: float, manager: ServiceManager) -> None:
-        self._serve = serve
-        self._manager = manager
+    One child alone ends the supervisor when it ends normally. Of several one that ends is started again, and SIGUSR2 replaces one after
+    another, each once `may_replace` says that the others are in use. `ready` is called once all are ready.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        unresponsive_after: float,
+        *,
+        manager: ServiceManager = NO_MANAGER,
+        ready: Callable[[], None] = lambda: None,
+        may_replace: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._children = children
+        self._is_alone = len(children) == 1
+        self._manager, self._ready, self._may_replace = manager, ready, may_replace
         self._look = unresponsive_after / LOOKS or None
-        self._restarts: dict[str, int] = dict.fromkeys(Reason, 0)
-        self._ports: dict[str, int] = {}
-        self._pid = 0
+        self._waiting_for_all = True
+        self._to_replace: list[Child] = []
         self._stopped_by: int | None = None
         self._stopped_at = 0.0
-        self._is_ready = False
+        self._ended_by: Child | None = None
+        self._life = Life()
         self._woken, self._wake = os.pipe()
 
     def run(self) -> int:
-        """Restart the server until one ends normally, or too many fail at start."""
+        """Restart the children until one alone ends normally, all were asked to stop, or one cannot start."""
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        for number in FORWARDED:
+        for number in (*FORWARDED, *(() if self._is_alone else (REPLACING,))):
             signal.signal(number, self._forward)
-        deaths = 0
+        for child in self._servers:
+            child.start_at = time.monotonic()
         while True:
-            begun = time.monotonic()
-            channel = self._fork()
-            if channel is None:
-                return self._serve(self._life)
-            reason = self._watch(channel)
-            status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-            self._pid = 0
-            if self._is_over(status):
-                return self._exit_status(status)
-            deaths = deaths + 1 if time.monotonic() - begun < QUICK_SECONDS else 0
-            if deaths == MOST_QUICK:
-                log.error("the server %s, %d times at once: it is not started again", _how(status), deaths)
-                return status if status >= 0 else 128 - status
-            self._restarts[reason] += 1
-            log.error("the server %s; it is started again, restart %d", _how(status), sum(self._restarts.values()))
-            self._manager.notify_restarting(f"the server {_how(status)}; it is started again")
-            self._pause(BACKOFF_SECONDS * 2**deaths if deaths else 0.0)
-            if self._stopped_by is not None:
-                return self._exit_status(status)
+            begun = self._start_due()
+            if begun is not None:
+                return begun.run(self._life)
+            if self._is_stopping and not any(child.pid for child in self._children):
+                ended_by = self._ended_by or max(self._servers, key=lambda child: abs(child.status))
+                return self._exit_status(ended_by.status)
+            self._wait()
+            self._replace_next()
 
-    def _is_over(self, status: int) -> bool:
-        """Return whether a server with this status is not restarted: it ended normally, was stopped, or refused to start at first."""
-        is_refused = status > 0 and not self._is_ready and not any(self._restarts.values())
-        return self._stopped_by is not None or status == 0 or is_refused or -status in ENDING
+    @property
+    def _servers(self) -> list[Child]:
+        return [child for child in self._children if not child.is_front]
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._ended_by is not None or self._stopped_by is not None
+
+    def _start_due(self) -> Child | None:
+        """Start the children whose time it is; return one in its own process, None in the parent."""
+        for child in self._children:
+            is_due = not child.pid and child.start_at is not None and child.start_at <= time.monotonic()
+            if is_due and not self._is_stopping and self._fork(child):
+                return child
+        return None
+
+    def _fork(self, child: Child) -> bool:
+        """Start a child; return whether this is its process."""
+        reading, writing = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, REPLACING))
+        child.pid = os.fork()
+        is_child = child.pid == 0
+        if is_child:
+            os.close(reading)
+            name = "" if self._is_alone else child.name
+            self._life = Life(name, dict(child.restarts), child.ports, writing)
+            _leave_parent(parent)
+        else:
+            os.close(writing)
+            child.channel, child.begun, child.start_at = reading, time.monotonic(), None
+            child.is_ready, child.silent, child.kill_at = False, 0, None
+            child.look_at = None if child.probe is None else time.monotonic() + PROBE_SECONDS
+            child.reason = Reason.CRASH
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*FORWARDED, REPLACING))
+        return is_child
+
+    def _wait(self) -> None:
+        """Wait for what a child sends, for its end, for a signal, or for a moment at which something is to be done."""
+        moments = [child.wakes_at for child in self._children if child.wakes_at is not None]
+        moments += [time.monotonic() + PROBE_SECONDS] if self._to_replace else []
+        seconds = max(min(moments) - time.monotonic(), 0.0) if moments else None
+        channels = {child.channel: child for child in self._children if child.channel is not None}
+        found, _, _ = select.select([*channels, self._woken], [], [], seconds)
+        if self._woken in found:
+            os.read(self._woken, 4096)
+        for channel, child in channels.items():
+            if channel in found:
+                said = os.read(channel, 4096)
+                if said:
+                    self._note(child, said)
+                else:
+                    self._reap(child)
+            elif child.pid and child.wakes_at is not None and child.wakes_at <= time.monotonic():
+                self._look_after(child)
+
+    def _note(self, child: Child, said: bytes) -> None:
+        """Keep the ports that a child reports, for its successor."""
+        for pair in said.decode().split():
+            name, _, port = pair.partition("=")
+            child.ports[name] = int(port)
+        is_known, child.is_ready, child.was_ready = child.is_ready, True, True
+        child.silent = 0
+        child.look_at = None if self._look is None or child.is_front else time.monotonic() + self._look
+        if not is_known:
+            child.joins()
+        if is_known or not all(each.is_ready for each in self._servers):
+            return
+        front = next((each for each in self._children if each.is_front), None)
+        if front is not None and not front.pid and front.start_at is None:
+            front.start_at = time.monotonic()
+        elif self._waiting_for_all and (front is None or front.is_ready):
+            self._waiting_for_all = False
+            self._ready()
+        if front is None or front.is_ready:
+            self._manager.notify_ready()
+
+    def _look_after(self, child: Child) -> None:
+        """Count a silent child, end it when it was silent for too long, and kill it when it has had the time to say where it is."""
+        if child.kill_at is not None:
+            child.kill_at = None
+            child.look_at = None
+            child.send(signal.SIGKILL)
+            return
+        if child.probe is not None:
+            child.look_at = time.monotonic() + PROBE_SECONDS
+            if child.probe():
+                self._note(child, b"")
+            return
+        child.silent += 1
+        child.look_at = time.monotonic() + (self._look or 0.0)
+        if child.silent >= LOOKS:
+            log.error(
+                "%s has not answered for %g seconds (unresponsive_after)", child.name, (self._look or 0.0) * LOOKS
+            )
+            child.reason, child.kill_at = Reason.UNRESPONSIVE, time.monotonic() + DUMP_SECONDS
+            child.send(signal.SIGUSR1)
+
+    def _reap(self, child: Child) -> None:
+        """Take the exit status of a child that has ended, and start it again unless it is over."""
+        if child.channel is not None:
+            os.close(child.channel)
+        child.status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+        child.pid, child.channel = 0, None
+        if self._is_stopping:
+            self._end_front()
+        elif child.is_replaced:
+            child.is_replaced, child.start_at = False, time.monotonic()
+        elif self._ends_all(child):
+            self._ended_by = child
+            for other in self._servers:
+                other.send(signal.SIGTERM)
+            self._end_front()
+        else:
+            self._start_again(child)
+
+    def _ends_all(self, child: Child) -> bool:
+        """Return whether nothing is restarted: a child alone ended normally or by a signal, or one refused to start at first."""
+        is_refused = child.status > 0 and not child.was_ready and not any(child.restarts.values())
+        return is_refused or (self._is_alone and (child.status == 0 or -child.status in ENDING))
+
+    def _start_again(self, child: Child) -> None:
+        child.deaths = child.deaths + 1 if time.monotonic() - child.begun < QUICK_SECONDS else 0
+        if child.deaths == MOST_QUICK and self._is_alone:
+            log.error("%s %s, %d times at once: it is not started again", child.name, _how(child.status), child.deaths)
+            self._ended_by = child
+            child.status = child.status if child.status >= 0 else 128 - child.status
+            return
+        child.restarts[child.reason] += 1
+        restarts = sum(child.restarts.values())
+        log.error("%s %s; it is started again, restart %d", child.name, _how(child.status), restarts)
+        self._manager.notify_restarting(f"{child.name} {_how(child.status)}; it is started again")
+        pause = min(BACKOFF_SECONDS * 2**child.deaths, MOST_BACKOFF_SECONDS) if child.deaths else 0.0
+        child.start_at = time.monotonic() + pause
+
+    def _replace_next(self) -> None:
+        """Have the next child of those to be replaced end, once the one before is back."""
+        are_ready = all(child.is_ready for child in self._servers)
+        if self._to_replace and not self._is_stopping and are_ready and self._may_replace():
+            child = self._to_replace.pop(0)
+            log.info("%s is replaced", child.name)
+            child.is_replaced, child.is_ready = True, False
+            child.leaves()
+            child.send(REPLACING)
+
+    def _end_front(self) -> None:
+        """End the child that listens for the others, which have ended."""
+        if not any(child.pid for child in self._servers):
+            for child in self._children:
+                child.send(signal.SIGTERM)
 
     def _exit_status(self, status: int) -> int:
         """Exit with the status of the server; if a signal ended it, end this process by that signal."""
@@ -143,85 +345,25 @@ class Supervisor:
             os.kill(os.getpid(), number)
         return status if status >= 0 else 128 - status
 
-    def _fork(self) -> int | None:
-        """Start a server; return the reading end of its pipe in the parent, None in the child."""
-        reading, writing = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        parent = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(reading)
-            self._life = Life(dict(self._restarts), self._ports, writing)
-            _leave_parent(parent)
-        else:
-            os.close(writing)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-        return reading if self._pid else None
-
-    def _watch(self, channel: int) -> Reason:
-        """Wait until the pipe of a server closes; kill a server that is silent for too long."""
-        is_answering, silent = False, 0
-        try:
-            while silent < LOOKS:
-                found, _, _ = select.select([channel, self._woken], [], [], self._look if is_answering else None)
-                if self._woken in found:
-                    os.read(self._woken, 4096)
-                if channel in found:
-                    said = os.read(channel, 4096)
-                    if not said:
-                        return Reason.CRASH
-                    self._note(said)
-                    if not is_answering and self._stopped_by is None:
-                        self._manager.notify_ready()
-                    is_answering, silent = True, 0
-                elif not found:
-                    silent += 1
-        finally:
-            os.close(channel)
-        self._end_silent()
-        return Reason.UNRESPONSIVE
-
-    def _note(self, said: bytes) -> None:
-        """Keep the ports that a server reports, for its successor."""
-        for pair in said.decode().split():
-            name, _, port = pair.partition("=")
-            self._ports[name] = int(port)
-        self._is_ready = True
-
-    def _end_silent(self) -> None:
-        """Kill an unresponsive server, after it was asked to dump the stacks of its threads."""
-        log.error("the server has not answered for %g seconds (unresponsive_after)", (self._look or 0.0) * LOOKS)
-        for number, seconds in ((signal.SIGUSR1, DUMP_SECONDS), (signal.SIGKILL, 0.0)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, number)
-            self._pause(seconds)
-
-    def _pause(self, seconds: float) -> None:
-        """Wait, unless a signal stops the supervisor."""
-        until = time.monotonic() + seconds
-        while self._stopped_by is None and (left := until - time.monotonic()) > 0:
-            if select.select([self._woken], [], [], left)[0]:
-                os.read(self._woken, 4096)
-
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        """Forward a signal; the first one that stops the server is sent as SIGTERM."""
+        """Forward a signal to the servers; the first one that stops them is sent as SIGTERM."""
+        if number == REPLACING:
+            self._to_replace = self._servers
+            return
         is_first = number in STOPPING and self._stopped_by is None
         if is_first:
             self._stopped_by, self._stopped_at = number, time.monotonic()
             self._manager.notify_stopping()
         elif number == signal.SIGINT == self._stopped_by and time.monotonic() - self._stopped_at < REPEAT_SECONDS:
             return
-        if self._pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGTERM if is_first else number)
+        for child in self._servers:
+            child.send(signal.SIGTERM if is_first else number)
 
 
 def _leave_parent(parent: int) -> None:
     """Detach the child: signals reach it through its parent alone, and it dies with the parent."""
     signal.set_wakeup_fd(-1)
-    for number in FORWARDED:
+    for number in (*FORWARDED, REPLACING):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     os.setpgid(0, 0)
     if sys.platform == "linux":

@@ -41,12 +41,14 @@ def serve_until(
     ready: Callable[[str], None] | None = None,
     stopping: Callable[[], None] | None = None,
     certificates: TlsFiles | None = None,
+    is_replaced: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Serve until `stop` is set, then refuse new calls and give running ones `grace` seconds to end.
 
     The rows of a query that is planned can be fetched for as long as other calls run. `ready` is called with the server's
     URI once connections are accepted, `stopping` when no more calls are to come. When its `certificates` change, a successor
-    takes the server's place. Transactions that are open at the end are rolled back. The answer is whether every call has
+    takes the server's place. One that `is_replaced` tells its clients to connect anew instead of refusing their calls: another server takes
+    them. Transactions that are open at the end are rolled back. The answer is whether every call has
     ended; if one has not, the interpreter would wait for it when it exits: end the process with `os._exit`.
     """
     if ready is not None:
@@ -55,7 +57,9 @@ def serve_until(
         changed = None if certificates is None or server.tls is None else certificates.changed(server.tls)
         if changed is not None:
             server = succeeded(server, changed)
-    server.in_flight.close()
+    closing = _closing(server) if is_replaced() else None
+    if closing is None:
+        server.in_flight.close()
     if stopping is not None:
         stopping()
     _log.info("stopping, calls in flight: %d", len(server.in_flight))
@@ -67,7 +71,7 @@ def serve_until(
         _log.warning("calls did not end within %s seconds: %d", grace, len(server.in_flight))
         return False
     # It waits without an end where gRPC holds a connection for open.
-    closing = _closing(server)
+    closing = closing or _closing(server)
     closing.join(CLOSING_SECONDS)
     return not closing.is_alive()
 

@@ -1,0 +1,147 @@
+"""`lance-flight serve --replicas N`: N servers on one machine behind HAProxy, each with its share of cores, memory and limits.
+
+Nothing heavy is imported here: the parent stays as small as an interpreter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from lance_flight.cli.load_balancer import (
+    Replica,
+    are_connected,
+    configuration,
+    find_program,
+    free_port,
+    is_listening,
+    keep_out,
+    let_in,
+    run_program,
+)
+from lance_flight.cli.service_manager import ServiceManager
+from lance_flight.cli.supervisor import Child, Life, Supervisor
+from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
+from lance_flight.errors import InvalidInput
+from lance_flight.machine import sharing
+
+MOST_REPLICAS = 64
+_DIVIDED = ("server_memory_limit", "memory_limit", "index_cache", "running_statements", "waiting_statements")
+"""Settings that the replicas share; 0 stays what it means, of a machine that is shared."""
+_LOOPBACK = "127.0.0.1"
+_KEY_BYTES = 32
+
+log = logging.getLogger(__name__)
+
+Serve = Callable[[ServerConfig, Life], int]
+
+
+def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve, manager: ServiceManager) -> int:
+    """Run replicas and HAProxy below this process until it is asked to stop; in a replica this returns what `serve` does."""
+    if not 1 <= number <= MOST_REPLICAS:
+        raise InvalidInput(f"--replicas is {number}; expected 1 to {MOST_REPLICAS}")
+    program = find_program()
+    scheme = "grpc+tls" if settings.tls_certificate else "grpc"
+    if scheme == "grpc" and settings.has_authentication and settings.host not in LOOPBACK:
+        log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", settings.host)
+    port = settings.port or free_port(settings.host)
+    with _private_directory() as place:
+        settings = _with_key(settings, root, place)
+        replicas = _replicas(settings, number)
+        own = [replica_settings(settings, each, replicas, scheme) for each in replicas]
+        file, control = place / "haproxy.cfg", place / "control"
+        file.write_text(configuration(settings.host, port, replicas, control))
+        uri = f"{scheme}://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}"
+        children = [
+            *(
+                Child(
+                    name=f"replica {each.number}",
+                    run=partial(_run_replica, serve, mine, number),
+                    joins=partial(let_in, control, each.number),
+                    leaves=partial(keep_out, control, each.number),
+                )
+                for each, mine in zip(replicas, own, strict=True)
+            ),
+            Child(
+                name=program,
+                run=partial(run_program, program, file),
+                is_front=True,
+                probe=partial(is_listening, settings.host, port),
+            ),
+        ]
+        ready = partial(_ready, root, uri, settings.ready_file)
+        all_connected = partial(are_connected, control)
+        return Supervisor(
+            children, settings.unresponsive_after, manager=manager, ready=ready, may_replace=all_connected
+        ).run()
+
+
+@contextmanager
+def _private_directory() -> Iterator[Path]:
+    """Make a directory, which the process that has made it removes: children leave the block, too."""
+    place, own = Path(tempfile.mkdtemp(prefix="lance-flight-replicas-")), os.getpid()
+    try:
+        yield place
+    finally:
+        if os.getpid() == own:
+            shutil.rmtree(place)
+
+
+def replica_settings(
+    settings: ServerConfig, replica: Replica, all_replicas: Sequence[Replica], scheme: str
+) -> ServerConfig:
+    """Return the settings of one replica, which listens on loopback and is called by the address of all."""
+    others = [f"{scheme}://{_LOOPBACK}:{each.port}" for each in all_replicas if each != replica]
+    divided = {name: -(-getattr(settings, name) // len(all_replicas)) for name in _DIVIDED}
+    place = replica.number - 1
+    return dataclasses.replace(
+        settings,
+        host=_LOOPBACK,
+        port=replica.port,
+        peers=",".join([*filter(None, [settings.peers]), *others]),
+        health_port=replica.health_port,
+        admin_port=settings.admin_port + place if settings.admin_port > 0 else settings.admin_port,
+        ready_file="",
+        # Loopback is not where clients are.
+        dictionary_ingest="on" if settings.takes_dictionaries else "off",
+        **divided,
+    )
+
+
+def _replicas(settings: ServerConfig, number: int) -> list[Replica]:
+    """Choose the ports of the replicas: free ones, and consecutive ones from `health_port` on where that is set."""
+    health = settings.health_port if settings.health_port != NO_PORT else 0
+    return [Replica(each, free_port(), health + each - 1 if health else free_port()) for each in range(1, number + 1)]
+
+
+def _with_key(settings: ServerConfig, root: str, place: Path) -> ServerConfig:
+    """Return the settings with a key of tickets that all replicas have: the root keeps one, unless it is an object store."""
+    if settings.ticket_key_file or "://" not in root:
+        return settings
+    file = place / "ticket.key"
+    file.touch(mode=0o600)
+    file.write_bytes(secrets.token_bytes(_KEY_BYTES))
+    log.warning("no ticket_key_file: tickets are valid until these replicas are stopped")
+    return dataclasses.replace(settings, ticket_key_file=str(file))
+
+
+def _run_replica(serve: Serve, settings: ServerConfig, number: int, life: Life) -> int:
+    sharing.processes = number
+    return serve(settings, life)
+
+
+def _ready(root: str, uri: str, ready_file: str) -> None:
+    print(f"serving {root} at {uri}", flush=True)
+    if ready_file:
+        file = Path(ready_file)
+        draft = file.with_name(file.name + ".part")
+        draft.write_text(uri)
+        draft.replace(file)

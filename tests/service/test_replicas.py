@@ -1,0 +1,321 @@
+"""`serve --replicas N`: real replicas behind a real HAProxy, which are killed, frozen and replaced while clients work."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from cryptography.hazmat.primitives import serialization
+from lance_flight.admin.health import HealthServer
+from lance_flight.cli.load_balancer import Replica, configuration, health_check
+from lance_flight.cli.replicas import replica_settings
+from lance_flight.config import ServerConfig
+from lance_flight.flight.commands import StatementQuery
+from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.flight.certificates import authority
+from tests.service.server_process import COMMAND
+from tests.stock import stored_rows
+
+PATIENCE = 60.0
+_TICK = 0.05
+WRITERS = 4
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A parent process, and what it and its children write."""
+
+    process: subprocess.Popen[str]
+    root: Path
+    log: Path
+    uri: str
+
+    def children(self) -> dict[str, int]:
+        """The processes of the replicas, and of HAProxy, by their names."""
+        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        names = {}
+        for number in found:
+            said = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+            names["haproxy" if said[0].endswith(b"haproxy") else number] = int(number)
+        return names
+
+    def replicas(self) -> list[int]:
+        return [number for name, number in self.children().items() if name != "haproxy"]
+
+    def until(self, message: str, count: int = 1) -> None:
+        """Wait until the log has a message so many times."""
+        wait = threading.Event()
+        for _ in range(round(PATIENCE / _TICK)):
+            if len(re.findall(message, self.log.read_text())) >= count:
+                return
+            assert self.process.poll() is None, self.log.read_text()
+            wait.wait(_TICK)
+        raise AssertionError(f"{message!r} was not logged:\n{self.log.read_text()}")
+
+
+@contextmanager
+def replicated(place: Path, *arguments: str) -> Iterator[Replicated]:
+    place.mkdir(parents=True, exist_ok=True)
+    ready, log, root = place / "ready", place / "log", place / "root"
+    command = [COMMAND, "serve", str(root), "--create", "--replicas", "2", "--port", "0", "--ready-file", str(ready)]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [*command, "--log-format", "json", *arguments], stdout=errors, stderr=errors, text=True
+        ) as process,
+    ):
+        try:
+            pause = threading.Event()
+            while not ready.exists():
+                assert process.poll() is None, log.read_text()
+                pause.wait(_TICK)
+            yield Replicated(process, root, log, ready.read_text())
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Replicated]:
+    with replicated(tmp_path / "place") as found:
+        yield found
+
+
+def connected(uri: str) -> dbapi.Connection:
+    return dbapi.connect(uri, autocommit=True)
+
+
+def rows(connection: dbapi.Connection, sql: str) -> list[tuple[object, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+@dataclass
+class Load:
+    """Writers that insert rows of their own until they are told to stop, each on a connection that it makes again after an error."""
+
+    uri: str
+    stop: threading.Event = field(default_factory=threading.Event)
+    sent: list[int] = field(default_factory=list)
+    stored: list[int] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def write(self, first: int) -> None:
+        number = first
+        while not self.stop.is_set():
+            try:
+                with flight.connect(self.uri) as client:
+                    while not self.stop.is_set():
+                        number += WRITERS
+                        self.sent.append(number)
+                        run(client, f"INSERT INTO t VALUES ({number})")
+                        self.stored.append(number)
+            except (flight.FlightError, pa.ArrowException) as exc:
+                self.errors.append(str(exc))
+
+
+def run(client: flight.FlightClient, sql: str) -> None:
+    client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
+
+
+@contextmanager
+def loaded(running: Replicated) -> Iterator[Load]:
+    with flight.connect(running.uri) as client:
+        run(client, "CREATE TABLE t (x BIGINT) PARTITIONED BY (bucket(2, x))")
+    load = Load(running.uri)
+    writers = [threading.Thread(target=load.write, args=[number]) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    try:
+        yield load
+    finally:
+        load.stop.set()
+        for writer in writers:
+            writer.join(PATIENCE)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(round(PATIENCE / _TICK)):
+        if condition():
+            return
+        pause.wait(_TICK)
+    raise AssertionError("it did not come to that")
+
+
+def check_stored(running: Replicated, load: Load) -> None:
+    """Every row that was acknowledged is there once, and nothing that was not sent."""
+    found = sorted(stored_rows(running.root / "t")["x"].to_pylist())
+    assert len(found) == len(set(found))
+    assert set(load.stored) <= set(found) <= set(load.sent)
+
+
+def test_clients_are_shared_among_replicas_and_see_each_other(running: Replicated) -> None:
+    with closing(connected(running.uri)) as one, closing(connected(running.uri)) as other:
+        rows(one, "CREATE TABLE t AS SELECT 1 AS x")
+        assert rows(other, "SELECT x FROM t") == [(1,)]
+        (peers,) = zip(*rows(one, "SELECT DISTINCT peer FROM system.statements"), strict=True)
+        assert len(peers) >= 2
+    assert len(running.replicas()) == 2
+
+
+def test_it_ends_with_all_of_its_processes(running: Replicated) -> None:
+    processes = [*running.children().values()]
+    with closing(connected(running.uri)) as connection:
+        rows(connection, "SELECT 1")
+        running.process.terminate()
+        assert running.process.wait(PATIENCE) == 0
+    assert not [number for number in processes if Path(f"/proc/{number}").exists()]
+
+
+def test_nothing_acknowledged_is_lost_when_a_replica_is_killed(running: Replicated) -> None:
+    with loaded(running) as load:
+        wait_for(lambda: len(load.stored) > 5)
+        before = running.replicas()
+        os.kill(before[0], signal.SIGKILL)
+        running.until("replica . was ended by SIGKILL; it is started again")
+        count = len(load.stored)
+        wait_for(lambda: len(load.stored) > count + 5 and len(running.replicas()) == 2)
+    assert len(load.errors) <= WRITERS, load.errors
+    check_stored(running, load)
+
+
+def test_replacing_every_replica_breaks_no_call(running: Replicated) -> None:
+    with loaded(running) as load:
+        wait_for(lambda: len(load.stored) > 5)
+        before = set(running.replicas())
+        running.process.send_signal(signal.SIGUSR2)
+        wait_for(lambda: len(running.replicas()) == 2 and not before & set(running.replicas()))
+        count = len(load.stored)
+        wait_for(lambda: len(load.stored) > count + 5)
+    assert set(load.errors) == set()
+    check_stored(running, load)
+
+
+def test_haproxy_is_started_again(running: Replicated) -> None:
+    os.kill(running.children()["haproxy"], signal.SIGKILL)
+    running.until("haproxy was ended by SIGKILL; it is started again")
+
+    def answers() -> bool:
+        try:
+            with closing(connected(running.uri)) as connection:
+                return rows(connection, "SELECT 1") == [(1,)]
+        except dbapi.Error:
+            return False
+
+    wait_for(answers)
+
+
+def test_a_frozen_replica_is_replaced(tmp_path: Path) -> None:
+    with replicated(tmp_path / "place", "--unresponsive-after", "2") as running:
+        before = running.replicas()
+        os.kill(before[0], signal.SIGSTOP)
+        running.until("replica . has not answered for 2 seconds")
+        wait_for(lambda: len(running.replicas()) == 2 and before[0] not in running.replicas())
+        with closing(connected(running.uri)) as connection:
+            assert rows(connection, "SELECT 1") == [(1,)]
+
+
+def test_renewed_certificates_are_shown_by_all(tmp_path: Path) -> None:
+    signing = authority()
+    certificate, key = tmp_path / "certificate", tmp_path / "key"
+    signing.signs_a_server().write(certificate, key)
+    with replicated(tmp_path / "place", "--tls-certificate", str(certificate), "--tls-key", str(key)) as running:
+        assert running.uri.startswith("grpc+tls://")
+        renewed = signing.signs_a_server()
+        renewed.write(certificate, key)
+        wanted = renewed.certificate.public_bytes(serialization.Encoding.DER)
+        wait_for(lambda: {shown_certificate(running.uri) for _ in range(6)} == {wanted})
+        with flight.connect(running.uri, tls_root_certs=signing.pem) as client:
+            run(client, "CREATE TABLE t AS SELECT 1 AS x")
+
+
+def shown_certificate(uri: str) -> bytes | None:
+    """The certificate of a new connection, as DER; None where none is made at this moment."""
+    host, _, port = uri.removeprefix("grpc+tls://").rpartition(":")
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=PATIENCE) as plain,
+            context.wrap_socket(plain) as encrypted,
+        ):
+            return encrypted.getpeercert(binary_form=True)
+    except OSError:
+        return None
+
+
+SHARED = ServerConfig(
+    server_memory_limit=100,
+    memory_limit=0,
+    running_statements=5,
+    admin_port=9000,
+    ready_file="r",
+    host="0.0.0.0",  # noqa: S104
+)
+REPLICAS = [Replica(1, 40001, 40011), Replica(2, 40002, 40012)]
+
+
+def test_a_replica_has_its_share_and_knows_the_others() -> None:
+    mine = replica_settings(SHARED, REPLICAS[1], REPLICAS, "grpc")
+    found = [mine.server_memory_limit, mine.memory_limit, mine.running_statements, mine.admin_port, mine.health_port]
+    assert found == [50, 0, 3, 9001, 40012]
+    assert (mine.host, mine.port, mine.peers, mine.ready_file) == ("127.0.0.1", 40002, "grpc://127.0.0.1:40001", "")
+    assert not mine.takes_dictionaries, "the public address is not this machine alone"
+
+
+def refusal(*arguments: str) -> str:
+    command = [COMMAND, "serve", *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert found.returncode == 1
+    return found.stderr
+
+
+REFUSED: dict[str, tuple[Sequence[str], str]] = {
+    "open to all": (["--replicas", "2", "--host", "0.0.0.0"], "is not loopback and there is no authentication"),  # noqa: S104
+    "too many": (["--replicas", "65"], "--replicas is 65; expected 1 to 64"),
+    "no parent": (["--replicas", "2", "--no-supervise"], "expected it without --no-supervise"),
+    "no root": (["--replicas", "2"], "is not there; expected a directory, or --create"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_served_is_said(tmp_path: Path, arguments: Sequence[str], message: str) -> None:
+    assert message in refusal(str(tmp_path / "none"), *arguments)
+
+
+def test_haproxy_checks_by_the_health_service() -> None:
+    service = HealthServer("127.0.0.1", 0)
+    try:
+        assert [checked(service), service.set_serving(serving=True), checked(service)] == [False, None, True]
+    finally:
+        service.close()
+
+
+def checked(service: HealthServer) -> bool:
+    """Whether an answer has what HAProxy expects."""
+    expected = re.search(r"expect binary (\w+)", configuration("127.0.0.1", 1, REPLICAS, Path("control")))
+    assert expected is not None
+    host, _, port = service.uri.removeprefix("grpc://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+        connection.sendall(health_check())
+        connection.settimeout(PATIENCE)
+        answer = b""
+        while b"grpc-status" not in answer and bytes.fromhex(expected[1]) not in answer and b"\x08\x02" not in answer:
+            answer += connection.recv(4096)
+    return bytes.fromhex(expected[1]) in answer
