@@ -15,6 +15,7 @@ from benchmarks import (
     memory,
     observing,
     planning,
+    replicas,
     search,
     spark,
     stream_out,
@@ -35,6 +36,7 @@ AREAS: Mapping[str, Callable[[Bench], list[Result]]] = MappingProxyType(
         "search": search.measure,
         "memory": memory.measure,
         "concurrency": concurrency.measure,
+        "replicas": replicas.measure,
         "observing": observing.measure,
     }
 )

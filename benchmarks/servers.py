@@ -48,6 +48,13 @@ def ours(root: Path, *arguments: str, log: Path | None = None) -> Iterator[Serve
 
 
 @contextmanager
+def replicas(root: Path, number: int) -> Iterator[Server]:
+    """As many of ours over `root` behind one address."""
+    with _process(["lance_flight.cli", "serve", str(root), "--port", "0", "--replicas", str(number)]) as server:
+        yield server
+
+
+@contextmanager
 def bare() -> Iterator[Server]:
     """The peer of `bare.py`."""
     with _process(["benchmarks.bare"]) as server:
