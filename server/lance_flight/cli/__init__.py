@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "vacuum": "remove expired snapshots and files of aborted transactions",
         "verify": "check that every row is in the partition of its values",
         "repair": "find and repair damaged metadata",
+        "doctor": "look for what keeps a root from being served well",
         "migrate": "convert the metadata of other writers to the table metadata of the spec",
     }
 )

@@ -1,0 +1,43 @@
+"""`lance-flight doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from lance_flight.catalog.maintenance.diagnosis import Level, RootFinding, diagnose
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.cli.arguments import add_root
+from lance_flight.cli.inspect import existing_root
+
+_MARKS = {Level.OK: "✓", Level.WARNING: "!", Level.ERROR: "✗"}
+_COLOURS = {Level.OK: "\033[32m", Level.WARNING: "\033[33m", Level.ERROR: "\033[31m"}
+_PLAIN = "\033[0m"
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Look at a root as a server would: whether it can be read and written, the clock beside the storage's, free space, libraries, the key"
+        " of tickets, and of each table whether it opens, its fence against stock writers, small files, and what processes that died have"
+        " left. Each finding says what to do. The exit status is 1 if there is an error."
+    )
+    command.epilog = "Examples: lance-flight doctor lake; lance-flight doctor s3://bucket/lake"
+    add_root(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the findings about a root as they are made."""
+    levels = set()
+    for finding in diagnose(Root(existing_root(options.root))):
+        levels.add(finding.level)
+        print(_line(finding), flush=True)
+    return 1 if Level.ERROR in levels else 0
+
+
+def _line(finding: RootFinding) -> str:
+    mark = _MARKS[finding.level]
+    if sys.stdout.isatty():
+        mark = f"{_COLOURS[finding.level]}{mark}{_PLAIN}"
+    advice = f"\n    {finding.advice}" if finding.advice else ""
+    return f"{mark} {finding.subject}: {finding.text}{advice}"

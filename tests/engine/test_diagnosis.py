@@ -1,0 +1,144 @@
+"""`lance-flight doctor`: each thing that can be wrong with a root is found, said, and told what to do about."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pytest
+from lance_flight.catalog.maintenance import diagnosis
+from lance_flight.catalog.maintenance.diagnosis import MANY_FILES, Level, diagnose
+from lance_flight.catalog.manifests.manifest import FENCE_KEY
+from lance_flight.catalog.storage.leases import GRACE
+from lance_flight.catalog.storage.staging_area import PRIVATE, UNCLAIMED_SECONDS
+from lance_flight.cli import main
+from lance_flight.engine.engine import Engine
+
+OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
+
+
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
+    engine.update("CREATE TABLE t (x BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    engine.update("CREATE TABLE plain AS SELECT 1 AS x")
+    (Path(engine.root.store.uri) / PRIVATE).mkdir(mode=0o700, exist_ok=True)
+
+
+def found(engine: Engine, level: Level, subject: str) -> list[str]:
+    """The texts of the findings of a level about a subject."""
+    return [
+        f"{each.text}; {each.advice}"
+        for each in diagnose(engine.root)
+        if (each.level, each.subject) == (level, subject)
+    ]
+
+
+def aged(path: Path, seconds: float) -> None:
+    moment = time.time() - seconds
+    os.utime(path, (moment, moment))
+
+
+def readable_key(root: Path) -> None:
+    (root / PRIVATE / "ticket.key").write_bytes(bytes(32))
+    (root / PRIVATE / "ticket.key").chmod(0o644)
+
+
+def left_over(root: Path) -> None:
+    (root / PRIVATE / "0123456789abcdef").mkdir()
+    aged(root / PRIVATE / "0123456789abcdef", UNCLAIMED_SECONDS + 60)
+
+
+def without_fence(root: Path) -> None:
+    lance.dataset(root / "t" / "__manifest").update_metadata({FENCE_KEY: "0"})
+
+
+def broken(root: Path) -> None:
+    shutil.copytree(root / "t", root / "u")
+    shutil.rmtree(root / "u" / "__manifest" / "data")
+
+
+def unfinished_removal(root: Path) -> None:
+    place = root / "t" / PRIVATE / "expiring"
+    place.mkdir(parents=True)
+    (place / "a.json").write_text('{"":[1]}')
+    aged(place / "a.json", 3 * GRACE)
+
+
+DAMAGED: dict[str, tuple[Callable[[Path], None], Level, str, str]] = {
+    "key": (readable_key, ERROR, "ticket.key", "other users may read it"),
+    "left over": (left_over, WARNING, "root", "1 tables that were being made are left"),
+    "fence": (without_fence, WARNING, "t", "has no fence"),
+    "broken": (broken, ERROR, "u", "cannot be opened: "),
+    "removal": (
+        unfinished_removal,
+        WARNING,
+        "t",
+        "1 removals of snapshots that did not end; lance-flight vacuum ROOT t",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "level", "subject", "text"), DAMAGED.values(), ids=DAMAGED)
+def test_what_is_wrong_is_found(
+    engine: Engine, damage: Callable[[Path], None], level: Level, subject: str, text: str
+) -> None:
+    assert not [each for each in found(engine, level, subject) if text in each]
+    damage(Path(engine.root.store.uri))
+    again = Engine(engine.root, target_partitions=1)
+    (said,) = [each for each in found(again, level, subject) if text in each]
+    assert not said.endswith("; "), "it says what to do"
+
+
+def test_a_sound_root_is_said_to_be_one_and_left_as_it_is(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(engine.root.store.uri)
+    before = sorted(root.rglob("*"))
+    assert main(["doctor", str(root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.partition(":")[0] for line in lines} == {
+        "✓ libraries",
+        "✓ root",
+        "✓ clock",
+        "✓ space",
+        "✓ t",
+        "✓ plain",
+    }
+    assert sorted(root.rglob("*")) == before
+
+
+def test_an_error_is_the_exit_status(engine: Engine) -> None:
+    broken(Path(engine.root.store.uri))
+    assert main(["doctor", engine.root.store.uri]) == 1
+
+
+def test_a_root_that_cannot_be_written_is_an_error(engine: Engine) -> None:
+    place = Path(engine.root.store.uri) / PRIVATE
+    shutil.rmtree(place)
+    place.write_text("in the way")
+    (said,) = found(engine, ERROR, "root")
+    assert said.startswith("cannot be written: ")
+
+
+@pytest.mark.parametrize(("skew", "level"), [(0, OK), (-7, WARNING), (8, WARNING), (-3600, ERROR), (3600, ERROR)])
+def test_clocks_that_differ_are_found(engine: Engine, skew: float, level: Level) -> None:
+    findings = diagnose(engine.root, lambda: time.time() + skew)
+    assert [each.level for each in findings if each.subject == "clock"] == [level]
+
+
+@pytest.mark.parametrize(("free", "level"), [(50, OK), (9, WARNING), (1, ERROR)])
+def test_a_full_device_is_found(engine: Engine, monkeypatch: pytest.MonkeyPatch, free: int, level: Level) -> None:
+    usage = shutil.disk_usage("/")._replace(total=100, free=free)
+    monkeypatch.setattr(diagnosis.shutil, "disk_usage", lambda _: usage)
+    assert len(found(engine, level, "space")) == 1
+
+
+def test_small_files_are_found(engine: Engine) -> None:
+    assert found(engine, WARNING, "t") == []
+    for number in range(MANY_FILES + 1):
+        engine.update(f"INSERT INTO t VALUES ({number}, 'a')")
+    (said,) = found(engine, WARNING, "t")
+    assert said == f"1 of 2 tables have {MANY_FILES + 2} small data files; lance-flight compact ROOT t"
