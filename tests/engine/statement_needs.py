@@ -25,6 +25,7 @@ NEEDS = {
     "SUMMARIZE SELECT 1 AS a": "",
     "SHOW PARTITIONS t": "",
     "SHOW PARTITIONS t READ BY x": "",
+    "SHOW PARTITIONS t READ BY QUERY SELECT 1": "",
     "SHOW INDEXES FROM t WHERE x": "",
     "DESCRIBE t": "",
     "DESC TABLE t": "",

@@ -53,9 +53,32 @@ def test_an_older_snapshot_has_its_own(engine: Engine) -> None:
     assert len(read(engine, "s = 's1'", f'"t@{first}"')) == 4
 
 
+QUERIES = {
+    "SELECT * FROM t WHERE s = 's1'": 5,
+    "SELECT count(*) FROM t a JOIN t b ON a.x = b.x WHERE a.s = 's1' AND b.s = 's2'": 10,
+    "WITH a AS (SELECT * FROM t WHERE x = 3) SELECT s FROM a UNION ALL SELECT s FROM t WHERE s = 's0' AND x = 4": 7,
+    "SELECT * FROM u": 0,
+    "SELECT * FROM t WHERE 1 = 0": 0,
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_whole_query_reads_what_its_scans_read(engine: Engine, query: str) -> None:
+    found = read(engine, f"QUERY {query}")
+    assert len(found) == len(set(found)) == QUERIES[query]
+
+
+def test_a_column_may_be_called_query(engine: Engine) -> None:
+    engine.update("CREATE TABLE q (query BIGINT) PARTITIONED BY (query)")
+    engine.update("INSERT INTO q VALUES (1), (2)")
+    assert len(read(engine, "query = 1", "q")) == 1
+
+
 WRONG = [
     pytest.param("SHOW PARTITIONS t READ BY", "expected a condition", id="no condition"),
     pytest.param("SHOW PARTITIONS t READ BY wind = 1", "No field named wind", id="no such column"),
+    pytest.param("SHOW PARTITIONS t READ BY QUERY SELECT wind FROM t", "No field named wind", id="no such column there"),
+    pytest.param("SHOW PARTITIONS t READ BY QUERY DELETE FROM t", "found: DELETE", id="a change"),
     pytest.param("SHOW PARTITIONS u READ BY x = 1", "is not partitioned", id="a plain table"),
 ]
 

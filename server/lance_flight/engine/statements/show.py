@@ -142,7 +142,8 @@ def _as_set(value: SettingValue) -> str:
 class ShowMetadata(RowsStatement):
     """SHOW PARTITIONS t, SHOW INDEXES FROM t: the rows of a metadata table of t, [WHERE condition over its columns].
 
-    SHOW PARTITIONS t READ BY condition gives the `object_id` of each partition table that a query with this WHERE reads.
+    SHOW PARTITIONS t READ BY condition gives the `object_id` of each partition table that a query with this WHERE reads,
+    and … READ BY QUERY SELECT … of each that this query reads.
     """
 
     forms = ("SHOW PARTITIONS", "SHOW INDEXES")
@@ -151,6 +152,8 @@ class ShowMetadata(RowsStatement):
     metadata: str
     where: str | None = None
     read_by: str | None = None
+    """The condition, or with `is_query` the whole query."""
+    is_query: bool = False
 
     @classmethod
     def read(cls, cursor: Cursor) -> ShowMetadata:
@@ -158,9 +161,13 @@ class ShowMetadata(RowsStatement):
         cursor.accept("FROM")
         table = references.table(cursor)
         if metadata == "partitions" and cursor.accept("READ", "BY"):
+            # A column may be called `query`, but no condition goes on by these words.
+            is_query = any(cursor.peek("QUERY", word) for word in ("SELECT", "WITH", "FROM"))
+            if is_query:
+                cursor.expect("QUERY")
             if cursor.done:
                 raise cursor.error("a condition")
-            return cls(table, metadata, read_by=cursor.rest())
+            return cls(table, metadata, read_by=cursor.rest(), is_query=is_query)
         where = cursor.rest() if cursor.accept("WHERE") else None
         return cls(table, metadata, where)
 
@@ -170,7 +177,8 @@ class ShowMetadata(RowsStatement):
         # A table without partitions is refused by its name here.
         session.frame(f"{self._query()} LIMIT 0")
         name = table_name(self.table)
-        read = f"SELECT 1 FROM {quoted(name.db_schema, name.name)} WHERE {enclosed(self.read_by)}"  # noqa: S608 - planned, never run
+        condition = f"SELECT 1 FROM {quoted(name.db_schema, name.name)} WHERE {enclosed(self.read_by)}"  # noqa: S608 - planned, never run
+        read = self.read_by if self.is_query else condition
         return _ReadPartitions(session, session.frame(read, parameters), f"{name.db_schema}.{name.name}")
 
     def _query(self) -> str:
@@ -181,7 +189,7 @@ class ShowMetadata(RowsStatement):
 
 @dataclass(frozen=True, slots=True)
 class _ReadPartitions:
-    """Answer with the partition tables that the scan of a planned query reads."""
+    """Answer with the partition tables that the scans of a planned query read of one table."""
 
     session: QuerySession
     query: DataFrame
@@ -192,12 +200,12 @@ class _ReadPartitions:
     def batches(self) -> Iterator[pa.RecordBatch]:
         self.session.prepare(self.query)
         self.session.plan(self.query)
-        view = self.session.views[self.table]
-        prunings = self.session.log.prunings.get(view.key, [])
-        # Without a scan, DataFusion knows that no row fulfils the condition.
-        versions = zip(view.snapshot.tables, prunings[-1].versions, strict=True) if prunings else ()
-        for tables, version in versions:
-            ids = tables.rows["object_id"].combine_chunks().take(pa.array(version.kept))
+        view = self.session.views.get(self.table)
+        # Without a scan, DataFusion knows that no row fulfils the condition, or the query is not about the table.
+        prunings = [] if view is None else self.session.log.prunings.get(view.key, [])
+        for place, tables in enumerate(view.snapshot.tables if view is not None and prunings else ()):
+            kept = sorted({row for pruning in prunings for row in pruning.versions[place].kept})
+            ids = tables.rows["object_id"].combine_chunks().take(pa.array(kept, pa.int64()))
             yield pa.RecordBatch.from_arrays([ids], schema=self.schema)
 
 
