@@ -29,6 +29,11 @@ PAGES = {
     "buckets": "t/public/flights_by_carrier/map",
     "history": "t/public/flights/history?a=6&b=7",
     "query": QUERY,
+    "plan": f"query?view=plan#{quote(SQL)}",
+    "error": f"query#{quote('SELECT wind FROM flights')}",
+    "wrong": f"t/public/flights/map?where={quote('wind > 3')}",
+    "plain": "t/public/airlines/history",
+    "absent": "t/public/nothing",
     "activity": "activity",
 }
 SETTLED = 1_500

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from lance_flight_client.console import partition_grid
+from lance_flight_client.console.partition_grid import MOST_SVG_CELLS
 from lance_flight_client.console.server import ConsoleLimits
 from playwright.sync_api import Page, expect
 
@@ -57,7 +60,10 @@ def test_a_newcomer_looks_at_partitions_queries_and_compares_snapshots(console: 
     page.get_by_role("link", name="run this query").click()
     expect(page.locator("#result tbody tr")).to_have_count(120)
     page.get_by_role("button", name="Plan").click()
-    expect(page.locator("#result")).to_contain_text("partitions: 7 / 37")
+    expect(page.locator("#planned h2")).to_have_text("trips: 7 of 37 partitions")
+    assert page.locator("#planned rect[data-at].off").count() == 30
+    expect(page.get_by_label("Why trips")).to_contain_text("used: site = 'Oslo'")
+    expect(page.locator(".tree").first).to_contain_text("DatasetExec")
     page.goto(console.base + "t/public/trips/history")
     page.get_by_role("link", name="compare").nth(0).click()
     page.get_by_role("link", name="with this").nth(0).click()
@@ -101,7 +107,9 @@ def test_a_large_map_is_drawn_on_a_canvas(console: Console, monkeypatch: pytest.
     monkeypatch.setattr(partition_grid, "MOST_SVG_CELLS", 20)
     page = console.open("t/public/trips/map?where=month%20%3D%203")
     canvas = page.locator("canvas.map")
-    expect(canvas).to_have_attribute("aria-label", "Map of 37 partitions")
+    expect(page.get_by_role("application")).to_have_accessible_name(
+        "Map of 37 partitions: arrow keys go from cell to cell"
+    )
     drawn = """canvas => {
         const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data
         const found = new Set()
@@ -111,7 +119,138 @@ def test_a_large_map_is_drawn_on_a_canvas(console: Console, monkeypatch: pytest.
     assert canvas.evaluate(drawn) >= 3
     page.get_by_label("WHERE").fill("month = 4")
     expect(page.get_by_role("status")).to_contain_text("3 of 37")
+    expect(page.get_by_label("Why", exact=True)).to_contain_text("used: month = 4")
     assert page.locator("canvas.map").evaluate(drawn) >= 3
+    page.get_by_role("application").focus()
+    expect(page.locator(".cell")).to_have_text(
+        re.compile(r"^month = 1, site = Lima: 17 rows, .* KiB, 1 file; not read$")
+    )
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(page.locator(".cell")).to_have_text(re.compile(r"^month = 4, site = Rome: 16 rows, .*; read$"))
+    page.get_by_role("application").hover(position={"x": 150, "y": 60})
+    expect(page.locator(".cell")).to_have_text(re.compile("^month = [23], site = "))
+
+
+def test_a_map_that_is_larger_than_any_canvas_is_drawn_where_it_is_seen(console: Console, server: Server) -> None:
+    server.run("CREATE TABLE IF NOT EXISTS many (id BIGINT) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO many SELECT v FROM (SELECT unnest(range(0, {MOST_SVG_CELLS + 1})) AS v) AS n")
+    page = console.open("t/public/many/map?where=id%20%3D%205000")
+    box, canvas = page.get_by_role("application"), page.locator("canvas.map")
+    assert box.evaluate("box => box.scrollHeight") > MOST_SVG_CELLS * 20
+    assert canvas.evaluate("canvas => canvas.height") < 2_000
+    box.evaluate("box => { box.scrollTop = box.scrollHeight }")
+    read = """canvas => {
+        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data
+        let found = 0
+        for (let at = 0; at < pixels.length; at += 4) found += pixels[at] < 30 && pixels[at + 1] < 120
+        return found > 100
+    }"""
+    page.wait_for_function(f"({read})(document.querySelector('canvas.map'))")
+    page.keyboard.press("Shift+Tab")
+    box.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".cell")).to_contain_text("id = 1: 1 rows")
+    assert box.evaluate("box => box.scrollTop") < 100
+    server.run("DROP TABLE many")
+
+
+def tab_to(page: Page, name: str, role: str = "link") -> None:
+    """Go by the tab key to what has a name."""
+    wanted = page.get_by_role(role, name=name).first  # type: ignore[arg-type]
+    expect(wanted).to_be_visible()
+    for _ in range(100):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("each => each === document.activeElement"):
+            return
+    raise AssertionError(f"no tab stop is {name!r}")
+
+
+def test_the_whole_story_needs_no_pointer(console: Console) -> None:
+    page = console.open()
+    tab_to(page, "trips")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("WHERE")).to_be_focused()
+    page.keyboard.type("site = 'Oslo' AND month < 8")
+    expect(page.get_by_role("status")).to_contain_text("7 of 37 partitions would be read")
+    tab_to(page, "arrow keys", "application")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".cell")).to_contain_text("month = 2, site = Lima: 17 rows")
+    page.keyboard.press("Shift+Tab")
+    page.locator("body").press("/")
+    tab_to(page, "run this query")
+    page.keyboard.press("Enter")
+    expect(page.locator("#result tbody tr")).to_have_count(120)
+    page.keyboard.press("Control+Shift+Enter")
+    expect(page.locator("#planned h2")).to_have_text("trips: 7 of 37 partitions")
+    assert "view=plan#" in page.url
+    page.go_back()
+    page.goto(console.base + "t/public/trips")
+    tab_to(page, "History")
+    page.keyboard.press("Enter")
+    for name in ("compare", "with this"):
+        tab_to(page, name)
+        page.keyboard.press("Enter")
+        page.wait_for_load_state()
+    expect(page.locator("#compared")).to_contain_text("month = 2, site = Bern")
+    tab_to(page, "query as of")
+    page.keyboard.press("Enter")
+    expect(page.locator("#state")).to_contain_text("100 rows")
+
+
+def test_a_plan_is_an_address(console: Console) -> None:
+    sql = 'SELECT * FROM trips a JOIN "trips@7" b ON a.id = b.id JOIN words ON a.id = words.id WHERE b.month = 3'
+    page = console.open("query?view=plan#" + quote(sql))
+    expect(page.locator("#planned h2")).to_have_text(["trips: 37 of 37 partitions", "trips@7: 3 of 36 partitions"])
+    assert page.locator("#result tr").count() == 0
+    page.goto(console.base + "query?view=plan#" + quote("SELECT wind FROM trips"))
+    page.reload()
+    expect(page.get_by_role("alert").filter(has_text="No field named wind")).to_be_visible()
+
+
+SHIFT = """new Promise(resolve => {
+    let shift = 0
+    new PerformanceObserver(list => list.getEntries().forEach(each => { shift += each.value })).observe({type: "layout-shift", buffered: true})
+    setTimeout(() => resolve(shift), 500)
+})"""
+SLOW = "SELECT value, repeat('x', CAST(value / 150 AS INT)) AS text FROM generate_series(1, 9000)"
+
+
+@pytest.mark.parametrize(
+    ("path", "settled"),
+    [
+        pytest.param("", "td.n:not(:text('…'))", id="sizes"),
+        pytest.param(f"query#{quote(SLOW)}", "#result tbody tr:nth-child(9000)", id="rows"),
+        pytest.param("t/public/trips/map?where=month%20%3D%201", ".cells[data-is-shown]", id="map"),
+        pytest.param("activity", "#activity", id="activity"),
+    ],
+)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_moves_while_rows_come(console: Console, path: str, settled: str, width: int) -> None:
+    page = console.open(path, viewport={"width": width, "height": 800})
+    page.locator(settled).first.wait_for()
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate(SHIFT) < 0.02
+
+
+def test_dots_of_the_time_line_are_two_clicks_too(console: Console) -> None:
+    page = console.open("t/public/trips/history")
+    page.locator("svg.line circle").first.click()
+    expect(page.get_by_role("status")).to_contain_text("Snapshot 8 is chosen")
+    page.locator("svg.line circle").last.click()
+    expect(page.get_by_role("status")).to_contain_text("Between snapshots 6 and 8: 37 partitions added")
+
+
+def test_activity_is_what_users_run(console: Console) -> None:
+    page = console.open("query#" + quote("SELECT 40 + 2 AS answer"))
+    expect(page.locator("#result")).to_contain_text("42")
+    page.goto(console.base + "activity")
+    expect(page.locator("#activity")).to_contain_text("SELECT 40 + 2 AS answer")
+    assert "information_schema" not in page.locator("#activity").inner_text()
+    page.evaluate(
+        "htmx.ajax('POST', '/activity/nothing/kill', {target: '#activity', headers: {'x-lance-flight-console': '1'}})"
+    )
+    expect(page.get_by_role("alert").filter(has_text="no statement 'nothing' is running")).to_be_visible()
 
 
 def test_keys_are_enough(console: Console) -> None:
@@ -212,7 +351,12 @@ PAGES = [
     "t/public/trips",
     "t/public/trips/map?where=month%20%3D%201",
     "t/public/trips/history?a=5&b=6",
+    "t/public/trips/map?where=wind",
+    "t/public/words/history",
+    "t/public/nothing",
     "query",
+    "query#SELECT%20*%20FROM%20trips",
+    "query?view=plan#SELECT%20*%20FROM%20trips%20WHERE%20month%20%3D%203",
     "activity",
 ]
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from lance_flight_client.console.logins import Logins
-from lance_flight_client.console.pages import ROUTES, Pages
+from lance_flight_client.console.pages import ROUTES, Pages, absent
 from lance_flight_client.console.partition_grid import readable_bytes
 from lance_flight_client.console.request_checks import RequestChecks
 
@@ -41,13 +42,20 @@ class ConsoleAddress:
 
     hosts: Collection[str]
     is_secure: bool = False
+    port: int = 0
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie, which is the console's own: browsers send those of one host to all of its ports."""
+        return f"lance_flight_console_{self.port}"
 
 
 def application(logins: Logins, address: ConsoleAddress) -> Starlette:
     """Return the application for some logins."""
     app = Starlette(
         routes=[*ROUTES, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
+        exception_handlers={HTTPException: absent},
         middleware=[Middleware(RequestChecks, hosts=address.hosts, is_secure=address.is_secure)],
     )
-    app.state.pages = Pages(logins, templates(), is_secure=address.is_secure)
+    app.state.pages = Pages(logins, templates(), cookie=address.cookie, is_secure=address.is_secure)
     return app

@@ -16,8 +16,9 @@ from lance_flight_client.adbc import Credentials
 from lance_flight_client.console.queries import ConsoleQueries
 from lance_flight_client.console.server import ConsoleLimits, ConsoleServer
 
-COOKIE = "lance_flight_console"
 MOST_LOGINS = 100
+MOST_REQUESTS = 16
+"""Requests of one browser that are answered at once: fewer than the threads that all share."""
 IDLE_SECONDS = 12 * 3600
 
 
@@ -27,6 +28,8 @@ class Login:
 
     server: ConsoleServer | None
     queries: ConsoleQueries = field(default_factory=ConsoleQueries)
+    requests: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_REQUESTS))
+    downloads: threading.Semaphore = field(default_factory=threading.Semaphore)
     used: float = field(default_factory=time.monotonic)
 
     def close(self) -> None:
@@ -73,12 +76,12 @@ class Logins:
             login = self._known.get(cookie or "")
             if login is None:
                 return None
-            if time.monotonic() - login.used > IDLE_SECONDS:
-                del self._known[cookie or ""]
-                login.close()
-                return None
-            login.used = time.monotonic()
-            return login
+            if time.monotonic() - login.used <= IDLE_SECONDS:
+                login.used = time.monotonic()
+                return login
+            del self._known[cookie or ""]
+        login.close()
+        return None
 
     def authenticate(self, login: Login, credentials: Credentials) -> None:
         """Give a login its credentials; `ServerError` where the server does not let them in."""

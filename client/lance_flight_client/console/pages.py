@@ -4,66 +4,93 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Environment
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from lance_flight_client.adbc import Credentials
 from lance_flight_client.console import tables
-from lance_flight_client.console.logins import COOKIE, Login, Logins
-from lance_flight_client.console.partition_grid import COLOURS, PartitionGrid
+from lance_flight_client.console.logins import MOST_REQUESTS, Login, Logins
+from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
+from lance_flight_client.console.plans import plan_of
 from lance_flight_client.console.queries import TooManyQueries
 from lance_flight_client.console.request_checks import CHANGE_HEADER
-from lance_flight_client.console.server import ConsoleServer
+from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, listed
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing import write_file
 
 MOST_SNAPSHOTS = 500
 MOST_LISTED = 500
+_MOST_DIGITS = 18
+_MOST_FIELDS = 10
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "arrow": "application/vnd.apache.arrow.file"}
+_NOT_LET_IN = "This browser is not let in, or not any more: open the address that lance-flight console has printed."
 Page = Callable[[Request, ConsoleServer], Response]
+
+
+class InvalidRequest(Exception):
+    """An address or a body that no page of the console sends."""
 
 
 class Pages:
     """The logins and templates that all pages have in common."""
 
-    def __init__(self, logins: Logins, templates: Environment, *, is_secure: bool) -> None:
-        self.logins, self.is_secure = logins, is_secure
+    def __init__(self, logins: Logins, templates: Environment, *, cookie: str, is_secure: bool) -> None:
+        self.logins, self.cookie, self.is_secure = logins, cookie, is_secure
         self._templates = templates
 
     def show(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page."""
-        login = request.scope["state"].get("login")
+        state = request.scope["state"]
         known = {
-            "path": request.url.path,
+            "path": _path(request),
             "uri": self.logins.uri,
-            "nonce": request.scope["state"]["nonce"],
-            "is_known": login is not None,
+            "nonce": state["nonce"],
+            "is_known": state.get("login") is not None,
             "quote": quote,
         }
         return HTMLResponse(self._templates.get_template(template).render({**known, **values}), status)
 
+    def problem(self, request: Request, status: int, problem: str) -> Response:
+        """Return a problem in the form that is asked for: a page, or for the scripts of one a text or JSON."""
+        if "hx-request" in request.headers:
+            return PlainTextResponse(problem, status)
+        if CHANGE_HEADER in request.headers:
+            return JSONResponse({"error": problem}, status)
+        return self.show(request, "problem.html", status, problem=problem)
+
+    def closed(self, request: Request) -> Response:
+        """Return what a browser sees that is not let in."""
+        if CHANGE_HEADER in request.headers:
+            return self.problem(request, 403, _NOT_LET_IN)
+        return self.show(request, "closed.html", 403, reason=_NOT_LET_IN)
+
     def enter(self, request: Request) -> Response:
-        """Take the token of the address, and show the address without it."""
+        """Take the token of the address, and show the address without it; one that is used is good for its browser still."""
+        answer = RedirectResponse(_path(request), 303)
         cookie = self.logins.enter(request.query_params["token"])
-        if cookie is None:
-            return self.show(
-                request, "closed.html", 403, reason="This address has been used already, or is another one's."
-            )
-        answer = RedirectResponse(request.url.path, 303)
-        answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=self.is_secure, path="/")
+        if cookie is not None:
+            answer.set_cookie(self.cookie, cookie, httponly=True, samesite="strict", secure=self.is_secure, path="/")
+        elif _login(request) is None:
+            reason = "This address has been used already, or is another one's."
+            return self.show(request, "closed.html", 403, reason=reason)
         return answer
 
 
@@ -72,10 +99,24 @@ def _pages(request: Request) -> Pages:
     return found
 
 
+def _path(request: Request) -> str:
+    """Return the path as addresses have it: a name may have any character but a slash."""
+    return quote(request.scope["path"])
+
+
 def _login(request: Request) -> Login | None:
-    login = _pages(request).logins.find(request.cookies.get(COOKIE))
+    pages = _pages(request)
+    login = pages.logins.find(request.cookies.get(pages.cookie))
     request.scope["state"]["login"] = login
     return login
+
+
+def absent(request: Request, exc: Exception) -> Response:
+    """Answer what is no page."""
+    assert isinstance(exc, HTTPException)  # noqa: S101 - the only ones that this is registered for
+    if _login(request) is None:
+        return _pages(request).closed(request)
+    return _pages(request).problem(request, exc.status_code, f"{request.url.path} is no page of the console.")
 
 
 def page(answer: Page) -> Callable[[Request], Response]:
@@ -88,18 +129,45 @@ def page(answer: Page) -> Callable[[Request], Response]:
             return pages.enter(request)
         login = _login(request)
         if login is None:
-            reason = "Open the address that lance-flight console has printed: it lets this browser in."
-            return pages.show(request, "closed.html", 403, reason=reason)
+            return pages.closed(request)
         if login.server is None:
             return RedirectResponse("/login", 303)
         if request.method != "GET" and CHANGE_HEADER not in request.headers:
-            return JSONResponse({"error": f"expected the header {CHANGE_HEADER}"}, 403)
+            return pages.problem(request, 403, f"expected the header {CHANGE_HEADER}")
+        if not login.requests.acquire(blocking=False):
+            return pages.problem(request, 429, f"{MOST_REQUESTS} requests of this browser are under way")
         try:
             return answer(request, login.server)
+        except InvalidRequest as exc:
+            return pages.problem(request, 400, str(exc))
         except ServerError as exc:
-            return pages.show(request, "problem.html", 502, problem=str(exc))
+            return pages.problem(request, 404 if "[not_found]" in str(exc) else 502, str(exc))
+        finally:
+            login.requests.release()
 
     return answered
+
+
+def _whole(request: Request, name: str) -> int | None:
+    """Return a whole number of the address; None without it."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise InvalidRequest(f"{name} is {text[:40]!r} in the address; expected a whole number")
+    return int(text)
+
+
+async def _sql_of(request: Request) -> tuple[str, bool]:
+    """Return the SQL of a body, and whether it is to change what it says."""
+    try:
+        given = json.loads(await request.body())
+    except (ValueError, RecursionError) as exc:
+        raise InvalidRequest("the body is no JSON") from exc
+    sql = given.get("sql") if isinstance(given, dict) else None
+    if not isinstance(sql, str) or not sql.strip() or _SURROGATE.search(sql):
+        raise InvalidRequest("there is no SQL")
+    return sql, given.get("writes") is True
 
 
 def _table(request: Request, server: ConsoleServer) -> ConsoleTable | None:
@@ -108,15 +176,13 @@ def _table(request: Request, server: ConsoleServer) -> ConsoleTable | None:
 
 def _absent(request: Request) -> Response:
     name = request.path_params["name"]
-    return _pages(request).show(request, "problem.html", 404, problem=f"There is no table {name!r} that you may see.")
+    return _pages(request).problem(request, 404, f"There is no table {name!r} that you may see.")
 
 
 def login_page(request: Request) -> Response:
     """Ask who is there, of a browser that was let in."""
     if _login(request) is None:
-        return _pages(request).show(
-            request, "closed.html", 403, reason="Open the address that lance-flight console has printed."
-        )
+        return _pages(request).closed(request)
     return _pages(request).show(request, "login.html", problem=None, user="")
 
 
@@ -124,22 +190,31 @@ async def login(request: Request) -> Response:
     """Take a user with a password, or a token."""
     pages, mine = _pages(request), _login(request)
     if mine is None:
-        return pages.show(request, "closed.html", 403, reason="Open the address that lance-flight console has printed.")
-    given = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        return pages.closed(request)
+    body = (await request.body()).decode(errors="replace")
+    try:
+        given = {name: values[0] for name, values in parse_qs(body, max_num_fields=_MOST_FIELDS).items()}
+    except ValueError:
+        return pages.problem(request, 400, "the form has too many fields")
     user, token = given.get("user"), given.get("token")
     credentials = Credentials(token=token) if token else Credentials(user=user, password=given.get("password", ""))
+    if not mine.requests.acquire(blocking=False):
+        return pages.problem(request, 429, f"{MOST_REQUESTS} requests of this browser are under way")
     try:
         await run_in_threadpool(pages.logins.authenticate, mine, credentials)
     except ServerError as exc:
         return pages.show(request, "login.html", 403, problem=str(exc), user=user or "")
+    finally:
+        mine.requests.release()
     return RedirectResponse("/", 303)
 
 
 def logout(request: Request) -> Response:
     """Forget this browser."""
-    _pages(request).logins.leave(request.cookies.get(COOKIE))
+    pages = _pages(request)
+    pages.logins.leave(request.cookies.get(pages.cookie))
     answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/")
+    answer.delete_cookie(pages.cookie, path="/")
     return answer
 
 
@@ -154,7 +229,7 @@ def summary(request: Request, server: ConsoleServer) -> Response:
     """Return the row of one table in the list of all."""
     table = _table(request, server)
     if table is None:
-        return Response(status_code=404)
+        return _absent(request)
     return _pages(request).show(request, "summary.html", table=table, summary=tables.summary_of(server, table))
 
 
@@ -177,7 +252,7 @@ def table(request: Request, server: ConsoleServer) -> Response:
         table=found,
         columns=listed(server, f"DESCRIBE {found.sql()}"),
         definition=tables.definition_of(server, found),
-        version=tables.newest_version(server, found),
+        version=tables.snapshot_of(server, found).version,
         parts={} if found.is_view else parts,
     )
 
@@ -196,11 +271,11 @@ def map_picture(request: Request, server: ConsoleServer) -> Response:
     """Return the map alone, for the page that is open."""
     found = _table(request, server)
     if found is None:
-        return Response(status_code=404)
+        return _absent(request)
     shown = _pages(request).show(request, "picture.html", table=found, **_map(request, server, found))
     given = {name: value for name, value in request.query_params.items() if value}
     # The address of the page shows what is looked at: it can be given to others, and come back to.
-    shown.headers["HX-Replace-Url"] = f"{request.url.path.removesuffix('/picture')}?{urlencode(given)}"
+    shown.headers["HX-Replace-Url"] = f"{_path(request).removesuffix('/picture')}?{urlencode(given)}"
     return shown
 
 
@@ -209,21 +284,28 @@ def map_svg(request: Request, server: ConsoleServer) -> Response:
     """Return the map as a picture of its own."""
     found = _table(request, server)
     if found is None:
-        return Response(status_code=404)
-    shown = _pages(request).show(request, "map.svg", table=found, **_map(request, server, found))
+        return _absent(request)
+    values = _map(request, server, found)
+    if values["grid"] is None or values["problem"]:
+        raise InvalidRequest(values["problem"])
+    shown = _pages(request).show(request, "map.svg", **values | {"fills": FILLS})
     return Response(shown.body, media_type="image/svg+xml")
 
 
 def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[str, Any]:
     given = request.query_params
-    where = given.get("where", "").strip()
-    version = int(given["at"]) if given.get("at", "").isdigit() else tables.newest_version(server, table)
+    where, at, wanted = given.get("where", "").strip(), _whole(request, "at"), _whole(request, "spec")
+    snapshot = tables.snapshot_of(server, table, at)
+    version = snapshot.version
     values: dict[str, Any] = {
         "where": where,
         "version": version,
-        "at": given.get("at", ""),
+        "committed": snapshot.committed,
+        "at": "" if at is None else str(at),
+        "newest": urlencode({name: value for name, value in given.items() if value and name != "at"}),
         "colours": COLOURS,
         "colour": given.get("colour", COLOURS[0]),
+        "fills": None,
         "problem": None,
         "reasons": [],
         "grid": None,
@@ -233,7 +315,7 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
     }
     if not table.is_partitioned or table.is_view:
         return values | {"problem": f"{table.label} has no partitions: every query reads it whole."}
-    partitions = tables.partitions_at(server, table, version)
+    partitions = tables.partitions_at(server, table, snapshot)
     if not partitions.num_rows:
         return values | {"problem": f"{table.label} has no partitions yet: they come with its first rows."}
     read = None
@@ -242,9 +324,12 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
             read, reasons = tables.read_by(server, table, version, where)
             values["reasons"] = reasons
         except ServerError as exc:
-            values["problem"] = str(exc)
+            # The names of columns come with that of the snapshot, which nobody has written.
+            values["problem"] = str(exc).replace(f'{table.db_schema}."{table.name}@{version}".', "")
     specs = sorted(set(partitions["spec_id"].to_pylist()))
-    spec = int(given["spec"]) if given.get("spec", "").isdigit() and int(given["spec"]) in specs else specs[-1]
+    spec = specs[-1] if wanted is None else wanted
+    if spec not in specs:
+        raise InvalidRequest(f"spec is {spec} in the address; expected one of {', '.join(map(str, specs))}")
     shown = partitions.filter(pc.equal(partitions["spec_id"], spec))
     grid = PartitionGrid.of(
         shown, read=read, down=given.get("down"), across=given.get("across"), colour=values["colour"]
@@ -267,7 +352,6 @@ def history(request: Request, server: ConsoleServer) -> Response:
     found = _table(request, server)
     if found is None:
         return _absent(request)
-    given = request.query_params
     rows = (
         []
         if found.is_view
@@ -275,10 +359,13 @@ def history(request: Request, server: ConsoleServer) -> Response:
             f"SELECT * FROM {found.sql(metadata='snapshots')} ORDER BY version DESC LIMIT {MOST_SNAPSHOTS}"
         ).to_pylist()
     )
-    chosen = [int(given[name]) for name in ("a", "b") if given.get(name, "").isdigit()]
+    wanted = [_whole(request, name) for name in ("a", "b")]
+    chosen = sorted(version for version in wanted if version is not None) if found.is_partitioned else []
     compared: list[tables.PartitionDifference] | None = None
-    if len(chosen) == 2 and found.is_partitioned:  # noqa: PLR2004 - two snapshots
-        first, second = (tables.partitions_at(server, found, version) for version in sorted(chosen))
+    if len(chosen) == 2:  # noqa: PLR2004 - two snapshots
+        first, second = (
+            tables.partitions_at(server, found, tables.snapshot_of(server, found, version)) for version in chosen
+        )
         compared = tables.differences(first, second)
     return _pages(request).show(
         request,
@@ -286,17 +373,18 @@ def history(request: Request, server: ConsoleServer) -> Response:
         table=found,
         snapshots=rows,
         dots=_dots(rows),
-        chosen=sorted(chosen),
-        compared=compared,
+        chosen=chosen,
+        counts=Counter(each.what for each in compared or ()),
+        compared=None if compared is None else compared[:MOST_LISTED],
     )
 
 
 def _dots(snapshots: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the places of snapshots on a line from the oldest to the newest, 0 to 1000."""
+    """Return the places of snapshots on a line from the oldest to the newest, in percent."""
     moments = [row["committed_at"].timestamp() for row in snapshots]
     first, last = min(moments, default=0.0), max(moments, default=0.0)
     span = last - first or 1.0
-    return [{**row, "x": round(1000 * (at - first) / span)} for row, at in zip(snapshots, moments, strict=True)]
+    return [{**row, "x": round(100 * (at - first) / span, 2)} for row, at in zip(snapshots, moments, strict=True)]
 
 
 @page
@@ -310,34 +398,44 @@ def query_page(request: Request, server: ConsoleServer) -> Response:
     for row in columns.to_pylist():
         label = ConsoleTable(row["table_schema"], row["table_name"]).label
         names.setdefault(label, []).append(row["column_name"])
-    return _pages(request).show(
-        request, "query.html", names=json.dumps(names), limits=server.limits, writes=server.writes
-    )
+    return _pages(request).show(request, "query.html", names=names, limits=server.limits, writes=server.writes)
 
 
 async def begin_query(request: Request) -> Response:
     """Begin a query, and return its id."""
-    login = _login(request)
-    if login is None or login.server is None or CHANGE_HEADER not in request.headers:
-        return JSONResponse({"error": "this browser has not logged in"}, 403)
-    given = await request.json()
-    sql = given.get("sql") if isinstance(given, dict) else None
-    if not isinstance(sql, str) or not sql.strip():
-        return JSONResponse({"error": "there is no SQL"}, 400)
+    pages, mine = _pages(request), _login(request)
+    if mine is None or mine.server is None or CHANGE_HEADER not in request.headers:
+        return JSONResponse({"error": _NOT_LET_IN}, 403)
     try:
-        return JSONResponse({"id": login.queries.begin(login.server, sql)}, 202)
+        sql, writes = await _sql_of(request)
+        return JSONResponse({"id": mine.queries.begin(mine.server, sql, writes=writes)}, 202)
+    except InvalidRequest as exc:
+        return pages.problem(request, 400, str(exc))
     except TooManyQueries as exc:
-        return JSONResponse({"error": str(exc)}, 429)
+        return pages.problem(request, 429, str(exc))
+
+
+async def plan(request: Request) -> Response:
+    """Return the plan of a query: its tables with their maps, the reasons, and the operators."""
+    try:
+        request.scope["state"]["sql"], _ = await _sql_of(request)
+    except InvalidRequest as exc:
+        return _pages(request).problem(request, 400, str(exc))
+    return await run_in_threadpool(_planned, request)
+
+
+@page
+def _planned(request: Request, server: ConsoleServer) -> Response:
+    return _pages(request).show(request, "plan.html", fills=None, plan=plan_of(server, request.scope["state"]["sql"]))
 
 
 @page
 def query_state(request: Request, server: ConsoleServer) -> Response:
     """Return the rows of a query beyond those that the page has."""
     query = _query(request)
-    after = request.query_params.get("after", "0")
-    if query is None or not after.isdigit():
-        return JSONResponse({"error": "there is no such query"}, 404)
-    return JSONResponse(query.state(int(after)))
+    if query is None:
+        return _no_query(request)
+    return JSONResponse(query.state(_whole(request, "after") or 0))
 
 
 @page
@@ -345,7 +443,7 @@ def query_cancel(request: Request, server: ConsoleServer) -> Response:
     """Cancel a query."""
     query = _query(request)
     if query is None:
-        return JSONResponse({"error": "there is no such query"}, 404)
+        return _no_query(request)
     query.cancel()
     return JSONResponse({}, 202)
 
@@ -355,21 +453,38 @@ def query_download(request: Request, server: ConsoleServer) -> Response:
     """Run a query again, and return all of its rows as a file; it changes nothing, whatever the console may do."""
     query, kind = _query(request), request.path_params["format"]
     if query is None or kind not in _TYPES:
-        return JSONResponse({"error": "there is no such query"}, 404)
+        return _no_query(request)
+    mine: Login = request.scope["state"]["login"]
+    if not mine.downloads.acquire(blocking=False):
+        return _pages(request).problem(
+            request, 429, "Another download of this browser is being made: try it after that."
+        )
     handle, path = tempfile.mkstemp(suffix=f".{kind}")
     os.close(handle)
-    reading = server.reading()
     try:
-        with reading.answer(query.sql) as answer:
-            write_file(path, kind, answer.schema, answer.batches)
+        _write_rows(server, query.sql, path, kind)
+    except pa.ArrowException as exc:
+        Path(path).unlink()
+        raise InvalidRequest(f"The rows cannot be written as {kind}: {exc}") from exc
     except BaseException:
         Path(path).unlink()
         raise
     finally:
-        reading.close()
+        mine.downloads.release()
     return FileResponse(
         path, media_type=_TYPES[kind], filename=f"query.{kind}", background=BackgroundTask(Path(path).unlink)
     )
+
+
+def _write_rows(server: ConsoleServer, sql: str, path: str, kind: str) -> None:
+    with server.answer(sql, writes=False) as answer:
+        if not len(answer.schema):
+            raise InvalidRequest("The statement has no rows to download.")
+        write_file(path, kind, answer.schema, answer.batches)
+
+
+def _no_query(request: Request) -> Response:
+    return _pages(request).problem(request, 404, "There is no such query any more: run it again.")
 
 
 def _query(request: Request) -> Any:
@@ -390,10 +505,14 @@ def activity_rows(request: Request, server: ConsoleServer) -> Response:
 
 
 def _activity(server: ConsoleServer) -> dict[str, Any]:
+    theirs = f"sql NOT LIKE '{OWN}%'"
     return {
-        "running": server.rows("SELECT * FROM system.queries ORDER BY began DESC LIMIT 100").to_pylist(),
+        "problem": None,
+        "running": server.rows(
+            f"SELECT * FROM system.queries WHERE {theirs} ORDER BY began DESC LIMIT 100"
+        ).to_pylist(),
         "ended": server.rows(
-            "SELECT * FROM system.statements WHERE kind <> 'prepare' ORDER BY began DESC LIMIT 200"
+            f"SELECT * FROM system.statements WHERE kind <> 'prepare' AND {theirs} ORDER BY began DESC LIMIT 200"
         ).to_pylist(),
         "sessions": server.rows("SELECT * FROM system.sessions ORDER BY began DESC LIMIT 100").to_pylist(),
     }
@@ -403,10 +522,12 @@ def _activity(server: ConsoleServer) -> dict[str, Any]:
 def kill(request: Request, server: ConsoleServer) -> Response:
     """Cancel a statement of the server."""
     number = request.path_params["statement"]
-    if not number.isalnum():
-        return JSONResponse({"error": "there is no such statement"}, 404)
-    server.rows(f"KILL '{number}'")
-    return _pages(request).show(request, "activity_rows.html", **_activity(server))
+    problem = None
+    try:
+        server.rows(f"KILL {tables.text_literal(number)}")
+    except ServerError as exc:
+        problem = str(exc)
+    return _pages(request).show(request, "activity_rows.html", **_activity(server) | {"problem": problem})
 
 
 ROUTES = (
@@ -422,6 +543,7 @@ ROUTES = (
     Route("/t/{schema}/{name}/history", history),
     Route("/query", query_page, methods=["GET"]),
     Route("/query", begin_query, methods=["POST"]),
+    Route("/plan", plan, methods=["POST"]),
     Route("/query/{query}.{format}", query_download),
     Route("/query/{query}", query_state),
     Route("/query/{query}/cancel", query_cancel, methods=["POST"]),

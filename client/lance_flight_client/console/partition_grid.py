@@ -16,6 +16,8 @@ LEVELS = 8
 MOST_SVG_CELLS = 5_000
 """Cells up to which the map is SVG; more are drawn on a canvas."""
 COLOURS = ("rows", "bytes", "files", "age")
+FILLS = ("#e3e6ea", "#cfe9e4", "#b0dad2", "#8fcabf", "#6bb8aa", "#469f91", "#2a8577", "#156b5e", "#064f45")
+"""Colours of a map without a style sheet, as console.css has them in light: what is not read, then the steps."""
 _CELL_HEIGHT = 20
 _LETTER = 7.2
 _LONGEST_LABEL = 24
@@ -128,11 +130,18 @@ class PartitionGrid:
             for cell, value in zip(self.cells, values, strict=True)
         ]
 
+    @property
+    def legend(self) -> tuple[str, str]:
+        """Return the least and the most of what cells are coloured by, with their unit."""
+        ordered = sorted(self.cells, key=self.value)
+        unit = "" if self.colour in ("bytes", "age") else f" {self.colour}"
+        return f"{self.amount(ordered[0])}{unit}", f"{self.amount(ordered[-1])}{unit}"
+
     def describe(self, cell: GridCell) -> str:
         """Return what a cell is, in words."""
         named = [f"{self.down} = {self.row_labels[cell.row]}"] if self.down else []
         named += [f"{self.across} = {self.column_labels[cell.column]}"] if self.across else []
-        sizes = f"{cell.rows:,} rows, {readable_bytes(cell.size)}, {cell.files:,} files"
+        sizes = f"{cell.rows:,} rows, {readable_bytes(cell.size)}, {cell.files:,} file{'' if cell.files == 1 else 's'}"
         several = f"{cell.partitions} partitions, " if cell.partitions > 1 else ""
         lit = (
             ""
@@ -174,14 +183,16 @@ class PartitionGrid:
         return len(self.cells) > MOST_SVG_CELLS
 
     def data(self) -> dict[str, Any]:
-        """Return the map for a canvas: a row, a column, a step, how much of it is read, and words for each cell."""
-        lit = [(1.0 if not self.is_lit else cell.read / cell.partitions) for cell in self.cells]
+        """Return the map for a canvas: a row, a column, a step, and partitions, read ones, rows, bytes and files of each cell."""
         return {
             "layout": self.layout,
+            "fields": [self.down, self.across],
+            "isLit": self.is_lit,
             "rows": [_cut(each) for each in self.row_labels],
             "columns": [_cut(each) for each in self.column_labels],
             "cells": [
-                [cell.row, cell.column, step, part] for (cell, step), part in zip(self.levels(), lit, strict=True)
+                [cell.row, cell.column, step, cell.partitions, cell.read, cell.rows, cell.size, cell.files]
+                for cell, step in self.levels()
             ],
         }
 

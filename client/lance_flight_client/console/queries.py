@@ -17,10 +17,18 @@ import pyarrow as pa
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.errors import ServerError
 
-MOST_QUERIES = 20
+MOST_QUERIES = 10
 MOST_RUNNING = 4
 MOST_TEXT = 2_000
 """Most characters that are shown of one value."""
+MOST_RESULT = 16 << 20
+"""Most characters that are kept of one result."""
+_MOST_NESTED = 64 << 10
+"""Bytes of a nested value above which it is told by its size alone."""
+_VALUE = 8
+"""Characters that a value counts besides its text."""
+_STEP = 500
+"""Rows that are made into texts at once."""
 _WAIT = 0.25
 
 
@@ -30,9 +38,10 @@ class TooManyQueries(Exception):
 
 @dataclass(slots=True)
 class ConsoleQuery:
-    """A query that runs, or has ended; its rows as texts."""
+    """A query that runs, or has ended; its rows as texts. It may change tables only with `writes`, where the console may."""
 
     sql: str
+    writes: bool = False
     began: float = field(default_factory=time.monotonic)
     columns: list[dict[str, str]] | None = None
     rows: list[list[str | None]] = field(default_factory=list)
@@ -40,14 +49,17 @@ class ConsoleQuery:
     is_cut: bool = False
     error: str | None = None
     seconds: float | None = None
+    _size: int = 0
     _cancel: Callable[[], None] = lambda: None
     _is_cancelled: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def run(self, server: ConsoleServer) -> None:
         """Run it to its end, on the thread of the caller."""
+        # It ends without an error only where nothing was raised.
+        failure = "the console failed"
         try:
-            with server.answer(self.sql, self._begins) as answer:
+            with server.answer(self.sql, self._begins, writes=self.writes) as answer:
                 kinds = [{"name": each.name, "type": str(each.type)} for each in answer.schema]
                 with self._changed:
                     self.columns, self.affected = kinds, answer.affected
@@ -55,10 +67,12 @@ class ConsoleQuery:
                 for batch in answer.batches:
                     if not self._take(batch, server.limits.rows):
                         break
+            failure = ""
         except ServerError as exc:
-            self.error = "cancelled" if self._is_cancelled else str(exc)
+            failure = str(exc)
         finally:
             with self._changed:
+                self.error = "cancelled" if self._is_cancelled else failure or None
                 self.seconds = time.monotonic() - self.began
                 self._changed.notify_all()
 
@@ -86,27 +100,56 @@ class ConsoleQuery:
 
     def _begins(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
+        if self._is_cancelled:
+            raise ServerError("cancelled")
 
     def _take(self, batch: pa.RecordBatch, most: int) -> bool:
         """Add rows, as far as they are shown, and return whether more are wanted."""
-        room = most - len(self.rows)
-        shown = [[shown_value(value) for value in column.slice(0, room).to_pylist()] for column in batch.columns]
-        with self._changed:
-            self.rows += [list(row) for row in zip(*shown, strict=True)] if shown else []
-            self.is_cut = batch.num_rows > room
-            self._changed.notify_all()
-        return not self.is_cut
+        for start in range(0, batch.num_rows, _STEP):
+            room = min(_STEP, most - len(self.rows))
+            part = batch.slice(start, room)
+            texts = [shown_texts(column) for column in part.columns]
+            rows = [list(row) for row in zip(*texts, strict=True)]
+            self._size += sum(_VALUE + len(text or "") for row in rows for text in row)
+            with self._changed:
+                self.rows += rows
+                self.is_cut = room < min(_STEP, batch.num_rows - start) or self._size > MOST_RESULT
+                self._changed.notify_all()
+            if self.is_cut or self._is_cancelled:
+                return False
+        return True
 
 
-def shown_value(value: Any) -> str | None:
-    """Return a value as it is shown: long ones are cut, bytes are Base64.
+def shown_texts(column: pa.Array) -> list[str | None]:
+    """Return the values of a column as they are shown; nested ones that are large are told by their sizes alone.
 
-    >>> shown_value(None), shown_value(b"a"), shown_value(1.5), shown_value("x" * 3000)[-14:]
-    (None, 'YQ==', '1.5', '… (1,000 more)')
+    >>> shown_texts(pa.array([[1, 2], None, [0] * 100_000]))
+    ['[1, 2]', None, '(800,004 bytes)']
     """
-    if value is None:
+    if not pa.types.is_nested(column.type):
+        return [shown_value(value) for value in column]
+    sizes = [column.slice(place, 1).nbytes for place in range(len(column))]
+    return [
+        f"({size:,} bytes)" if size > _MOST_NESTED else shown_value(value)
+        for size, value in zip(sizes, column, strict=True)
+    ]
+
+
+def shown_value(value: pa.Scalar) -> str | None:
+    """Return a value as it is shown: long ones are cut, bytes are Base64, moments that Python has not are their numbers.
+
+    >>> [shown_value(pa.scalar(each)) for each in (None, b"a", 1.5)]
+    [None, 'YQ==', '1.5']
+    >>> shown_value(pa.scalar("x" * 3000))[-14:], shown_value(pa.scalar(2**62, pa.timestamp("s")))
+    ('… (1,000 more)', '4611686018427387904')
+    """
+    try:
+        found = value.as_py()
+    except (OverflowError, ValueError):
+        found = value.value if pa.types.is_temporal(value.type) else "(not readable)"
+    if found is None:
         return None
-    text = base64.b64encode(value[:MOST_TEXT]).decode() if isinstance(value, bytes) else str(value)
+    text = base64.b64encode(found[:MOST_TEXT]).decode() if isinstance(found, bytes) else str(found)
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}… ({len(text) - MOST_TEXT:,} more)"
 
 
@@ -117,9 +160,9 @@ class ConsoleQueries:
         self._known: OrderedDict[str, ConsoleQuery] = OrderedDict()
         self._lock = threading.Lock()
 
-    def begin(self, server: ConsoleServer, sql: str) -> str:
+    def begin(self, server: ConsoleServer, sql: str, *, writes: bool = False) -> str:
         """Run a query in the background, and return its id; `TooManyQueries` beside as many as may run."""
-        query, number = ConsoleQuery(sql), secrets.token_urlsafe(12)
+        query, number = ConsoleQuery(sql, writes), secrets.token_urlsafe(12)
         with self._lock:
             if sum(each.seconds is None for each in self._known.values()) >= MOST_RUNNING:
                 raise TooManyQueries(f"{MOST_RUNNING} queries of this browser run; expected one of them to end first")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 CHANGE_HEADER = "x-lance-flight-console"
 """A header that no form of another site can send."""
 MOST_BODY = 1 << 20
+_LONGEST_LENGTH = 10
 _SAFE = ("GET", "HEAD")
 
 
@@ -47,10 +47,13 @@ class RequestChecks:
             return f"host {host[:100]!r} is not one of this console; expected {', '.join(sorted(self._hosts))}"
         if method in _SAFE:
             return None
-        if not headers.get("content-length", "").isdigit() or int(headers["content-length"]) > MOST_BODY:
+        length = headers.get("content-length", "")
+        # Few digits, which `int` takes whatever they are.
+        if not (length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH) or int(length) > MOST_BODY:
             return f"the request has no length, or more than {MOST_BODY} bytes"
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        is_ours = urlsplit(origin).netloc == host if origin is not None else site == "same-origin"
+        scheme = "https" if self._is_secure else "http"
+        is_ours = origin == f"{scheme}://{host}" if origin is not None else site == "same-origin"
         if not is_ours or site not in (None, "same-origin"):
             return "the request was not made by a page of this console"
         return None

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -16,7 +17,11 @@ import pyarrow as pa
 from lance_flight_client.adbc import Credentials, StatementAnswer, answered, connect, execute
 from lance_flight_client.errors import ServerError
 
-_MOST_KNOWN = 16
+_MOST_KNOWN_BYTES = 32 << 20
+OWN = "/* console */ "
+"""What every statement of the console's own begins with, so that pages can leave them out of what users have run."""
+_CODED = re.compile(r"\[FlightSQL\] \[\w+\] \[\w+\]")
+_NO_SESSION = "finds no session"
 _AROUND = re.compile(r"^[A-Z_]+: \[FlightSQL\] (\[\w+\] )?|\.? Detail: .*|[.;] Vendor code: .*", re.DOTALL)
 """What the driver puts around the words of the server."""
 _COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
@@ -31,21 +36,32 @@ class ConsoleLimits:
 
 
 class KnownPartitions:
-    """The partitions of some tables at versions that were looked at last: a version never changes. Safe to share among threads."""
+    """Cache of `t$partitions` at snapshots, which never change, up to so many bytes. Safe to share among threads.
 
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, pa.Table] = OrderedDict()
+    A snapshot is a version and the moment of its commit: a table that is dropped and made again counts from the same versions.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_KNOWN_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._known: OrderedDict[tuple[str, datetime], pa.Table] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, sql: str, version: int | None, ask: Callable[[str], pa.Table]) -> pa.Table:
-        """Return what a query gives, which is about a version (None: the newest one, asked for each time)."""
+    def of(self, sql: str, committed: datetime | None, ask: Callable[[str], pa.Table]) -> pa.Table:
+        """Return what a query about the snapshot of a moment gives (None: not known, asked for each time)."""
+        if committed is None:
+            return ask(sql)
         with self._lock:
-            found = self._known.get(sql) if version is not None else None
-        if found is None:
-            found = ask(sql)
+            found = self._known.get((sql, committed))
+            if found is not None:
+                self._known.move_to_end((sql, committed))
+                return found
+        found = ask(sql)
+        # Partitions that float with a branch or a tag change without a snapshot.
+        is_pinned = not found["read_version"].null_count and found["read_tag"].null_count == found.num_rows
+        if is_pinned and found.nbytes <= self._most_bytes:
             with self._lock:
-                self._known[sql] = found
-                while len(self._known) > _MOST_KNOWN:
+                self._known[sql, committed] = found
+                while sum(each.nbytes for each in self._known.values()) > self._most_bytes:
                     self._known.popitem(last=False)
         return found
 
@@ -60,55 +76,83 @@ class ConsoleServer:
     writes: bool = False
     partitions: KnownPartitions = field(default_factory=KnownPartitions, repr=False)
     _idle: SimpleQueue[Any] = field(default_factory=SimpleQueue, repr=False)
-
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
-        """Lend a connection; one whose statement failed is not used again."""
-        try:
-            lent = self._idle.get_nowait()
-        except Empty:
-            lent = self._begun()
-        try:
-            yield lent
-        except ServerError as exc:
-            lent.close()
-            raise ServerError(_AROUND.sub("", str(exc))) from exc
-        except BaseException:
-            lent.close()
-            raise
-        self._idle.put(lent)
+    _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def rows(self, sql: str) -> pa.Table:
-        """Return all rows of a query of the console's own."""
-        with self.connection() as connection:
-            found = execute(connection, sql).rows
-        return pa.table({}) if found is None else found
+        """Return all rows of a query of the console's own, on a connection that is kept for the next one."""
+        try:
+            found = self._rows_of_idle(sql)
+            return self._rows_of(self._begun(), sql) if found is None else found
+        except ServerError as exc:
+            raise _plain(exc) from exc
 
     @contextmanager
-    def answer(self, sql: str, begins: Callable[[Callable[[], None]], None] | None = None) -> Iterator[StatementAnswer]:
-        """Run a statement of a user, whose rows come as they are read; `begins` is given what cancels it."""
-        with self.connection() as connection, answered(connection, sql, begins) as answer:
-            yield answer
+    def answer(
+        self, sql: str, begins: Callable[[Callable[[], None]], None] | None = None, *, writes: bool | None = None
+    ) -> Iterator[StatementAnswer]:
+        """Run a statement of a user in a session of its own, so that no SET or BEGIN reaches another one.
 
-    def reading(self) -> ConsoleServer:
-        """Return the same server without writes, and with connections of its own."""
-        return ConsoleServer(self.uri, self.credentials, self.limits)
+        Its rows come as they are read; `begins` is given what cancels it. `writes` says whether it may change anything (None: as
+        the console may).
+        """
+        try:
+            connection = self._begun(writes=self.writes if writes is None else writes and self.writes)
+            try:
+                with answered(connection, sql, begins) as answer:
+                    yield answer
+            finally:
+                connection.close()
+        except ServerError as exc:
+            raise _plain(exc) from exc
 
     def close(self) -> None:
-        """Close the connections that are not lent."""
+        """Close the connections, those that are lent once they are given back."""
+        self._closed.set()
+        self._close_idle()
+
+    def _rows_of_idle(self, sql: str) -> pa.Table | None:
+        """Return the rows by a connection that is there; None without one whose session goes on."""
+        try:
+            return self._rows_of(self._idle.get_nowait(), sql)
+        except Empty:
+            return None
+        except ServerError as exc:
+            if _CODED.search(str(exc)) and _NO_SESSION not in str(exc):
+                raise
+            # It has ended with its server, or by idleness, and so have those of the others.
+            self._close_idle()
+            return None
+
+    def _rows_of(self, connection: Any, sql: str) -> pa.Table:
+        try:
+            found = execute(connection, OWN + sql).rows
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.put(connection)
+        if self._closed.is_set():
+            self._close_idle()
+        return pa.table({}) if found is None else found
+
+    def _close_idle(self) -> None:
         while True:
             try:
                 self._idle.get_nowait().close()
             except Empty:
                 return
 
-    def _begun(self) -> Any:
+    def _begun(self, *, writes: bool = False) -> Any:
         made = connect(self.uri, self.credentials, _COOKIES)
         try:
-            execute(made, f"SET statement_timeout = '{self.limits.seconds:g}'")
-            if not self.writes:
-                execute(made, "SET access = 'read'")
-        except ServerError:
+            execute(made, f"{OWN}SET statement_timeout = '{self.limits.seconds:g}'")
+            if not writes:
+                execute(made, f"{OWN}SET access = 'read'")
+        except BaseException:
             made.close()
             raise
         return made
+
+
+def _plain(error: ServerError) -> ServerError:
+    """Return an error in the words of the server alone."""
+    return ServerError(_AROUND.sub("", str(error)))

@@ -16,6 +16,7 @@ from lance_flight_client.console.logins import Logins
 from lance_flight_client.console.server import ConsoleLimits
 
 _START_SECONDS = 10
+_MOST_CONNECTIONS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,10 @@ class RunningConsole:
     """A console that listens; `address` lets the next browser in."""
 
     def __init__(self, options: ConsoleOptions, announce: Callable[[str], None]) -> None:
-        self._socket = socket.create_server((options.host, options.port), reuse_port=False)
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        self._socket = socket.create_server((options.host, options.port), family=family, reuse_port=False)
         port = self._socket.getsockname()[1]
-        named = options.hosts or (
-            options.host if options.host not in ("127.0.0.1", "::1") else "127.0.0.1",
-            "localhost",
-        )
+        named = options.hosts or (options.host, "localhost")
         hosts = [f"[{name}]" if ":" in name else name for name in named]
         self._base = f"{'https' if options.is_secure else 'http'}://{hosts[0]}:{port}/"
         self._logins = Logins(
@@ -59,11 +58,12 @@ class RunningConsole:
         )
         allowed = [f"{name}:{port}" for name in hosts] + ([*hosts] if port in (80, 443) else [])
         config = uvicorn.Config(
-            application(self._logins, ConsoleAddress(allowed, options.is_secure)),
+            application(self._logins, ConsoleAddress(allowed, options.is_secure, port)),
             log_level="error",
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=2,
             ssl_certfile=options.certificate,
             ssl_keyfile=options.key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -68,11 +68,20 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def tables_of(server: ConsoleServer) -> list[ConsoleTable]:
-    """Return the tables and views that the user may see."""
+def text_literal(text: str) -> str:
+    """Return a text as SQL has it.
+
+    >>> text_literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def tables_of(server: ConsoleServer, condition: str = "TRUE") -> list[ConsoleTable]:
+    """Return the tables and views that the user may see, those that fulfil a condition."""
     found = server.rows(
         "SELECT table_schema, table_name, table_type, partitioned FROM information_schema.tables"
-        " WHERE table_schema <> 'information_schema' ORDER BY table_schema, table_name"
+        f" WHERE table_schema <> 'information_schema' AND {condition} ORDER BY table_schema, table_name"
     )
     return [
         ConsoleTable(
@@ -84,24 +93,24 @@ def tables_of(server: ConsoleServer) -> list[ConsoleTable]:
 
 def table_named(server: ConsoleServer, db_schema: str, name: str) -> ConsoleTable | None:
     """Return the table or view of a name, if the user may see it."""
-    return next((each for each in tables_of(server) if (each.db_schema, each.name) == (db_schema, name)), None)
+    named = f"table_schema = {text_literal(db_schema)} AND table_name = {text_literal(name)}"
+    return next(iter(tables_of(server, named)), None)
 
 
-def newest_version(server: ConsoleServer, table: ConsoleTable) -> int | None:
-    """Return the newest version; None for a view, and where row policies keep the history from the user."""
-    return _newest(server, table)[0]
+@dataclass(frozen=True, slots=True)
+class ConsoleSnapshot:
+    """A version of a table and the moment of its commit; None where they are not known."""
+
+    version: int | None = None
+    committed: datetime | None = None
 
 
-def _newest(server: ConsoleServer, table: ConsoleTable) -> tuple[int | None, datetime | None]:
-    """Return the newest version and the moment of its commit."""
-    if table.is_view:
-        return None, None
-    try:
-        sql = f"SELECT version, committed_at FROM {table.sql(metadata='snapshots')} ORDER BY version DESC LIMIT 1"
-        found = server.rows(sql).to_pylist()
-    except ServerError:
-        return None, None
-    return (found[0]["version"], found[0]["committed_at"]) if found else (None, None)
+def snapshot_of(server: ConsoleServer, table: ConsoleTable, version: int | None = None) -> ConsoleSnapshot:
+    """Return the snapshot of a version (None: the newest); it knows no more where row policies keep the history from the user."""
+    at = "" if version is None else f" WHERE version = {version}"
+    sql = f"SELECT version, committed_at FROM {table.sql(metadata='snapshots')}{at} ORDER BY version DESC LIMIT 1"
+    found = listed(server, "" if table.is_view else sql)[1]
+    return ConsoleSnapshot(*found[0]) if found else ConsoleSnapshot(version)
 
 
 def summary_of(server: ConsoleServer, table: ConsoleTable) -> TableSummary:
@@ -109,21 +118,21 @@ def summary_of(server: ConsoleServer, table: ConsoleTable) -> TableSummary:
     if table.is_view:
         return TableSummary()
     try:
-        version, committed = _newest(server, table)
+        snapshot = snapshot_of(server, table)
         if table.is_partitioned:
-            found = partitions_at(server, table, version)
+            found = partitions_at(server, table, snapshot)
             sums = {name: int(pc.sum(found[name]).as_py() or 0) for name in ("rows", "bytes", "files")}
-            changed = pc.max(found["last_change"]).as_py() if found.num_rows else committed
+            changed = pc.max(found["last_change"]).as_py() if found.num_rows else snapshot.committed
         else:
             (sums,) = server.rows(
                 f"SELECT count(*) AS files, sum(bytes) AS bytes FROM {table.sql(metadata='files')}"
             ).to_pylist()
             sums |= server.rows(f"SELECT count(*) AS rows FROM {table.sql()}").to_pylist()[0]
-            changed = committed
+            changed = snapshot.committed
     except ServerError as exc:
         return TableSummary(problem=str(exc))
     return TableSummary(
-        version=version,
+        version=snapshot.version,
         rows=sums["rows"],
         size=sums["bytes"],
         files=sums["files"],
@@ -133,7 +142,9 @@ def summary_of(server: ConsoleServer, table: ConsoleTable) -> TableSummary:
 
 
 def listed(server: ConsoleServer, sql: str) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and rows of a query; without rows where the server refuses it to this user."""
+    """Return the columns and rows of a query; without rows where there is none, or where the server refuses it to this user."""
+    if not sql:
+        return [], []
     try:
         found = server.rows(sql)
     except ServerError:
@@ -148,9 +159,15 @@ def definition_of(server: ConsoleServer, table: ConsoleTable) -> str:
     return str(found[found.column_names[-1]][0].as_py())
 
 
-def partitions_at(server: ConsoleServer, table: ConsoleTable, version: int | None) -> pa.Table:
-    """Return the partition tables at a version (None: the newest one)."""
-    return server.partitions.of(f"SELECT * FROM {table.sql(version, 'partitions')}", version, server.rows)
+def partitions_at(server: ConsoleServer, table: ConsoleTable, snapshot: ConsoleSnapshot) -> pa.Table:
+    """Return the partition tables of a snapshot."""
+    sql = f"SELECT * FROM {table.sql(snapshot.version, 'partitions')}"
+    return server.partitions.of(sql, snapshot.committed, server.rows)
+
+
+def newest_spec(partitions: pa.Table) -> pa.Table:
+    """Return the partition tables of the newest spec that has some."""
+    return partitions.filter(pc.equal(partitions["spec_id"], pc.max(partitions["spec_id"])))
 
 
 def read_by(
@@ -162,6 +179,12 @@ def read_by(
     explained = server.rows(f"EXPLAIN SELECT * FROM {at} WHERE ({condition}\n)").to_pylist()
     reasons = [line for row in explained if row["plan_type"] == "partitions" for line in row["plan"].splitlines()]
     return frozenset(read["object_id"].to_pylist()), reasons
+
+
+def _order(partition: Mapping[str, Any]) -> list[tuple[bool, Any]]:
+    """Return what partitions are sorted by: their specs and values, NULL first."""
+    values = list(partition.values())[: list(partition).index("object_id")]
+    return [(value is not None, value if value is not None else 0) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +201,7 @@ def differences(before: pa.Table, after: pa.Table) -> list[PartitionDifference]:
     """Return the partitions that differ between two snapshots: added, removed, or with another version."""
     old, new = ({row["object_id"]: row for row in table.to_pylist()} for table in (before, after))
     found = []
-    for number in [*old, *(each for each in new if each not in old)]:
+    for number in sorted({*old, *new}, key=lambda number: _order(new.get(number) or old[number])):
         was, now = old.get(number), new.get(number)
         if was is not None and now is not None:
             if (was["read_version"], was["read_branch"], was["location"]) == (
@@ -194,7 +217,7 @@ def differences(before: pa.Table, after: pa.Table) -> list[PartitionDifference]:
         names = fields_of(after if now is not None else before)
         values = ", ".join(f"{name} = {'NULL' if row[name] is None else row[name]}" for name in names)
         found.append(PartitionDifference(what, values or "the whole table", was and was["rows"], now and now["rows"]))
-    return sorted(found, key=lambda each: each.what)
+    return found
 
 
 def fields_of(partitions: pa.Table) -> Sequence[str]:

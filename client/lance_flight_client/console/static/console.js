@@ -12,47 +12,64 @@ function element(name, text, className) {
 
 const isNumber = (column) => /^(u?int|float|double|half|decimal)/.test(column.type);
 
-async function ask(path, options) {
-  const answer = await fetch(path, {headers: HEADERS, ...options});
-  const said = await answer.json();
-  if (!answer.ok) throw new Error(said.error || `the console answered ${answer.status}`);
-  return said;
+async function answered(path, options) {
+  let answer;
+  try { answer = await fetch(path, {headers: HEADERS, ...options}); } catch { throw new Error("The console does not answer: does it still run?"); }
+  if (answer.redirected) throw new Error("The console asks who you are: load the page again.");
+  if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || `The console answered ${answer.status}.`);
+  return answer;
 }
 
+const ask = async (path, options) => (await answered(path, options)).json();
+const post = (body) => ({method: "POST", body: JSON.stringify(body)});
+
 function queryPage() {
-  const page = {id: null, timer: null};
-  const result = at("result");
+  const page = {id: null, isBusy: false};
+  const result = at("result"), box = result.parentElement;
   const decoded = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; } };
   const editor = window.createEditor({
     parent: at("editor"), text: decoded(), names: JSON.parse(at("names").textContent),
-    nonce: document.body.dataset.nonce, run: () => run(""), plan: () => run("EXPLAIN "),
+    nonce: document.body.dataset.nonce, run: () => run(true), plan: () => plan(),
   });
   editor.focus();
 
   const failed = (text) => { at("error").textContent = text; at("error").hidden = !text; };
-  const ended = () => { at("cancel").disabled = true; at("run").disabled = at("plan").disabled = false; };
 
-  async function run(prefix) {
+  async function during(view, work) {
     const sql = editor.text().trim().replace(/;$/, "");
-    if (!sql || at("run").disabled) return;
-    history.replaceState(null, "", "#" + encodeURIComponent(sql));
+    if (!sql || page.isBusy) return;
+    page.isBusy = at("run").disabled = at("plan").disabled = true;
+    history.replaceState(null, "", `${location.pathname}${view}#${encodeURIComponent(sql)}`);
     result.replaceChildren();
+    at("planned").replaceChildren();
+    box.classList.remove("fixed");
     failed("");
-    at("downloads").hidden = true;
-    at("run").disabled = at("plan").disabled = true;
-    at("cancel").disabled = false;
+    at("downloads").className = "away";
     at("state").textContent = "running";
     try {
-      page.id = (await ask("/query", {method: "POST", body: JSON.stringify({sql: prefix + sql})})).id;
-      await follow(page.id, !prefix);
+      await work(sql);
     } catch (problem) {
       failed(problem.message);
       at("state").textContent = "";
     }
-    ended();
+    page.isBusy = at("run").disabled = at("plan").disabled = false;
+    at("cancel").disabled = true;
   }
 
-  async function follow(id, isResult) {
+  // What only an address says may read, but not change anything: `writes` is said by who asks for it here.
+  const run = (writes) => during("", async (sql) => {
+    page.id = (await ask("/query", post({sql, writes}))).id;
+    at("cancel").disabled = false;
+    await follow(page.id);
+  });
+
+  const plan = () => during("?view=plan", async (sql) => {
+    at("planned").innerHTML = await (await answered("/plan", post({sql}))).text();
+    at("state").textContent = "planned, not run";
+    showMaps();
+  });
+
+  async function follow(id) {
     let body = null, count = 0, said;
     do {
       said = await ask(`/query/${id}?after=${count}`);
@@ -65,68 +82,204 @@ function queryPage() {
         result.append(top, body);
       }
       if (body) body.append(...said.rows.map((row) => shownRow(row, said.columns)));
+      if (said.rows.length && !count) keepWidths();
       count += said.rows.length;
-      at("state").textContent = `${said.done ? "" : "running, "}${count.toLocaleString("en")} rows, ${said.seconds.toFixed(said.done ? 3 : 1)} s`;
+      at("state").textContent = `${said.done ? "" : "running, "}${count.toLocaleString("en")} row${count === 1 ? "" : "s"}, ${said.seconds.toFixed(said.done ? 3 : 1)} s`;
     } while (!said.done);
-    if (said.error) failed(said.error);
-    else if (said.cut) at("state").textContent += "; there are more";
+    if (said.error) {
+      failed(said.error);
+      at("state").textContent = `ended after ${said.seconds.toFixed(3)} s, with ${count.toLocaleString("en")} row${count === 1 ? "" : "s"}`;
+    } else if (said.cut) at("state").textContent += "; there are more";
     else if (!body) at("state").textContent = said.affected >= 0 ? `${said.affected.toLocaleString("en")} rows affected` : "done";
-    if (isResult && body && !said.error) {
+    if (body && !said.error) {
       at("downloads").querySelectorAll("a").forEach((link) => { link.href = `/query/${id}.${link.dataset.format}`; });
-      at("downloads").hidden = false;
+      at("downloads").className = "";
     }
+  }
+
+  // The columns stay where the first rows have put them.
+  function keepWidths() {
+    const heads = [...result.querySelectorAll("th")], widths = heads.map((head) => head.getBoundingClientRect().width);
+    heads.forEach((head, place) => { head.style.width = `${widths[place]}px`; });
+    box.classList.add("fixed");
+    result.style.minWidth = `${widths.reduce((sum, width) => sum + width, 0)}px`;
   }
 
   function shownRow(row, columns) {
     const line = element("tr");
     row.forEach((value, place) => {
       const cell = value === null ? element("td", "NULL", "null") : element("td", value, isNumber(columns[place]) ? "n" : "");
-      if (value !== null && value.includes("\n")) { cell.replaceChildren(element("pre", value)); }
+      if (value !== null && value.includes("\n")) cell.replaceChildren(element("pre", value));
+      else if (value !== null && value.length > 40) cell.title = value;
       line.append(cell);
     });
     return line;
   }
 
-  at("run").addEventListener("click", () => run(""));
-  at("plan").addEventListener("click", () => run("EXPLAIN "));
-  at("cancel").addEventListener("click", () => ask(`/query/${page.id}/cancel`, {method: "POST", body: "{}"}).catch((problem) => failed(problem.message)));
-  addEventListener("hashchange", () => { if (decoded() !== editor.text()) { editor.replace(decoded()); } });
-  if (editor.text()) run("");
+  const fromAddress = () => (location.search.includes("view=plan") ? plan() : run(false));
+  at("run").addEventListener("click", () => run(true));
+  at("plan").addEventListener("click", plan);
+  at("cancel").addEventListener("click", () => ask(`/query/${page.id}/cancel`, post({})).catch((problem) => failed(problem.message)));
+  addEventListener("hashchange", () => { if (decoded() !== editor.text()) { editor.replace(decoded()); fromAddress(); } });
+  if (editor.text()) fromAddress();
 }
 
-function drawMap(canvas) {
-  const {layout, rows, columns, cells} = JSON.parse(at(canvas.dataset.map).textContent);
-  const style = getComputedStyle(document.documentElement), colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  const scale = devicePixelRatio || 1, ink = canvas.getContext("2d"), [width, height] = layout.cell;
-  canvas.width = layout.width * scale;
-  canvas.height = layout.height * scale;
-  canvas.style.width = `${layout.width}px`;
-  ink.scale(scale, scale);
-  cells.forEach(([row, column, step, read]) => {
-    ink.fillStyle = colour(read === 0 ? "off" : `c${step}`);
-    ink.fillRect(layout.left + column * width, layout.top + row * height, width - 1, height - 2);
-  });
-  ink.fillStyle = colour("soft");
-  ink.font = "12px system-ui, sans-serif";
-  ink.textAlign = "right";
-  rows.forEach((label, row) => ink.fillText(label, layout.left - 8, layout.top + row * height + 14));
-  ink.textAlign = "left";
-  columns.forEach((label, column) => {
-    if (column % layout.every) return;
-    ink.save();
-    ink.translate(layout.left + (column + 0.5) * width, layout.top - 6);
-    if (layout.turned) ink.rotate(-Math.PI / 4);
-    ink.fillText(label, 0, 0);
-    ink.restore();
+// Maps: the cell that is pointed at, or gone to by keys, is told below them.
+
+const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+function bytes(size) {
+  let step = 0;
+  while (size >= 1024 && step < 4) { size /= 1024; step += 1; }
+  return `${step ? size.toFixed(1) : size} ${units[step]}`;
+}
+
+// The cells of a picture: their words are its titles.
+function pictured(box) {
+  const cells = new Map([...box.querySelectorAll("rect[data-at]")].map((rect) => [rect.dataset.at, rect]));
+  return {
+    has: (key) => cells.has(key),
+    first: () => cells.keys().next().value,
+    words: (key) => cells.get(key).textContent,
+    under: (event) => event.target.dataset.at,
+    show: (key) => {
+      box.querySelectorAll("rect.here").forEach((rect) => rect.classList.remove("here"));
+      if (key) { cells.get(key).classList.add("here"); cells.get(key).scrollIntoView({block: "nearest", inline: "nearest"}); }
+    },
+    keys: [...cells.keys()],
+  };
+}
+
+// The cells of a canvas, which is as large as what is seen of the map, and drawn anew as that is scrolled.
+function drawn(box) {
+  const {layout, rows, columns, cells, fields, isLit} = JSON.parse(at(box.dataset.map).textContent);
+  const canvas = box.querySelector("canvas"), [width, height] = layout.cell, found = new Map(), lines = [];
+  cells.forEach((cell) => { found.set(`${cell[0]},${cell[1]}`, cell); (lines[cell[0]] ||= []).push(cell); });
+  const space = element("div", "", "space");
+  space.style.width = `${layout.width}px`;
+  space.style.height = `${layout.height}px`;
+  canvas.replaceWith(space);
+  space.append(canvas);
+  let here = null, isWaiting = false;
+
+  function draw() {
+    isWaiting = false;
+    const style = getComputedStyle(document.documentElement), colour = (name) => style.getPropertyValue(`--${name}`).trim();
+    const scale = devicePixelRatio || 1, ink = canvas.getContext("2d"), {clientWidth: wide, clientHeight: high, scrollLeft: left, scrollTop: top} = box;
+    canvas.width = wide * scale;
+    canvas.height = high * scale;
+    canvas.style.width = `${wide}px`;
+    canvas.style.height = `${high}px`;
+    ink.scale(scale, scale);
+    const firstRow = Math.max(0, Math.floor(top / height)), lastRow = Math.min(rows.length, Math.ceil((top + high) / height));
+    const fills = ["off", 1, 2, 3, 4, 5, 6, 7, 8].map((step) => colour(step === "off" ? "off" : `c${step}`)), line = colour("ink");
+    for (let row = firstRow; row < lastRow; row += 1) {
+      const y = layout.top + row * height - top;
+      (lines[row] || []).forEach(([, column, step, , read]) => {
+        const x = layout.left + column * width - left;
+        if (x < layout.left - width || x > wide) return;
+        ink.fillStyle = fills[read ? step : 0];
+        ink.fillRect(x, y, width - 1, height - 2);
+        if (here === `${row},${column}`) { ink.strokeStyle = line; ink.lineWidth = 2; ink.strokeRect(x, y, width - 1, height - 2); }
+      });
+    }
+    ink.fillStyle = colour("paper");
+    ink.fillRect(0, 0, layout.left - 2, high);
+    ink.fillRect(0, 0, wide, layout.top - 2);
+    ink.fillStyle = colour("soft");
+    ink.font = "12px system-ui, sans-serif";
+    columns.forEach((label, column) => {
+      const x = layout.left + (column + 0.5) * width - left;
+      if (column % layout.every || x < layout.left || x > wide) return;
+      ink.save();
+      ink.translate(x, layout.top - 6);
+      if (layout.turned) ink.rotate(-Math.PI / 4); else ink.textAlign = "center";
+      ink.fillText(label, 0, 0);
+      ink.restore();
+    });
+    ink.textAlign = "right";
+    for (let row = firstRow; row < lastRow; row += 1) {
+      const y = layout.top + row * height - top + 14;
+      if (y > layout.top) ink.fillText(rows[row], layout.left - 8, y);
+    }
+  }
+
+  const soon = () => { if (!isWaiting) { isWaiting = true; requestAnimationFrame(draw); } };
+  box.addEventListener("scroll", soon);
+  addEventListener("resize", soon);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
+  draw();
+  return {
+    has: (key) => found.has(key),
+    first: () => found.keys().next().value,
+    words: (key) => {
+      const [row, column, , partitions, read, count, size, files] = found.get(key), n = (value) => value.toLocaleString("en");
+      const named = [fields[0] && `${fields[0]} = ${rows[row]}`, fields[1] && `${fields[1]} = ${columns[column]}`].filter(Boolean).join(", ");
+      const lit = !isLit ? "" : partitions > 1 ? `; ${read} of ${partitions} read` : read ? "; read" : "; not read";
+      return `${named}: ${partitions > 1 ? `${partitions} partitions, ` : ""}${n(count)} rows, ${bytes(size)}, ${n(files)} file${files === 1 ? "" : "s"}${lit}`;
+    },
+    under: (event) => {
+      const seen = box.getBoundingClientRect(), x = event.clientX - seen.left, y = event.clientY - seen.top;
+      if (x < layout.left || y < layout.top) return undefined;
+      return `${Math.floor((y + box.scrollTop - layout.top) / height)},${Math.floor((x + box.scrollLeft - layout.left) / width)}`;
+    },
+    show: (key) => {
+      here = key;
+      if (key) {
+        const [row, column] = key.split(",").map(Number), x = layout.left + column * width, y = layout.top + row * height;
+        box.scrollLeft = Math.min(Math.max(box.scrollLeft, x + width - box.clientWidth), x - layout.left);
+        box.scrollTop = Math.min(Math.max(box.scrollTop, y + height - box.clientHeight), y - layout.top);
+      }
+      soon();
+    },
+    keys: [...found.keys()],
+  };
+}
+
+const STEPS = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
+
+function showMap(box) {
+  box.dataset.isShown = "yes";
+  const map = box.dataset.map ? drawn(box) : pictured(box), told = at(box.getAttribute("aria-describedby"));
+  const places = map.keys.map((key) => key.split(",").map(Number));
+  const last = [0, 1].map((axis) => places.reduce((most, place) => Math.max(most, place[axis]), 0));
+  let here = null;
+  function go(key, isPointed) {
+    if (!key || !map.has(key)) return;
+    here = key;
+    told.textContent = map.words(key);
+    if (!isPointed) map.show(key);
+  }
+  box.addEventListener("pointermove", (event) => go(map.under(event), true));
+  box.addEventListener("click", (event) => go(map.under(event)));
+  box.addEventListener("focus", () => { if (!here) go(map.first()); });
+  box.addEventListener("blur", () => map.show(null));
+  box.addEventListener("keydown", (event) => {
+    const step = STEPS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    let [row, column] = (here || map.first()).split(",").map(Number);
+    // Over places without partitions, to the next one with some.
+    do { row += step[0]; column += step[1]; } while (row >= 0 && column >= 0 && row <= last[0] && column <= last[1] && !map.has(`${row},${column}`));
+    go(`${row},${column}`);
   });
 }
 
-const drawMaps = () => document.querySelectorAll("canvas[data-map]").forEach(drawMap);
+const showMaps = () => document.querySelectorAll(".cells:not([data-is-shown])").forEach(showMap);
 
 addEventListener("DOMContentLoaded", () => {
   if (at("editor")) queryPage();
-  drawMaps();
-  document.body.addEventListener("htmx:afterSwap", drawMaps);
+  showMaps();
+  const trouble = (text) => { at("trouble").textContent = text; at("trouble").hidden = !text; };
+  const answers = document.body;
+  answers.addEventListener("htmx:afterSwap", showMaps);
+  answers.addEventListener("htmx:responseError", ({detail: {xhr}}) => trouble(/^text\/plain/.test(xhr.getResponseHeader("content-type")) ? xhr.responseText : `The console answered ${xhr.status}.`));
+  answers.addEventListener("htmx:sendError", () => trouble("The console does not answer: does it still run? What is shown here may be old."));
+  answers.addEventListener("htmx:afterOnLoad", ({detail: {xhr}}) => { if (xhr.status < 400) trouble(""); });
+  answers.addEventListener("click", async ({target}) => {
+    if (!target.dataset.copies) return;
+    await navigator.clipboard.writeText(at(target.dataset.copies).textContent);
+    target.textContent = "Copied";
+  });
   addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
     if (event.key === "/" && !isTyping && at("where")) { event.preventDefault(); at("where").focus(); }
