@@ -68,6 +68,8 @@ class RunningConsole:
             ssl_certfile=options.certificate,
             ssl_keyfile=options.key,
         )
+        # Here, so that a certificate which cannot be read is an error of who starts it.
+        config.load()
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="console", daemon=True)
 
