@@ -87,8 +87,8 @@ def test_differences_of_snapshots_name_each_partition_once() -> None:
     )
     found = [(each.what, each.values, each.before, each.after) for each in differences(before, after)]
     assert found == [
-        ("added", "year = 3, site = d", None, 1),
         ("changed", "year = 2, site = b", 20, 25),
         ("removed", "year = 3, site = c", 30, None),
+        ("added", "year = 3, site = d", None, 1),
     ]
     assert differences(before, before) == []

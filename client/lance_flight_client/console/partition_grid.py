@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_flight_client.console.tables import fields_of
 
@@ -36,19 +37,6 @@ class GridCell:
     size: int = 0
     files: int = 0
     changed: datetime | None = None
-
-    def with_partition(self, partition: Mapping[str, Any], *, is_read: bool) -> GridCell:
-        """Return the cell with a further partition."""
-        changed = partition["last_change"]
-        return replace(
-            self,
-            partitions=self.partitions + 1,
-            read=self.read + is_read,
-            rows=self.rows + (partition["rows"] or 0),
-            size=self.size + (partition["bytes"] or 0),
-            files=self.files + (partition["files"] or 0),
-            changed=max(filter(None, (self.changed, changed)), default=None),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,22 +67,35 @@ class PartitionGrid:
         used = [name for name in fields if partitions[name].null_count < partitions.num_rows] or list(fields[:1])
         down = down if down in used else used[0] if used else ""
         across = across if across in used and across != down else next((name for name in used if name != down), None)
-        found = partitions.to_pylist()
-        rows = _ordered({row[down] for row in found}) if down else [None]
-        columns = _ordered({row[across] for row in found}) if across else [None]
-        row_at, column_at = ({value: place for place, value in enumerate(each)} for each in (rows, columns))
-        cells: dict[tuple[int, int], GridCell] = {}
-        for row in found:
-            place = row_at[row[down]] if down else 0, column_at[row[across]] if across else 0
-            cell = cells.get(place) or GridCell(row=place[0], column=place[1])
-            cells[place] = cell.with_partition(row, is_read=read is None or row["object_id"] in read)
+        rows, downs = _placed(partitions, down)
+        columns, acrosses = _placed(partitions, across)
+        is_read = [True] * len(downs) if read is None else _is_in(partitions["object_id"], read)
+        # Moments are slow to make, and there are many.
+        moments = partitions["last_change"].to_pylist() if colour == "age" else [None] * len(downs)
+        sizes = zip(*(partitions[name].to_pylist() for name in ("rows", "bytes", "files")), strict=True)
+        sums: dict[tuple[int, int], list[Any]] = {}
+        for place, lit, size, changed in zip(zip(downs, acrosses, strict=True), is_read, sizes, moments, strict=True):
+            cell = sums.setdefault(place, [0, 0, 0, 0, 0, None])
+            cell[0] += 1
+            cell[1] += lit
+            cell[2] += size[0] or 0
+            cell[3] += size[1] or 0
+            cell[4] += size[2] or 0
+            if changed is not None:
+                cell[5] = changed if cell[5] is None else max(cell[5], changed)
+        cells = [
+            GridCell(
+                row=row, column=column, partitions=count, read=lit, rows=amount, size=size, files=files, changed=changed
+            )
+            for (row, column), (count, lit, amount, size, files, changed) in sums.items()
+        ]
         return cls(
             fields=used,
             down=down,
             across=across,
             row_labels=[_label(each) for each in rows],
             column_labels=[_label(each) for each in columns] if across else [],
-            cells=list(cells.values()),
+            cells=cells,
             colour=colour if colour in COLOURS else COLOURS[0],
             is_lit=read is not None,
         )
@@ -232,6 +233,21 @@ def _cut(label: str) -> str:
 
 def _label(value: Any) -> str:
     return "NULL" if value is None else value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _placed(partitions: pa.Table, name: str | None) -> tuple[list[Any], list[int]]:
+    """Return the values of a field in their order, and the place of each partition among them; one place without a field."""
+    if not name:
+        return [None], [0] * partitions.num_rows
+    found = partitions[name].to_pylist()
+    values = _ordered(set(found))
+    place_of = {value: place for place, value in enumerate(values)}
+    return values, [place_of[value] for value in found]
+
+
+def _is_in(ids: pa.ChunkedArray, read: Collection[str]) -> list[bool]:
+    found: list[bool] = pc.is_in(ids, value_set=pa.array(read, ids.type)).to_pylist()
+    return found
 
 
 def _ordered(values: Collection[Any]) -> list[Any]:

@@ -196,6 +196,12 @@ function drawn(box) {
       ink.fillText(label, 0, 0);
       ink.restore();
     });
+    ink.textAlign = "left";
+    ink.fillStyle = colour("ink");
+    ink.font = "600 12px system-ui, sans-serif";
+    ink.fillText(fields[0], 0, layout.top - 8);
+    ink.font = "12px system-ui, sans-serif";
+    ink.fillStyle = colour("soft");
     ink.textAlign = "right";
     for (let row = firstRow; row < lastRow; row += 1) {
       const y = layout.top + row * height - top + 14;
