@@ -15,7 +15,7 @@ from lance_flight_client.console.server import ConsoleLimits
 from playwright.sync_api import expect
 
 from tests.console.conftest import HOSTILE, Console
-from tests.console.test_request_checks import Client
+from tests.console.console_client import Client
 from tests.service.server_process import Server, serving
 
 HTML = "a\"<b>'&</script><script>alert(3)</script>"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -17,41 +15,9 @@ from lance_flight_client.console.request_checks import CHANGE_HEADER
 from playwright.sync_api import expect
 
 from tests.console.conftest import Console
+from tests.console.console_client import Client
 from tests.flight.certificates import authority
 from tests.service.server_process import Server, serving
-
-
-@dataclass
-class Client:
-    """Calls a console as a program that is no browser."""
-
-    console: Console
-    cookie: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def netloc(self) -> str:
-        return urlsplit(self.console.base).netloc
-
-    def call(
-        self, path: str, method: str = "GET", body: str | None = None, headers: Mapping[str, str | None] | None = None
-    ) -> tuple[int, Mapping[str, str], str]:
-        connection = http.client.HTTPConnection(self.netloc, timeout=30)
-        given: dict[str, str | None] = {"Host": self.netloc, "Cookie": self.cookie}
-        if method != "GET":
-            given |= {"Origin": f"http://{self.netloc}", CHANGE_HEADER: "1", "Content-Type": "application/json"}
-        given |= headers or {}
-        connection.request(method, path, body, {name: value for name, value in given.items() if value is not None})
-        answer = connection.getresponse()
-        said = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
-        connection.close()
-        return said
-
-    def enter(self) -> Client:
-        status, headers, _ = self.call("/?" + urlsplit(self.console.running.address).query)
-        assert status == 303
-        self.cookie = headers["set-cookie"].partition(";")[0]
-        return self
 
 
 @pytest.fixture

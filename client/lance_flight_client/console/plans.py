@@ -27,7 +27,7 @@ class PlanNode:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedTable:
+class ScannedTable:
     """A table that a query reads: its map with the partitions that are read lit (None where the user may not see them), and why."""
 
     label: str
@@ -39,7 +39,7 @@ class PlannedTable:
 class ConsolePlan:
     """A plan: its tables, its trees by their titles, and what else the server says of it."""
 
-    tables: Sequence[PlannedTable]
+    tables: Sequence[ScannedTable]
     trees: dict[str, list[PlanNode]]
     notes: Sequence[str]
 
@@ -53,7 +53,7 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
     known = {each.label: each for each in tables_of(server)}
     scanned = dict.fromkeys((found["name"].removeprefix("public."), found["at"]) for found in _SCAN.finditer(logical))
     tables = [
-        PlannedTable(
+        ScannedTable(
             name if at is None else f"{name}@{at}",
             _grid_of(server, known[name], at, query),
             _about(known[name], reasons),
