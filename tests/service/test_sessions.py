@@ -382,6 +382,7 @@ def test_a_session_that_reads_only_changes_nothing_and_stays_so(server: Server, 
             cursor.adbc_ingest(table, pa.table({"x": [1]}), mode="append")
         cursor.execute(f"SELECT count(*) FROM {table}")
         assert cursor.fetchall() == [(0,)]
+        assert dict(rows(connection, "SHOW ALL"))["access"] == "read"
     assert server.run(f"INSERT INTO {table} VALUES (1)") == 1
 
 

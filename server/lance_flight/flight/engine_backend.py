@@ -143,7 +143,7 @@ class EngineBackend:
 
     def read(self, caller: Caller, payload: bytes) -> Rows:
         session = self._session(caller)
-        return self._engine.stream(Task.from_bytes(payload), _issuer(caller, session), self._access(caller), session)
+        return self._engine.stream(Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session)
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
         issuer = _issuer(caller, self._session(caller))
@@ -157,7 +157,7 @@ class EngineBackend:
 
     def renew(self, caller: Caller, payload: bytes) -> datetime:
         session = self._session(caller)
-        return self._engine.renew(Task.from_bytes(payload), _issuer(caller, session), self._access(caller), session)
+        return self._engine.renew(Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session)
 
     def ingest(
         self,
@@ -202,17 +202,18 @@ class EngineBackend:
             session,
             transaction,
             _issuer(caller, session),
-            self._access(caller).reading() if session.reads_only else self._access(caller),
+            self._access(caller, session),
             is_identified=not caller.is_connection,
         )
         return scope.with_own_tables() if _is_own(session, caller) else scope
 
-    def _access(self, caller: Caller) -> Access:
-        return (
+    def _access(self, caller: Caller, session: Session) -> Access:
+        granted = (
             Access(caller.principal)
             if self._policies is None
             else self._policies.access(caller.principal, caller.groups)
         )
+        return granted.reading() if session.reads_only else granted
 
     def answer_peer(self, request: PeerRequest) -> bytes:
         match request.operation:
@@ -241,7 +242,7 @@ class EngineBackend:
         return [CATALOG]
 
     def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:
-        return self._engine.schemas(self._access(caller))
+        return self._engine.schemas(self._access(caller, self._session(caller)))
 
     def tables(self, caller: Caller) -> Iterable[TableEntry]:
         scope = self._scope(caller, None)

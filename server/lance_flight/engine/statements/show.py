@@ -114,6 +114,7 @@ class ShowSettings(RowsStatement):
             branch=session.root.branch,
             db_schema=session.db_schema,
             execution=session.execution,
+            reads_only=context.access.reads_only,
         )
         return _Settings(known)
 
