@@ -1,0 +1,302 @@
+"""The chart, linted and rendered by Helm itself: what it deploys for some values, what it refuses, and what Kubernetes takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from lance_flight import config
+
+from tests.deployment.operator_tools import DOCKER, TOP
+
+DOCKERFILE = (DOCKER / "Dockerfile").read_text()
+CHART = DOCKER / "helm" / "lance-flight"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
+KUBERNETES = ("1.29.0", "1.37.0")
+"""The oldest and the newest version whose schemas are at hand."""
+FOREIGN_KINDS = {"ServiceMonitor"}
+"""Kinds that Prometheus's operator adds."""
+ANYONE = {"auth": {"allowAnonymous": True}}
+TWO = {**ANYONE, "replicaCount": 2}
+IN_A_STORE = {"root": {"uri": "s3://bucket/prefix"}, "storage": {"existingSecret": "credentials"}}
+KEY = {"ticketKey": {"existingSecret": "ticket"}}
+EVERYTHING = {
+    **KEY,
+    **IN_A_STORE,
+    "replicaCount": 3,
+    "auth": {
+        "users": {"existingSecret": "users", "key": "people.toml"},
+        "tokens": {"existingSecret": "tokens"},
+        "jwt": {"keys": "https://issuer/keys", "issuer": "https://issuer", "audience": "lance"},
+    },
+    "policy": {"existingSecret": "policy"},
+    "tls": {"existingSecret": "certificate", "clientCertificates": True},
+    "settings": {"memory_limit": "1GiB", "batch_limit": 10_000_000, "jwt_leeway": 1.5, "log_statements": False},
+    "graceSeconds": 60,
+    "extraEnv": [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}],
+    "networkPolicy": {
+        "monitoring": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "collector"}}}]}],
+    },
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "serviceAccount": {"annotations": {"a/role": "lance"}},
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"team": "data"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "nodeSelector": {"disk": "fast"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+    "affinity": {"podAntiAffinity": {}},
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
+    "priorityClassName": "high",
+}
+RENDERED = {
+    "one server over a volume": ANYONE,
+    "one server over a claim": {**ANYONE, "root": {"volume": {"existingClaim": "mine"}}},
+    "two servers over a shared volume": {**TWO, **KEY, "root": {"volume": {"accessModes": ["ReadWriteMany"]}}},
+    "two servers over an object store": {**TWO, **KEY, **IN_A_STORE},
+    "everything": EVERYTHING,
+}
+
+Manifests = Mapping[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def helm() -> str:
+    """Helm: the one on the path, or one that Go builds once."""
+    built = TOP / ".pytest_cache" / "go" / "bin"
+    found = shutil.which("helm") or shutil.which("helm", path=f"{built}:{Path.home()}/go/bin")
+    if found is None:
+        go = shutil.which("go")
+        if go is None:
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(
+                f"neither helm nor go is installed: go install {HELM}"
+            )
+        subprocess.run([go, "install", HELM], check=True, env={**os.environ, "GOBIN": str(built)})
+        found = str(built / "helm")
+    return found
+
+
+@pytest.fixture
+def run_helm(helm: str, tmp_path: Path) -> Any:
+    def run(command: list[str], values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / "values.json"
+        file.write_text(json.dumps(values))
+        # Of the machine's own settings of Helm nothing counts.
+        environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+        return subprocess.run(
+            [helm, *command, str(CHART), "--values", str(file), f"--kube-version={KUBERNETES[-1]}"],
+            check=False, capture_output=True, text=True, timeout=60, env=environment,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def render(run_helm: Any) -> Any:
+    def rendered(values: Mapping[str, Any]) -> Manifests:
+        ended = run_helm(["template", "r"], values)
+        assert ended.returncode == 0, ended.stderr
+        documents = [document for document in yaml.safe_load_all(ended.stdout) if document]
+        found = {f"{each['kind']} {each['metadata']['name']}": each for each in documents}
+        assert len(found) == len(documents)
+        return found
+
+    return rendered
+
+
+def at(manifests: Manifests, path: str) -> Any:
+    """What a manifest has at a path: `Deployment: spec.template.spec.volumes[name=tmp].emptyDir`; None for what is not there."""
+    kind, _, steps = path.partition(": ")
+    value: Any = manifests.get(kind if " " in kind else f"{kind} r-lance-flight")
+    for step, key, wanted in re.findall(r"([\w-]+)(?:\[([\w]+)=([\w-]+)\])?", steps):
+        if value is None:
+            return None
+        value = value.get(step)
+        if key:
+            value = next((each for each in value or () if each[key] == wanted), None)
+    return value
+
+
+POD = "Deployment: spec.template.spec"
+CONTAINER = f"{POD}.containers[name=lance-flight]"
+CLAIM = "PersistentVolumeClaim r-lance-flight-data: spec"
+
+# Values → path of what is rendered → what is there.
+EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+    ("the pod has no rights", ANYONE, {
+        f"{POD}.automountServiceAccountToken": False,
+        f"{POD}.securityContext.runAsNonRoot": True,
+        f"{POD}.securityContext.runAsUser": 10001,
+        f"{POD}.securityContext.seccompProfile.type": "RuntimeDefault",
+        f"{CONTAINER}.securityContext": {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        },
+        f"{POD}.enableServiceLinks": False,
+        f"{POD}.volumes[name=tmp].emptyDir.sizeLimit": "10Gi",
+    }),
+    ("the probes ask the ports of administration", ANYONE, {
+        f"{CONTAINER}.startupProbe.grpc": {"port": 9091, "service": "arrow.flight.protocol.FlightService"},
+        f"{CONTAINER}.readinessProbe.httpGet": {"path": "/readyz", "port": "admin"},
+        f"{CONTAINER}.livenessProbe.httpGet": {"path": "/healthz", "port": "admin"},
+        f"{CONTAINER}.ports[name=admin].containerPort": 9090,
+        f"{CONTAINER}.ports[name=grpc-health].containerPort": 9091,
+        f"{CONTAINER}.ports[name=flight-sql].containerPort": 32010,
+    }),
+    ("a volume is claimed and kept", ANYONE, {
+        f"{CLAIM}.accessModes": ["ReadWriteOnce"],
+        f"{CLAIM}.resources.requests.storage": "20Gi",
+        "PersistentVolumeClaim r-lance-flight-data: metadata.annotations": {"helm.sh/resource-policy": "keep"},
+        f"{POD}.volumes[name=data].persistentVolumeClaim.claimName": "r-lance-flight-data",
+        f"{CONTAINER}.args": ["serve", "/data"],
+        "Deployment: spec.strategy.type": "Recreate",
+    }),
+    ("a claim that is there is used", {**ANYONE, "root": {"volume": {"existingClaim": "mine"}}}, {
+        CLAIM: None, f"{POD}.volumes[name=data].persistentVolumeClaim.claimName": "mine",
+    }),
+    ("an object store needs no volume", {**ANYONE, **IN_A_STORE}, {
+        CLAIM: None,
+        f"{POD}.volumes[name=data]": None,
+        f"{CONTAINER}.volumeMounts[name=data]": None,
+        f"{CONTAINER}.args": ["serve", "s3://bucket/prefix"],
+        f"{CONTAINER}.envFrom": [{"secretRef": {"name": "credentials"}}],
+    }),
+    ("servers are replaced one by one", {**TWO, **KEY, **IN_A_STORE}, {
+        "Deployment: spec.replicas": 2,
+        "Deployment: spec.strategy": {
+            "type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
+        },
+        "PodDisruptionBudget: spec.maxUnavailable": 1,
+        "Service: spec.sessionAffinity": "ClientIP",
+    }),
+    ("time to stop is draining, grace and the end", {**ANYONE, "graceSeconds": 60, "drainSeconds": 7}, {
+        f"{POD}.terminationGracePeriodSeconds": 77,
+        f"{CONTAINER}.lifecycle.preStop.exec.command": ["sleep", "7"],
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_GRACE].value": "60",
+    }),
+    ("secrets are mounted as directories", EVERYTHING, {
+        f"{CONTAINER}.volumeMounts[name=users]": {
+            "name": "users", "mountPath": "/etc/lance-flight/users", "readOnly": True,
+        },
+        f"{POD}.volumes[name=users].secret": {"secretName": "users", "defaultMode": 0o440},
+        f"{POD}.volumes[name=tls].secret.secretName": "certificate",
+        f"{POD}.volumes[name=ticket-key].secret.secretName": "ticket",
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_USERS_FILE].value": "/etc/lance-flight/users/people.toml",
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_TICKET_KEY_FILE].value": "/etc/lance-flight/ticket-key/ticket.key",
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_TLS_CLIENT_CA].value": "/etc/lance-flight/tls/ca.crt",
+    }),
+    ("what is not given is not mounted", ANYONE, {
+        f"{CONTAINER}.volumeMounts[name=users]": None, f"{POD}.volumes[name=tls]": None,
+        f"{CONTAINER}.envFrom": None, "ServiceMonitor": None, "ServiceMonitor: spec": None,
+    }),
+    ("a number is written as one", EVERYTHING, {
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_BATCH_LIMIT].value": "10000000",
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_JWT_LEEWAY].value": "1.5",
+    }),
+    ("clients come from the namespace, and nothing else comes", ANYONE, {
+        "NetworkPolicy: spec.policyTypes": ["Ingress", "Egress"],
+        "NetworkPolicy: spec.ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": "flight-sql"}]}],
+    }),
+    ("Prometheus comes from where it is", EVERYTHING, {
+        "NetworkPolicy: spec.ingress": [
+            {"from": [{"podSelector": {}}], "ports": [{"port": "flight-sql"}]},
+            {"from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}], "ports": [{"port": "admin"}]},
+        ],
+        "ServiceMonitor: spec.endpoints": [{"port": "admin", "path": "/metrics", "interval": "15s"}],
+        "Service r-lance-flight-admin: spec.clusterIP": "None",
+    }),
+    ("what is switched off is not there",
+     {**ANYONE, "networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}}, {
+        "NetworkPolicy: spec": None, "PodDisruptionBudget: spec": None,
+    }),
+]  # fmt: skip
+
+REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
+    ("nobody may connect", {}, "nobody may connect: set auth.users.existingSecret"),
+    ("two without a key", {**TWO, **IN_A_STORE}, "replicaCount is 2, and without ticketKey.existingSecret"),
+    ("two over a volume of one", {**TWO, **KEY}, 'the volume has accessModes ["ReadWriteOnce"]: set root.uri'),
+    ("JWT without its issuer", {"auth": {"jwt": {"keys": "https://a/b"}}}, "auth.jwt.issuer and auth.jwt.audience"),
+    ("clients' certificates without ours", {"tls": {"clientCertificates": True}}, "needs tls.existingSecret"),
+    ("a setting of the chart", {**ANYONE, "settings": {"port": 1}}, "port"),
+    ("keys over http", {"auth": {"jwt": {"keys": "http://a/b"}}}, "does not match pattern"),
+    ("a misspelt value", {**ANYONE, "replicas": 2}, "additional properties 'replicas' not allowed"),
+    ("a root that is no store", {**ANYONE, "root": {"uri": "/data"}}, "does not match pattern"),
+]
+
+
+def test_helm_finds_nothing_to_mend(run_helm: Any) -> None:
+    ended = run_helm(["lint", "--strict"], ANYONE)
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize(("values", "expected"), [pytest.param(*row[1:], id=row[0]) for row in EXPECTED])
+def test_what_is_rendered(render: Any, values: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    manifests = render(values)
+    assert {path: at(manifests, path) for path in expected} == expected
+
+
+@pytest.mark.parametrize(("values", "message"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
+def test_what_is_refused(run_helm: Any, values: Mapping[str, Any], message: str) -> None:
+    ended = run_helm(["template", "r"], values)
+    assert ended.returncode == 1
+    assert message in ended.stderr
+
+
+@pytest.mark.parametrize("values", RENDERED.values(), ids=RENDERED)
+def test_kubernetes_takes_what_is_rendered(render: Any, values: Mapping[str, Any]) -> None:
+    for manifest in render(values).values():
+        if manifest["kind"] not in FOREIGN_KINDS:
+            for version in KUBERNETES:
+                kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def variables(manifests: Manifests) -> Iterator[tuple[str, str]]:
+    for variable in at(manifests, f"{CONTAINER}.env"):
+        yield variable["name"], variable["value"]
+
+
+@pytest.mark.parametrize("values", RENDERED.values(), ids=RENDERED)
+def test_the_server_takes_the_settings(render: Any, values: Mapping[str, Any]) -> None:
+    image = dict(re.findall(r"^[^#\n]*\b(LANCE_FLIGHT_[A-Z_]+)=([\w.]+)", DOCKERFILE, re.MULTILINE))
+    given = dict(variables(render(values)))
+    loaded = config.load({}, environment={**image, **given})
+    assert (loaded.host, loaded.admin_port, loaded.health_port) == ("0.0.0.0", 9090, 9091)  # noqa: S104
+    known = {config.variable(setting) for setting in config.settings()}
+    assert {name for name in given if name.startswith("LANCE_FLIGHT_")} <= known
+
+
+def test_the_schema_leaves_out_settings_that_there_are() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    left_out = set(schema["properties"]["settings"]["propertyNames"]["not"]["enum"])
+    assert left_out <= {setting.name for setting in config.settings()}
+    set_by_the_chart = re.findall(r"^(\w+): ", (CHART / "templates" / "_helpers.tpl").read_text(), re.MULTILINE)
+    assert {name for name in set_by_the_chart if name in {setting.name for setting in config.settings()}} <= left_out
+
+
+def test_every_value_has_a_default_and_a_schema() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def paths(value: Any) -> Iterator[str]:
+        if isinstance(value, dict) and value:
+            for name, below in value.items():
+                yield name
+                yield from (f"{name}.{path}" for path in paths(below))
+
+    def described(below: Mapping[str, Any]) -> Iterator[str]:
+        for name, each in below.get("properties", {}).items():
+            yield name
+            yield from (f"{name}.{path}" for path in described(each))
+
+    free = tuple(f"{name}." for name in ("resources", "settings"))
+    assert {path for path in paths(values) if not path.startswith(free)} == set(described(schema)) - {"global"}
