@@ -12,6 +12,7 @@ TESTS = Path(__file__).parent
 SLOW_DIRECTORIES = {
     "console": "a browser",
     "conformance": "drivers in other languages, on a JVM or built by Go",
+    "deployment": "server processes, Helm and other programs of operators",
     "faults": "servers that are killed and started again",
     "object_store": "an S3 server in this process",
     "service": "server processes",
