@@ -135,6 +135,8 @@ class Image:
     ) -> subprocess.Popen[str]:
         """Start a command as process 1 of a read-only container."""
         environment = dict(pair.split("=", 1) for pair in self.configuration["Env"]) | dict(variables)
+        for target in binds.values():
+            (self.path / target.lstrip("/")).mkdir(exist_ok=True)
         return subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh",
              *(f"{name}={value}" for name, value in environment.items()), *command],
@@ -155,7 +157,10 @@ def mounted(tag: str) -> Iterator[Image]:
     container = output("buildah", "from", "--pull-never", tag)
     try:
         described = json.loads(output("buildah", "inspect", "--type", "image", tag))
-        yield Image(Path(output("buildah", "mount", container)), described["Docker"]["config"])
+        path = Path(output("buildah", "mount", container))
+        # An engine writes the name of the container there, which Java looks up.
+        (path / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
+        yield Image(path, described["Docker"]["config"])
     finally:
         output("buildah", "rm", container)
 
@@ -241,7 +246,8 @@ def check_spark(image: Image, data: Path) -> None:
     command = [*service["entrypoint"], *service["command"]]
     for said in ("4 rows in 3 partitions", "nothing was written"):
         status, printed = image.run(command, {data: "/data", TOP / "docker/spark": "/jobs"}, {})
-        check(truth=status == 0 and said in printed, what=printed.strip().splitlines()[-1])
+        lines = printed.strip().splitlines()
+        check(truth=status == 0 and said in printed, what=next((line for line in lines if said in line), lines[-1]))
     with serving(image, data) as running:
         check(
             truth=running.value("SELECT count(*) FROM readings WHERE site = 'Lima'") == 2,

@@ -117,7 +117,7 @@ def test_prometheus_scrapes_the_servers() -> None:
     (job,) = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     (names,) = job["dns_sd_configs"]
     assert set(names["names"]) == {name for name in OURS if name.startswith("lance-flight")}
-    assert str(names["port"]) in of("EXPOSE")[0].split()
+    assert f"LANCE_FLIGHT_ADMIN_PORT={names['port']}" in of("ENV")[-1].split()
 
 
 def test_the_store_and_its_server_have_the_same_credentials_and_address() -> None:
