@@ -18,6 +18,7 @@ SOURCES = {
 
 # Layer → what it may import of ours, beside itself. Imports only go down.
 LAYERS = {
+    "lance_flight.__main__": set(),
     "lance_flight.arrow_streams": set(),
     "lance_flight.backend_values": set(),
     "lance_flight.errors": set(),

@@ -157,6 +157,7 @@ def ingest(
     file_version: str | None = None,
     overwrite: str | None = None,
     commit_id: str | None = None,
+    begins: Callable[[Callable[[], None]], None] | None = None,
 ) -> int:
     """Send rows to a table and return how many were stored.
 
@@ -166,9 +167,12 @@ def ingest(
     Rows with a `commit_id` are stored once, however often they are sent (`ServerError` already_committed).
     Dictionary-encoded columns are sent as their values, which every server takes. Large batches are divided, since the driver sends no
     message above `MESSAGE_SIZE`; a row that is larger by itself raises `ServerError`.
+    Before they are sent, `begins` is given a function that another thread may call to cancel this.
     """
     data = in_messages(decoded(data))
     with connection.cursor() as cursor:
+        if begins is not None:
+            begins(cursor.adbc_cancel)
         given = {
             STABLE_ROW_IDS: "true" if stable_row_ids else None,
             FILE_VERSION: file_version,

@@ -1,4 +1,4 @@
-"""The command `lance-flight` as a process of its own, also by `python -m lance_flight.cli`."""
+"""The command `lance-flight` in a process of its own, also by `python -m lance_flight.cli`."""
 
 import sys
 

@@ -18,6 +18,7 @@ from lance_flight_client.adbc import Credentials, connect
 from lance_flight_client.errors import ServerError
 
 from lance_flight.cli.arguments import DEFAULT_URI, server_uri
+from lance_flight.cli.interrupts import cancellable
 from lance_flight.errors import InvalidInput
 
 URI_VARIABLE, PROFILE_VARIABLE = "LANCE_FLIGHT_URI", "LANCE_FLIGHT_PROFILE"
@@ -56,7 +57,8 @@ class ChosenServer:
 
     def connect(self) -> Any:
         """Connect to the server; `ServerError` where it does not answer, or refuses the credentials."""
-        return connect(self.address, self.credentials)
+        # The driver would take an interrupt of the main thread for its own, and lose it.
+        return cancellable(lambda _: connect(self.address, self.credentials), has_effect=False)
 
     @contextmanager
     def naming(self, lost: Callable[[], None] = lambda: None) -> Iterator[None]:

@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 from lance_flight_client.adbc import answered
@@ -15,8 +16,10 @@ from lance_flight_client.progress import Meter
 from lance_flight.cli.arguments import add_server
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.inspect import named
-from lance_flight.cli.loading import engine_over
+from lance_flight.cli.interrupts import Begins, cancellable
+from lance_flight.cli.loading import cancel_statements, engine_over
 from lance_flight.cli.maintenance import readable
+from lance_flight.cli.service import leave
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import InvalidInput
@@ -52,8 +55,9 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--by writes a directory, whose name says no format; expected --format")
     format, began = written_format(options.output, options.format), time.perf_counter()
     meter, counted = Meter(f"writing {options.output}", None, readable), _Counted()
-    try:
-        with _rows(options) as (schema, batches):
+
+    def work(begins: Begins) -> None:
+        with _rows(options, begins) as (schema, batches):
             if not len(schema):
                 raise InvalidInput(f"{options.what!r} returns no rows; expected a table or a query")
             rows = counted.of(batches, meter)
@@ -61,6 +65,13 @@ def run(options: argparse.Namespace) -> int:
                 write_file(options.output, format, schema, rows)
             else:
                 write_directory(options.output, format, schema, rows, options.by.split(","))
+
+    try:
+        cancellable(work)
+    except KeyboardInterrupt:
+        meter.close()
+        # Threads of Lance and Arrow may still be about to ask for rows.
+        leave(130)
     finally:
         meter.close()
     print(f"{options.output}: {counted.rows:,} rows, {time.perf_counter() - began:.1f} s")
@@ -68,17 +79,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _rows(options: argparse.Namespace) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+def _rows(options: argparse.Namespace, begins: Begins) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Answer the query, in this process or by a server."""
     sql = options.what
     if not any(map(str.isspace, sql)):
         name = named(sql)
         sql = f"SELECT * FROM {quoted(name.db_schema, name.name)}"  # noqa: S608 - quoted
     if options.root is not None:
-        reader = engine_over(options.root).run(Task(sql=sql))
+        engine = engine_over(options.root)
+        begins(partial(cancel_statements, engine))
+        reader = engine.run(Task(sql=sql))
         yield reader.schema, iter(reader)
         return
-    with ChosenServer.of(options).connect() as connection, answered(connection, sql) as answer:
+    with ChosenServer.of(options).connect() as connection, answered(connection, sql, begins) as answer:
         yield answer.schema, answer.batches
 
 

@@ -15,8 +15,10 @@ from lance_flight_client.progress import Meter
 
 from lance_flight.cli.arguments import add_dry_run, add_server
 from lance_flight.cli.inspect import named
+from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.loading import MODES, FileLoad, LoadTarget, target_of
 from lance_flight.cli.maintenance import readable
+from lance_flight.cli.service import leave
 from lance_flight.cli.suggestions import suggest
 from lance_flight.engine.sql.type_names import column_type_name
 from lance_flight.engine.statements.create_table import columns_of
@@ -91,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         return suggest(_opened(options), options.partition_by)
     target = target_of(options)
     name = named(options.table)
-    there = target.columns(name)
+    there = cancellable(lambda _: target.columns(name), has_effect=False)
     is_new = there is None or options.mode == "replace"
     source = _opened(options, NO_TYPES if there is None or is_new else there)
     load = FileLoad(
@@ -137,7 +139,7 @@ def _is_confirmed(options: argparse.Namespace) -> bool:
 
 def _load(target: LoadTarget, load: FileLoad, source: RowSource) -> int:
     meter = Meter(f"loading {load.label}", source.size, readable)
-    began, failure = time.perf_counter(), []
+    began, failure, counts = time.perf_counter(), [], []
 
     def rows() -> Iterator[pa.RecordBatch]:
         try:
@@ -147,8 +149,16 @@ def _load(target: LoadTarget, load: FileLoad, source: RowSource) -> int:
             failure.append(exc)
             raise
 
+    def work(begins: Begins) -> None:
+        counts.append(target.ingest(load, pa.RecordBatchReader.from_batches(load.schema, rows()), begins))
+
     try:
-        stored = target.ingest(load, pa.RecordBatchReader.from_batches(load.schema, rows()))
+        cancellable(work)
+    except KeyboardInterrupt:
+        meter.close()
+        if not counts:
+            # Threads of Lance and Arrow may still be about to ask for rows.
+            leave(130)
     except AlreadyCommitted as exc:
         print(f"{load.label}: {exc}; nothing was loaded")
         return 0
@@ -158,7 +168,7 @@ def _load(target: LoadTarget, load: FileLoad, source: RowSource) -> int:
         raise
     finally:
         meter.close()
-    print(f"{load.label}: {stored:,} rows, {time.perf_counter() - began:.1f} s")
+    print(f"{load.label}: {counts[0]:,} rows, {time.perf_counter() - began:.1f} s")
     return 0
 
 

@@ -14,10 +14,12 @@ Begins: TypeAlias = Callable[[Callable[[], None]], None]
 _TICK = 0.5
 
 
-def cancellable(work: Callable[[Begins], T], each_tick: Callable[[], None] | None = None) -> T:
+def cancellable(
+    work: Callable[[Begins], T], each_tick: Callable[[], None] | None = None, *, has_effect: bool = True
+) -> T:
     """Return the result of `work`; a KeyboardInterrupt while it runs cancels it, waits for its end, and goes on.
 
-    `each_tick` is called every half a second until then.
+    `each_tick` is called every half a second until then. Work that changes nothing is left alone rather than waited for.
     """
     done: Future[T] = Future()
     cancels: list[Callable[[], None]] = []
@@ -35,7 +37,7 @@ def cancellable(work: Callable[[Begins], T], each_tick: Callable[[], None] | Non
                 each_tick()
     except KeyboardInterrupt:
         # What is cancelled before it has reached the server goes on: it is cancelled again.
-        while not wait([done], timeout=_TICK / 5).done:
+        while has_effect and not wait([done], timeout=_TICK / 5).done:
             for cancel in cancels:
                 cancel()
         raise

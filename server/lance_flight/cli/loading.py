@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -17,9 +18,11 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits.write_memory import write_memory
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.cli.connecting import ChosenServer
+from lance_flight.cli.interrupts import Begins
 from lance_flight.cli.service import root_store
 from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.writes.ingest_options import COMMIT_ID, OVERWRITE, IngestOptions
 from lance_flight.engine.writes.table_properties import PARTITION_BY
@@ -83,8 +86,11 @@ class LoadTarget(Protocol):
         """Return the columns of a table; None if there is none."""
         ...
 
-    def ingest(self, load: FileLoad, rows: pa.RecordBatchReader) -> int:
-        """Store rows in one commit, and return their number; `AlreadyCommitted` for an id that was stored before."""
+    def ingest(self, load: FileLoad, rows: pa.RecordBatchReader, begins: Begins) -> int:
+        """Store rows in one commit, and return their number; `AlreadyCommitted` for an id that was stored before.
+
+        `begins` is given what cancels it, until the commit begins.
+        """
         ...
 
 
@@ -102,6 +108,12 @@ def engine_over(root: str, *, create: bool = False) -> Engine:
     return Engine(Root(store), target_partitions=_LANES)
 
 
+def cancel_statements(engine: Engine) -> None:
+    """Cancel what runs in an engine of this process; what is committing goes on."""
+    for each in engine.running.records():
+        engine.running.cancel(each.id, Issuer(), seconds=0)
+
+
 @dataclass(frozen=True, slots=True)
 class RootTarget:
     """Tables of a root, written by this process (`LoadTarget`)."""
@@ -112,7 +124,8 @@ class RootTarget:
         table = self.engine.root.find(name)
         return None if table is None else table.snapshot().schema.plain
 
-    def ingest(self, load: FileLoad, rows: pa.RecordBatchReader) -> int:
+    def ingest(self, load: FileLoad, rows: pa.RecordBatchReader, begins: Begins) -> int:
+        begins(partial(cancel_statements, self.engine))
         return self.engine.ingest(
             load.name,
             rows,
@@ -138,12 +151,21 @@ class ServerTarget:
             raise
         return None if found is None else found.schema
 
-    def ingest(self, load: FileLoad, rows: pa.RecordBatchReader) -> int:
+    def ingest(self, load: FileLoad, rows: pa.RecordBatchReader, begins: Begins) -> int:
+        is_sent = False
+
+        def sending() -> Iterator[pa.RecordBatch]:
+            nonlocal is_sent
+            yield from rows
+            is_sent = True
+
         try:
             return ingest(
                 self.connection,
                 load.name.name,
-                rows,
+                pa.RecordBatchReader.from_batches(rows.schema, sending()),
+                # A server that has all rows may be committing them: its answer is waited for.
+                begins=lambda cancel: begins(lambda: None if is_sent else cancel()),
                 db_schema=load.name.db_schema,
                 mode=MODES[load.mode].adbc,
                 partition_by=load.partition_by,
