@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
+from functools import partial
 from types import MappingProxyType
 from typing import IO, Any, Self, TextIO
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
+from lance_flight.errors import DataError
 
 WIDEST = 60
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that would change the terminal: values may come from anyone."""
 PLAN = ["plan_type", "plan"]
 """Columns of EXPLAIN."""
+DEFINITION = ["table_catalog", "table_schema", "table_name", "definition"]
+"""Columns of SHOW CREATE TABLE."""
+NULL = "NULL"
 
 
 def write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str, *, limit: int | None, out: TextIO) -> None:
-    """Write rows as they come in one of `FORMATS`; no more than `limit` are read for a printed table."""
-    FORMATS[format](schema, batches, limit, out)
+    """Write rows as they come in one of `FORMATS`; no more than `limit` are read for a printed table.
+
+    `DataError` where the format has no such type.
+    """
+    with written_as(format):
+        FORMATS[format](schema, batches, limit, out)
+
+
+@contextmanager
+def written_as(format: str) -> Iterator[None]:
+    """Name the format in an error of Arrow's writers."""
+    try:
+        yield
+    except pa.ArrowException as exc:
+        raise DataError(
+            f"the rows cannot be written as {format}: {exc}; expected other types, or another format"
+        ) from exc
 
 
 def aligned(table: pa.Table, limit: int | None = None, null: str = "") -> str:
@@ -37,7 +58,8 @@ def aligned(table: pa.Table, limit: int | None = None, null: str = "") -> str:
     shown = table if limit is None else table.slice(0, limit)
     columns = [[cell(value, null) for value in column.to_pylist()] for column in shown.columns]
     right = [_is_number(field.type) for field in table.schema]
-    lines = [_line(widths := _widths(table.schema.names, columns), table.schema.names, right)]
+    names = [cell(name, null, None) for name in table.schema.names]
+    lines = [_line(widths := _widths(names, columns), names, right)]
     lines += [_line(widths, row, right) for row in zip(*columns, strict=True)]
     more = table.num_rows - shown.num_rows
     return "\n".join(lines + ([f"… {more:,} more rows"] if more else []))
@@ -56,21 +78,40 @@ def _line(widths: Sequence[int], cells: Sequence[str], right: Sequence[bool]) ->
 
 
 def text_width(text: str) -> int:
-    """Return the number of terminal columns that a text takes."""
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
+    """Return the number of terminal columns that a text takes; one with controls, as many as characters.
+
+    >>> text_width("Oslo"), text_width("広間"), text_width("👩‍👩‍👧")
+    (4, 4, 2)
+    """
+    if text.isascii():
+        return len(text)
+    # Only other texts need the tables of widths.
+    width = int(importlib.import_module("wcwidth").wcswidth(text))
+    return width if width >= 0 else len(text)
 
 
 def cell(value: Any, null: str = "", widest: int | None = WIDEST) -> str:
     r"""Return a value as a line of text, cut off where it is longer than `widest`.
 
-    >>> cell("two\nlines"), cell(None, "NULL"), cell("12345", widest=4)
-    ('two⏎lines', 'NULL', '123…')
+    >>> cell("two\nlines"), cell(None, "NULL"), cell("12345", widest=4), cell(b"\x00\xff"), cell(True)
+    ('two⏎lines', 'NULL', '123…', "X'00FF'", 'true')
     """
     if value is None:
         return null
-    text = value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
-    text = _CONTROLS.sub("\ufffd", text.replace("\n", "⏎"))
+    text = _CONTROLS.sub("\ufffd", _text(value, widest).replace("\n", "⏎"))
     return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
+
+
+def _text(value: Any, widest: int | None) -> str:
+    """Return a value as SQL writes it, where Python has another form; of a long binary only what is shown."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, bytes):
+        return f"X'{value[:widest].hex().upper()}'"
+    if isinstance(value, pa.MonthDayNano):
+        parts = (f"{value.months} months", f"{value.days} days", f"{value.nanoseconds / 1e9:g} seconds")
+        return " ".join(part for part in parts if not part.startswith("0 ")) or "0 seconds"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -78,8 +119,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None, out: TextIO) -> None:
-    if is_plan(schema):
-        print(plan_text(pa.Table.from_batches(batches, schema)), file=out)
+    if is_document(schema):
+        print(document(pa.Table.from_batches(batches, schema)), file=out)
         return
     shown: list[pa.RecordBatch] = []
     for batch in batches:
@@ -87,18 +128,20 @@ def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: in
         if limit is not None and sum(each.num_rows for each in shown) > limit:
             break
     rows = pa.Table.from_batches(shown, schema)
-    print(aligned(rows.slice(0, limit)), file=out)
+    print(aligned(rows.slice(0, limit), null=NULL), file=out)
     if limit is not None and rows.num_rows > limit:
         print("… more rows", file=out)
 
 
-def is_plan(schema: pa.Schema) -> bool:
-    """Return whether columns are those of EXPLAIN."""
-    return bool(schema.names == PLAN)
+def is_document(schema: pa.Schema) -> bool:
+    """Return whether columns are those of EXPLAIN or SHOW CREATE TABLE, whose text is shown whole."""
+    return schema.names in (PLAN, DEFINITION)
 
 
-def plan_text(rows: pa.Table) -> str:
-    """Return the answer of EXPLAIN whole; what was pruned comes first."""
+def document(rows: pa.Table) -> str:
+    """Return the text of EXPLAIN, in which what was pruned comes first, or of SHOW CREATE TABLE."""
+    if rows.schema.names == DEFINITION:
+        return "\n\n".join(rows["definition"].to_pylist())
     plans = sorted(
         zip(*(column.to_pylist() for column in rows.columns), strict=True), key=lambda row: row[0] != "partitions"
     )
@@ -125,7 +168,7 @@ class JsonWriter:
 
 @dataclass(slots=True)
 class CsvWriter:
-    """Writer of CSV in which lists and structs are JSON."""
+    """Writer of CSV in which lists and structs are JSON, and binary values hexadecimal."""
 
     writer: pacsv.CSVWriter
     schema: pa.Schema
@@ -133,7 +176,7 @@ class CsvWriter:
     @classmethod
     def of(cls, sink: Any, schema: pa.Schema) -> CsvWriter:
         """Begin a file."""
-        kinds = pa.schema([pa.field(f.name, pa.utf8() if pa.types.is_nested(f.type) else f.type) for f in schema])
+        kinds = pa.schema([pa.field(f.name, pa.large_utf8() if _is_flattened(f.type) else f.type) for f in schema])
         return cls(pacsv.CSVWriter(sink, kinds), kinds)
 
     def __enter__(self) -> Self:
@@ -154,11 +197,28 @@ def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | No
 
 
 def _flat(column: pa.Array) -> pa.Array:
-    """Return lists and structs as JSON text, since CSV has no nesting."""
-    if not pa.types.is_nested(column.type):
+    """Return lists and structs as JSON text, since CSV has no nesting, and binary values as hexadecimal."""
+    if not _is_flattened(column.type):
         return column
-    texts = [None if value is None else json.dumps(value, default=_json) for value in column.to_pylist()]
-    return pa.array(texts, pa.utf8())
+    write = partial(json.dumps, default=_json) if pa.types.is_nested(column.type) else _json
+    texts = [None if value is None else write(value) for value in column.to_pylist()]
+    return pa.array(texts, pa.large_utf8())
+
+
+def _is_flattened(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or _is_binary(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+            pa.types.is_fixed_size_binary,
+        )
+    )
 
 
 def _write_json(_: pa.Schema, batches: Iterable[pa.RecordBatch], __: int | None, out: TextIO) -> None:

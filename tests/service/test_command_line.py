@@ -165,7 +165,7 @@ def test_sql_prints_an_aligned_table(cities: Server) -> None:
         "id  name",
         " 1  Zürich",
         " 2  東京",
-        " 3",
+        " 3  NULL",
     ]
 
 

@@ -85,7 +85,13 @@ def test_rows_are_written_to_directories_by_their_values(place: Place) -> None:
     assert "is there already; expected a new directory" in errors
 
 
+def test_csv_has_binary_values_as_hexadecimal(place: Place) -> None:
+    assert place.export("SELECT X'00ff' AS b, CAST(NULL AS BINARY) AS n", "a.csv")[0] == 0
+    assert (place.files / "a.csv").read_text() == '"b","n"\n"00ff",\n'
+
+
 REFUSED = {
+    "type": (["SELECT INTERVAL '1 month' AS i", "a.parquet"], "the rows cannot be written as parquet"),
     "format": (["TABLE", "a.txt"], "expected a name that ends with .parquet, .csv, .jsonl, .arrow"),
     "no-format": (["TABLE", "out", "--by", "site"], "expected --format"),
     "column": (["TABLE", "out", "--format", "csv", "--by", "nope"], "no column 'nope'"),

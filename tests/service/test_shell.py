@@ -71,9 +71,14 @@ SHOWN = {
     ),
     "no rows": (["SELECT id FROM rooms WHERE id = 9;"], "id\n(0 rows)"),
     "controls": (["SELECT name FROM rooms WHERE id = 3;"], "name\na\ufffd[31mb\n(1 row)"),
+    "the statement of a table": (["SHOW CREATE TABLE rooms;"], 'CREATE TABLE "public"."rooms" (\n  "id" BIGINT,\n'),
+    "a name with controls": (['SELECT 1 AS "a\x1b[31m";'], "a\ufffd[31m\n"),
+    "binary": (["SELECT X'00ff' AS b, true AS t;"], "b        t\nX'00FF'  true\n"),
+    "a family": (["SELECT '👩‍👩‍👧' AS who, 1 AS n UNION ALL SELECT 'ab', 2 ORDER BY n;"], "who  n\n👩‍👩‍👧   1\nab   2"),
+    "an interval": (["SELECT INTERVAL '14 months 3 seconds' AS i;"], "i\n14 months 3 seconds\n"),
     "several": (["SELECT 1 AS a; SELECT 2 AS b;"], "a\n1\n(1 row)\nb\n2\n(1 row)"),
     "a change": (["UPDATE rooms SET name = name WHERE id = 1;"], "1 rows affected"),
-    "tables": ([r"\dt"], "table_schema  table_name  partitioned\npublic        rooms       True"),
+    "tables": ([r"\dt"], "table_schema  table_name  partitioned\npublic        rooms       true"),
     "partitions": ([r"\dp rooms"], "floor\n1      ████████████████████"),
     "columns": ([r"\d rooms"], "column_name  data_type  is_nullable"),
     "help": ([r"\?"], r"\watch [SECONDS]"),
@@ -244,7 +249,7 @@ def test_an_analysts_first_ten_minutes(tmp_path: Path) -> None:
             screen.enter(r"\copy readings to out.parquet")
             screen.read_until("out.parquet written")
             screen.type("SELECT cels\t")
-            screen.read_until("celsius")
+            screen.read_until(r"cels[\s\x08]*ius")
             screen.interrupt()
             screen.enter(r"\q")
             assert screen.end() == 0

@@ -15,7 +15,7 @@ from lance_flight.errors import InvalidInput, NotFound
 from pyarrow import fs
 
 from lance_flight_client.files.formats import FORMATS, format_of
-from lance_flight_client.output import CsvWriter, JsonWriter
+from lance_flight_client.output import CsvWriter, JsonWriter, written_as
 
 _DRAFT, _WHOLE = ".part", "_SUCCESS"
 
@@ -53,6 +53,7 @@ def write_file(path: str, format: str, schema: pa.Schema, batches: Iterable[pa.R
     """Write rows to one file, which has its name once it is whole; one that is there is replaced."""
     filesystem, place = _place(path)
     with (
+        written_as(format),
         _drafted(filesystem, place) as draft,
         filesystem.open_output_stream(draft, compression=None) as sink,
         WRITERS[format](sink, schema) as writer,
@@ -74,7 +75,7 @@ def write_directory(
     filesystem, place = _place(path)
     if filesystem.get_file_info(place).type is not fs.FileType.NotFound:
         raise InvalidInput(f"{path!r} is there already; expected a new directory")
-    with _filled(filesystem, place) as draft:
+    with written_as(format), _filled(filesystem, place) as draft:
         ds.write_dataset(
             pa.RecordBatchReader.from_batches(schema, iter(batches)),
             draft,

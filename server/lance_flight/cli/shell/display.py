@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-from lance_flight_client.output import aligned, cell, is_plan, plan_text
-
-NULL = "NULL"
+from lance_flight_client.output import NULL, aligned, cell, document, is_document
 
 
 def taken(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> tuple[pa.Table, bool]:
@@ -37,8 +35,8 @@ def shown(rows: pa.Table, *, expanded: bool, has_more: bool = False) -> str:
       n       12
     (the first row; there are more)
     """
-    if is_plan(rows.schema):
-        return plan_text(rows)
+    if is_document(rows.schema):
+        return document(rows)
     text = _expanded(rows) if expanded else aligned(rows, null=NULL)
     plural = "" if rows.num_rows == 1 else "s"
     count = f"the first {rows.num_rows:,} rows" if rows.num_rows > 1 else "the first row"
