@@ -1,8 +1,24 @@
 """Errors that the client raises."""
 
+from __future__ import annotations
+
+import re
+
 
 class ServerError(Exception):
     """Error that a server answered instead of a result, or failure to reach a server."""
+
+
+_FRAMED = re.compile(r"(?:^|\w+: )\[FlightSQL\] \[\w+\] (\[\w+\] .*?)(?:\. Detail: [^\n]*)?$", re.DOTALL)
+
+
+def plain(error: ServerError) -> str:
+    """Return the message of a server without the driver's frame: its code, and what it says.
+
+    >>> plain(ServerError("NOT_FOUND: [FlightSQL] [42S02] [not_found] no table 't'. Detail: Python exception: Missing (Prepare)"))
+    "[not_found] no table 't'"
+    """
+    return _FRAMED.sub(r"\1", str(error))
 
 
 class JobFailed(Exception):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+
+import pyarrow as pa
+
+_UNITS = ("kB", "MB", "GB", "TB")
 
 
 def progress(doing: str) -> Callable[[int, int], None] | None:
@@ -18,23 +22,39 @@ def _show(doing: str, done: int, total: int) -> None:
     print(f"{doing}: {done:,} of {total:,} partition tables", end=end, file=sys.stderr, flush=True)
 
 
+def readable(size: int) -> str:
+    """Format a number of bytes with a decimal unit.
+
+    >>> readable(999), readable(112_456), readable(5_000_000_000)
+    ('999 bytes', '112.5 kB', '5.0 GB')
+    """
+    thousands = min((len(str(size)) - 1) // 3, len(_UNITS))
+    return f"{size / 1000**thousands:.1f} {_UNITS[thousands - 1]}" if thousands else f"{size} bytes"
+
+
 @dataclass(slots=True)
 class Meter:
-    """Shows how much of some files is read, while standard error is a terminal."""
+    """Shows how much of some files is read or written, while standard error is a terminal."""
 
     doing: str
     size: int | None
-    readable: Callable[[int], str]
+    rows: int = 0
     _is_shown: bool = False
+
+    def passing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches, and show how many rows and bytes have passed."""
+        size = 0
+        for batch in batches:
+            self.rows, size = self.rows + batch.num_rows, size + batch.nbytes
+            self(size, self.rows)
+            yield batch
 
     def __call__(self, read: int, rows: int) -> None:
         """Show the bytes and the rows that are read."""
         if sys.stderr.isatty():
             self._is_shown = True
-            of = "" if self.size is None else f" of {self.readable(self.size)}"
-            print(
-                f"\r\033[K{self.doing}: {self.readable(read)}{of}, {rows:,} rows", end="", file=sys.stderr, flush=True
-            )
+            of = "" if self.size is None else f" of {readable(self.size)}"
+            print(f"\r\033[K{self.doing}: {readable(read)}{of}, {rows:,} rows", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Remove what is shown."""

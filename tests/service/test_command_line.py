@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight_client.files.formats import TextOptions
+from lance_flight_client.files.sources import opened
 
 from tests.service.commands import run
 from tests.service.server_process import COMMAND, Server, files, serving
@@ -247,8 +249,36 @@ def test_sql_ends_at_the_first_statement_that_fails(cities: Server, table: str, 
     assert ended.returncode == 1
     changed, failed, *_ = ended.stderr.decode().splitlines()
     assert changed == "0 rows affected"
-    assert failed.startswith(f"lance-flight: {script}:3: ")
+    assert failed.startswith(f"lance-flight: {script}:3: [invalid_sql] ")
+    assert "Detail" not in ended.stderr.decode()
     assert cities.rows(f"SELECT * FROM {table}") == []
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl", "a.arrow"])
+def test_sql_writes_the_rows_of_a_query_to_a_file(cities: Server, tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    script = "SET statement_timeout = '1min'; SELECT id, name FROM cities ORDER BY id"
+    ended = run("sql", script, "-o", str(place), "--uri", cities.uri)
+    assert (ended.returncode, ended.stdout.decode()[: len(str(place)) + 9]) == (0, f"{place}: 3 rows,")
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    source = opened([str(place)], None, TextOptions(nulls=("",)), io.BytesIO())
+    written = pa.Table.from_batches(source.batches(source.schema)).to_pylist()
+    assert written == cities.query("SELECT id, name FROM cities ORDER BY id").to_pylist()
+
+
+NO_FILE = {
+    "an end": (["SELECT 1", "-o", "a.txt"], "'a.txt' has no format that is written"),
+    "two queries": (["SELECT 1 AS a; SELECT 2 AS b", "-o", "a.csv"], "expected one query"),
+    "no file": (["SELECT 1", "--format", "parquet"], "expected -o FILE"),
+    "no directory": (["SELECT 1", "-o", "missing/a.csv"], "missing/a.csv' cannot be written"),
+    "a type": (["SELECT INTERVAL '1 month' AS i", "-o", "a.parquet"], "cannot be written as parquet"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), NO_FILE.values(), ids=NO_FILE)
+def test_sql_says_why_it_writes_no_file(cities: Server, arguments: list[str], says: str) -> None:
+    ended = run("sql", *arguments, "--uri", cities.uri)
+    assert (ended.returncode, says in ended.stderr.decode(), ended.stderr.count(b"\n")) == (1, True, 1)
 
 
 def test_sql_fetches_no_more_than_it_prints(cities: Server) -> None:

@@ -190,6 +190,22 @@ def test_what_cannot_be_loaded_is_refused_and_leaves_nothing(
     assert not place.has(table)
 
 
+def test_a_server_that_does_not_answer_is_named_with_the_way_around_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text(FLIGHTS)
+    for command in (
+        ["ingest", str(tmp_path / "a.csv"), "--table", "t"],
+        ["export", "t", "-o", str(tmp_path / "b.csv")],
+    ):
+        assert main([*command, "--uri", "127.0.0.1:1"]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("lance-flight: no server answers at grpc://127.0.0.1:1 (--root DIRECTORY needs none)")
+        assert main([*command, "--uri", "127.0.0.1:1", "--root", str(tmp_path)]) == 1
+        assert "--root and --uri were given; expected one of them" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["a.csv"]
+
+
 def test_a_failure_leaves_the_rows_that_are_there(place: Place, table: str) -> None:
     broken(place)
     place.stores("flights.csv", "--table", table)

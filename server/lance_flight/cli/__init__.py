@@ -14,7 +14,7 @@ from importlib.metadata import version
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
-from lance_flight_client.errors import ServerError
+from lance_flight_client.errors import ServerError, plain
 
 from lance_flight.errors import LanceFlightError, StorageFull
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LanceFlightError as exc:
         print(f"lance-flight: [{exc.code}] {exc}", file=sys.stderr)
     except ServerError as exc:
-        print(f"lance-flight: {exc}", file=sys.stderr)
+        print(f"lance-flight: {plain(exc)}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -35,6 +35,7 @@ class ChosenServer:
 
     address: str
     credentials: Credentials
+    advice: str = ""
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> ChosenServer:
@@ -53,7 +54,9 @@ class ChosenServer:
         chosen = profile | {
             key: value for given in (environment, said) for key, value in given.items() if value is not None
         }
-        return cls(_checked(chosen.get("uri", DEFAULT_URI)), _credentials(chosen))
+        # Commands that take a root do without a server.
+        advice = " (--root DIRECTORY needs none)" if "root" in options else ""
+        return cls(_checked(chosen.get("uri", DEFAULT_URI)), _credentials(chosen), advice)
 
     def connect(self) -> Any:
         """Connect to the server; `ServerError` where it does not answer, or refuses the credentials."""
@@ -69,7 +72,7 @@ class ChosenServer:
             if not any(sign in str(exc) for sign in _LOST):
                 raise
             lost()
-            raise ServerError(f"no server answers at {self.address}: {exc}") from exc
+            raise ServerError(f"no server answers at {self.address}{self.advice}: {exc}") from exc
 
 
 def profiles_file() -> Path:

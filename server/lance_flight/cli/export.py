@@ -17,8 +17,7 @@ from lance_flight.cli.arguments import add_server
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.inspect import named
 from lance_flight.cli.interrupts import Begins, cancellable
-from lance_flight.cli.loading import cancel_statements, engine_over
-from lance_flight.cli.maintenance import readable
+from lance_flight.cli.loading import cancel_statements, check_target, engine_over
 from lance_flight.cli.service import leave
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.sql.references import quoted
@@ -51,16 +50,17 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write rows to files."""
+    check_target(options)
     if options.by is not None and options.format is None:
         raise InvalidInput("--by writes a directory, whose name says no format; expected --format")
     format, began = written_format(options.output, options.format), time.perf_counter()
-    meter, counted = Meter(f"writing {options.output}", None, readable), _Counted()
+    meter = Meter(f"writing {options.output}", None)
 
     def work(begins: Begins) -> None:
         with _rows(options, begins) as (schema, batches):
             if not len(schema):
                 raise InvalidInput(f"{options.what!r} returns no rows; expected a table or a query")
-            rows = counted.of(batches, meter)
+            rows = meter.passing(batches)
             if options.by is None:
                 write_file(options.output, format, schema, rows)
             else:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         leave(130)
     finally:
         meter.close()
-    print(f"{options.output}: {counted.rows:,} rows, {time.perf_counter() - began:.1f} s")
+    print(f"{options.output}: {meter.rows:,} rows, {time.perf_counter() - began:.1f} s")
     return 0
 
 
@@ -91,19 +91,6 @@ def _rows(options: argparse.Namespace, begins: Begins) -> Iterator[tuple[pa.Sche
         reader = engine.run(Task(sql=sql))
         yield reader.schema, iter(reader)
         return
-    with ChosenServer.of(options).connect() as connection, answered(connection, sql, begins) as answer:
+    server = ChosenServer.of(options)
+    with server.naming(), server.connect() as connection, answered(connection, sql, begins) as answer:
         yield answer.schema, answer.batches
-
-
-class _Counted:
-    """Counts rows as they pass."""
-
-    rows = 0
-
-    def of(self, batches: Iterator[pa.RecordBatch], meter: Meter) -> Iterator[pa.RecordBatch]:
-        """Yield batches, and show how many rows and bytes have passed."""
-        size = 0
-        for batch in batches:
-            self.rows, size = self.rows + batch.num_rows, size + batch.nbytes
-            meter(size, self.rows)
-            yield batch

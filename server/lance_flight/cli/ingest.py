@@ -11,13 +11,12 @@ import pyarrow as pa
 from lance_flight_client.files.formats import FORMATS, TextOptions
 from lance_flight_client.files.sources import NO_TYPES, PIPE, RowSource, opened
 from lance_flight_client.output import aligned
-from lance_flight_client.progress import Meter
+from lance_flight_client.progress import Meter, readable
 
 from lance_flight.cli.arguments import add_dry_run, add_server
 from lance_flight.cli.inspect import named
 from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.loading import MODES, FileLoad, LoadTarget, target_of
-from lance_flight.cli.maintenance import readable
 from lance_flight.cli.service import leave
 from lance_flight.cli.suggestions import suggest
 from lance_flight.engine.sql.type_names import column_type_name
@@ -138,7 +137,7 @@ def _is_confirmed(options: argparse.Namespace) -> bool:
 
 
 def _load(target: LoadTarget, load: FileLoad, source: RowSource) -> int:
-    meter = Meter(f"loading {load.label}", source.size, readable)
+    meter = Meter(f"loading {load.label}", source.size)
     began, failure, counts = time.perf_counter(), [], []
 
     def rows() -> Iterator[pa.RecordBatch]:

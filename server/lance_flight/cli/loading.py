@@ -26,7 +26,7 @@ from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.writes.ingest_options import COMMIT_ID, OVERWRITE, IngestOptions
 from lance_flight.engine.writes.table_properties import PARTITION_BY
-from lance_flight.errors import AlreadyCommitted
+from lance_flight.errors import AlreadyCommitted, InvalidInput
 
 _LANES = 2
 _WRITE_BYTES = 128 << 20
@@ -96,10 +96,18 @@ class LoadTarget(Protocol):
 
 def target_of(options: argparse.Namespace) -> LoadTarget:
     """Return the root that arguments name, which is made where it is missing, or their server."""
+    check_target(options)
     if options.root is None:
-        return ServerTarget(ChosenServer.of(options).connect())
+        server = ChosenServer.of(options)
+        return ServerTarget(server, server.connect())
     write_memory.total = _WRITE_BYTES
     return RootTarget(engine_over(options.root, create=True))
+
+
+def check_target(options: argparse.Namespace) -> None:
+    """Refuse a root beside a server."""
+    if options.root is not None and options.uri is not None:
+        raise InvalidInput("--root and --uri were given; expected one of them")
 
 
 def engine_over(root: str, *, create: bool = False) -> Engine:
@@ -139,12 +147,14 @@ class RootTarget:
 class ServerTarget:
     """Tables of a server (`LoadTarget`)."""
 
+    server: ChosenServer
     connection: Any
 
     def columns(self, name: TableName) -> pa.Schema | None:
         sql = f"SELECT * FROM {quoted(name.db_schema, name.name)} LIMIT 0"  # noqa: S608 - quoted
         try:
-            found = execute(self.connection, sql).rows
+            with self.server.naming():
+                found = execute(self.connection, sql).rows
         except ServerError as exc:
             if "[not_found]" in str(exc):
                 return None

@@ -1,4 +1,4 @@
-"""Helpers of the maintenance commands: the tables to run on, and human-readable sizes."""
+"""Helpers of the maintenance commands: the tables to run on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from lance_flight.errors import LanceFlightError
 
 Maintain = Callable[[str, Table], bool]
 """Function that works on one table, given its name, and returns whether the table is in order."""
-
-UNITS = ("kB", "MB", "GB", "TB")
 
 
 def each_table(options: argparse.Namespace, maintain: Maintain, *, only_partitioned: bool = False) -> int:
@@ -34,16 +32,6 @@ def each_table(options: argparse.Namespace, maintain: Maintain, *, only_partitio
             print(f"lance-flight: {_format_name(name)}: [{exc.code}] {exc}", file=sys.stderr)
             status = 1
     return status
-
-
-def readable(size: int) -> str:
-    """Format a number of bytes with a decimal unit.
-
-    >>> readable(999), readable(112_456), readable(5_000_000_000)
-    ('999 bytes', '112.5 kB', '5.0 GB')
-    """
-    thousands = min((len(str(size)) - 1) // 3, len(UNITS))
-    return f"{size / 1000**thousands:.1f} {UNITS[thousands - 1]}" if thousands else f"{size} bytes"
 
 
 def _format_name(name: TableName) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
+import pyarrow as pa
 from lance_flight_client.adbc import answered
 from lance_flight_client.errors import ServerError
 from lance_flight_client.output import write
+from lance_flight_client.progress import Meter
 
 from lance_flight.cli.arguments import add_number, add_server
 from lance_flight.cli.connecting import ChosenServer, content
@@ -17,7 +21,7 @@ from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.scripts import statements_of
 from lance_flight.errors import InvalidInput
 
-OUTPUT_FORMATS = ("table", "csv", "json", "arrow")
+OUTPUT_FORMATS = ("table", "csv", "json", "arrow", "parquet")
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -26,7 +30,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "Run SQL statements, separated by semicolons, on a running server, and print their results. The first that fails ends the command"
         " with status 1. Without SQL they are read from a pipe; on a terminal there is a prompt, with history and completion."
     )
-    command.epilog = 'Examples: lance-flight sql; lance-flight sql "SELECT 1" --uri localhost:32010; lance-flight sql -f report.sql --format csv > report.csv'
+    command.epilog = (
+        'Examples: lance-flight sql; lance-flight sql "SELECT 1" --uri localhost:32010; lance-flight sql -f report.sql --format csv > report.csv;'
+        ' lance-flight sql "SELECT * FROM flights" -o flights.parquet'
+    )
     given = command.add_mutually_exclusive_group()
     given.add_argument(
         "statement",
@@ -38,7 +45,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
     given.add_argument("-f", "--file", metavar="FILE", help="file of statements")
     add_server(command)
     command.add_argument(
-        "--format", choices=OUTPUT_FORMATS, default="table", help="output format (default: %(default)s)"
+        "--format", choices=OUTPUT_FORMATS, help="output format (default: table, or that of the name of --output)"
+    )
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the rows of the one query to a file: .parquet, .csv, .arrow, .jsonl; also s3://…",
     )
     add_number(command, "--max-rows", 100, "number of rows that a table prints; 0 prints all")
 
@@ -54,10 +67,11 @@ def run(options: argparse.Namespace) -> int:
     statements = list(statements_of(text))
     if not statements:
         raise InvalidInput(f"{where or 'the statement'} is empty; expected SQL")
+    output = _output(options)
     with server.naming(), server.connect() as connection:
         for statement in statements:
             try:
-                _run(connection, statement.text, options)
+                _run(connection, statement.text, output)
             except ServerError as exc:
                 raise ServerError(f"{where}:{statement.line}: {exc}" if where else str(exc)) from exc
     return 0
@@ -73,11 +87,43 @@ def _script(options: argparse.Namespace) -> tuple[str | None, str] | None:
     return None if sys.stdin.isatty() else ("<stdin>", sys.stdin.read())
 
 
-def _run(connection: Any, statement: str, options: argparse.Namespace) -> None:
+Output: TypeAlias = Callable[[pa.Schema, Iterator[pa.RecordBatch]], None]
+"""Function that writes the rows of a statement."""
+
+
+def _output(options: argparse.Namespace) -> Output:
+    format, limit = options.format or "table", options.max_rows or None
+    if options.output is not None:
+        return _file(options.output, options.format)
+    if format == "parquet":
+        raise InvalidInput("--format parquet makes a file; expected -o FILE")
+    return lambda schema, batches: write(schema, batches, format, limit=limit, out=sys.stdout)
+
+
+def _file(path: str, format: str | None) -> Output:
+    """Return what writes the rows of one statement to a file."""
+    # Only a file needs Arrow's datasets.
+    writing = importlib.import_module("lance_flight_client.files.writing")
+    kind, paths = writing.written_format(path, format), [path]
+
+    def store(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        if not paths:
+            raise InvalidInput(f"{path!r} has the rows of a statement before this one; expected one query")
+        began, meter = time.perf_counter(), Meter(f"writing {path}", None)
+        try:
+            writing.write_file(paths.pop(), kind, schema, meter.passing(batches))
+        finally:
+            meter.close()
+        print(f"{path}: {meter.rows:,} rows, {time.perf_counter() - began:.1f} s")
+
+    return store
+
+
+def _run(connection: Any, statement: str, output: Output) -> None:
     def work(begins: Begins) -> None:
         with answered(connection, statement, begins) as answer:
             if len(answer.schema):
-                write(answer.schema, answer.batches, options.format, limit=options.max_rows or None, out=sys.stdout)
+                output(answer.schema, answer.batches)
             else:
                 print(f"{answer.affected:,} rows affected" if answer.affected >= 0 else "done", file=sys.stderr)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from lance_flight_client.files.sources import RowSource
 from lance_flight_client.output import aligned
-from lance_flight_client.progress import Meter
+from lance_flight_client.progress import Meter, readable
 
-from lance_flight.cli.maintenance import readable
 from lance_flight.engine.writes.partition_suggestions import (
     FEWEST_ROWS,
     MOST_TABLES,
@@ -18,7 +17,7 @@ from lance_flight.engine.writes.partition_suggestions import (
 
 def suggest(source: RowSource, given: str | None) -> int:
     """Count the rows of files by candidate partition fields, and show them, the best first."""
-    meter = Meter("counting", source.size, readable)
+    meter = Meter("counting", source.size)
     read = [0, 0]
 
     def seen(size: int, rows: int) -> None:

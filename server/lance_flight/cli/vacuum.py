@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from lance_flight_client.progress import progress
+from lance_flight_client.progress import progress, readable
 
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_dry_run, add_tables
-from lance_flight.cli.maintenance import each_table, readable
+from lance_flight.cli.maintenance import each_table
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lance_flight_client.errors import ServerError
+from lance_flight_client.errors import ServerError, plain
 from lance_flight_client.output import text_width
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
@@ -22,7 +22,7 @@ from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.scripts import is_whole, statements_of
 from lance_flight.cli.shell.commands import run_command
 from lance_flight.cli.shell.names import KnownNames, NameCompleter
-from lance_flight.cli.shell.session import ShellSession, plain, warn
+from lance_flight.cli.shell.session import ShellSession, warn
 from lance_flight.errors import LanceFlightError
 
 _PAGER = "less -FRSX"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from lance_flight_client.adbc import answered, execute
-from lance_flight_client.errors import ServerError
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.interrupts import Begins, cancellable
@@ -96,19 +94,6 @@ class ShellSession:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def plain(error: ServerError) -> str:
-    """Return the message of a server without the driver's frame: its code, and what it says.
-
-    >>> plain(ServerError("NOT_FOUND: [FlightSQL] [42S02] [not_found] no table 't'. Detail: Python exception: Missing (Prepare)"))
-    "[not_found] no table 't'"
-    """
-    found = _FRAMED.search(str(error))
-    return str(error) if found is None else found[1]
-
-
-_FRAMED = re.compile(r"\[FlightSQL\] \[\w+\] (\[\w+\] .*?)(?:\. Detail: [^\n]*)?$", re.DOTALL)
 
 
 def warn(message: str) -> None:
