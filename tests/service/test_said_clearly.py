@@ -53,6 +53,8 @@ HABITS = [
     pytest.param(".quit", "close the connection", id=".quit"),
     pytest.param("COPY said FROM 'x.csv'", "adbc_ingest", id="COPY FROM"),
     pytest.param("COPY (SELECT 1) TO 'x.csv'", "adbc_ingest", id="COPY TO"),
+    pytest.param("COPY said TO 'x.parquet'", "lance-flight export t -o FILE", id="COPY TO a file"),
+    pytest.param("COPY said FROM 'x.csv'", "lance-flight ingest FILE --table t", id="COPY FROM a file"),
     pytest.param("LOAD DATA INFILE 'x' INTO TABLE said", "adbc_ingest", id="LOAD DATA"),
     pytest.param("SHOW DATABASES", "SHOW SCHEMAS", id="SHOW DATABASES"),
     pytest.param("DESCRIBE EXTENDED said", "DESCRIBE t", id="DESCRIBE EXTENDED"),
@@ -88,6 +90,22 @@ def test_a_table_may_be_called_like_a_word_of_other_systems(server: Server) -> N
         assert server.rows(f"DESC {name}")
         assert server.rows(f"DESCRIBE public.{name}")
         server.run(f"DROP TABLE {name}")
+
+
+FILES = {
+    "read_parquet": "SELECT * FROM read_parquet('x.parquet')",
+    "read_csv_auto": "SELECT * FROM read_csv_auto('x.csv')",
+    "s3": "CREATE TABLE t AS SELECT * FROM s3('x')",
+    "a file as a table": "SELECT * FROM 'x.parquet'",
+    "a path as a table": 'SELECT * FROM "in/x.csv.gz"',
+}
+
+
+@pytest.mark.parametrize("statement", FILES.values(), ids=FILES)
+def test_queries_of_files_are_told_how_files_come_in(tables: Server, statement: str) -> None:
+    answer = tables.refuses(statement)
+    assert "[not_found]" in answer or "[invalid_sql]" in answer
+    assert "lance-flight ingest FILE --table t" in answer
 
 
 POSITIONS = [

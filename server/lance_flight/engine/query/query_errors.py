@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.sql.functions import plain_message
+from lance_flight.engine.sql.habits import file_advice
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, OutOfMemory, StorageFull
 
@@ -47,7 +48,7 @@ class QueryErrors:
             return self._log.error
         for said, why in self._missing.items():
             if said in str(exc):
-                return NotFound(why)
+                return NotFound(why + file_advice(why))
         full = StorageFull.of(exc, "spill_directory")
         if full is not None:
             return full
@@ -55,4 +56,5 @@ class QueryErrors:
             otherwise = OutOfMemory
         elif _TOO_LARGE in str(exc):
             otherwise = LimitExceeded
-        return otherwise(self._root.store.words(plain_message(exc)))
+        message = plain_message(exc)
+        return otherwise(self._root.store.words(message + file_advice(message)))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from lance_flight.engine.sql.tokens import QUOTED, Token
 
-_CLIENT = "rows are sent and fetched by the client: cursor.adbc_ingest('t', data), or cursor.fetch_arrow_table() after a query"
+_CLIENT = (
+    "files are read and written where the client is: lance-flight ingest FILE --table t, lance-flight export t -o FILE, \\copy at the"
+    " prompt of lance-flight sql, or cursor.adbc_ingest('t', data) and cursor.fetch_arrow_table()"
+)
 _COLUMNS = "write DESCRIBE t, or SHOW COLUMNS FROM t"
 _COMPACT = "write ALTER TABLE t COMPACT"
 _HELP = "write SHOW TABLES, DESCRIBE t, SELECT …, INSERT INTO t …; server/docs/sql.md has every statement"
@@ -61,6 +65,22 @@ _FIRST = frozenset({"DESC", *(words[0] for words in _INSTEAD)})
 LONGEST = max(map(len, _INSTEAD))
 _DESCRIBED = 2
 """Words of DESCRIBE EXTENDED and the like, behind which the name of a table stands."""
+
+
+_READS_FILE = re.compile(
+    r"table function '((read|scan)_\w+|(parquet|csv|json|delta|iceberg|sqlite|postgres)_scan|glob|file|url|s3|gcs|hdfs)' not found"
+    r"|no table '\S+\.(parquet|pq|csv|tsv|jsonl?|ndjson|arrow|feather|orc|xlsx?)(\.\w+)?'"
+)
+"""Errors about functions that read files elsewhere, and about files in place of tables."""
+
+
+def file_advice(message: str) -> str:
+    """Return what an error adds that was caused by a file in a query; nothing for any other.
+
+    >>> file_advice("table function 'read_csv' not found")[:28], file_advice("no table 't'")
+    ('; files are read and written', '')
+    """
+    return "" if _READS_FILE.search(message) is None else f"; {_CLIENT}"
 
 
 def instead_of(tokens: Sequence[Token], ours: Container[tuple[str, ...]] = ()) -> str | None:
