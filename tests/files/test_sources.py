@@ -174,6 +174,15 @@ def test_a_pipe_of_arrow_or_json_is_read() -> None:
     assert read(opened("-", format="json", pipe=b'{"id": 1}\n{"id": 2}\n'))["id"].to_pylist() == [1, 2]
 
 
+def test_both_formats_of_arrow_are_read_from_pipes_and_files(tmp_path: Path) -> None:
+    for number, begin in enumerate((pa.ipc.new_file, pa.ipc.new_stream)):
+        path = tmp_path / f"{number}.arrow"
+        with begin(str(path), ROWS.schema) as writer:
+            writer.write_table(ROWS)
+        assert read(opened("-", format="arrow", pipe=path.read_bytes())) == ROWS
+        assert read(opened(path)) == ROWS
+
+
 def test_progress_counts_bytes_of_files_and_rows(tmp_path: Path) -> None:
     for name in ("a.parquet", "b.parquet"):
         pq.write_table(pa.table({"id": range(150_000)}), tmp_path / name, row_group_size=50_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,6 +13,8 @@ import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 import pyarrow.json as pajson
 
+ARROW_MAGIC = b"ARROW1\0\0"
+"""First bytes of a file of Arrow's; a stream has none."""
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
@@ -70,6 +73,15 @@ def _json_pipe(pipe: IO[bytes], _: TextOptions, types: pa.Schema | None) -> Any:
     return pajson.open_json(pipe, parse_options=pajson.ParseOptions(explicit_schema=types))
 
 
+def _arrow_pipe(pipe: IO[bytes], *_: Any) -> Any:
+    """Open a stream, or the stream that a file has behind its first bytes."""
+    raw: Any = pipe
+    buffered = raw if hasattr(raw, "peek") else io.BufferedReader(raw)
+    if buffered.peek(len(ARROW_MAGIC))[: len(ARROW_MAGIC)] == ARROW_MAGIC:
+        buffered.read(len(ARROW_MAGIC))
+    return pa.ipc.open_stream(buffered)
+
+
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         "parquet": Format(endings=(".parquet", ".pq"), read=lambda _: ds.ParquetFileFormat()),
@@ -80,7 +92,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "arrow": Format(
             endings=(".arrow", ".feather", ".ipc"),
             read=lambda _: ds.IpcFileFormat(),
-            pipe=lambda pipe, *_: pa.ipc.open_stream(pipe),
+            pipe=_arrow_pipe,
         ),
         "orc": Format(endings=(".orc",), read=lambda _: ds.OrcFileFormat()),
     }

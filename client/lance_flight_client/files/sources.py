@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 from lance_flight.errors import DataError, InvalidInput, NotFound
 from lance_flight.model.schema import MARKED, is_blob
 
-from lance_flight_client.files.formats import FORMATS, TextOptions
+from lance_flight_client.files.formats import ARROW_MAGIC, FORMATS, TextOptions
 from lance_flight_client.files.lakehouse import LakehouseTable
 from lance_flight_client.files.locations import Found, found
 from lance_flight_client.files.reading import conformed, read_file
@@ -69,22 +69,40 @@ def opened(
     if tables:
         if len(arguments) > 1 or format is not None:
             raise InvalidInput(f"{tables[0].argument!r} stands for a whole table; expected it alone, without --format")
-        reader = tables[0].open()
-        return ReaderSource(
-            tables[0].argument, reader, _typed(reader.schema.remove_metadata(), types, None), guesses=False
-        )
+        return _typed_stream(tables[0].argument, tables[0].open(), types)
     if PIPE not in arguments:
-        return FileSource.of([found(argument, format) for argument in arguments], text, types, known)
+        files = [found(argument, format) for argument in arguments]
+        stream = _arrow_stream(files)
+        return (
+            FileSource.of(files, text, types, known) if stream is None else _typed_stream(arguments[0], stream, types)
+        )
     if len(arguments) > 1:
         raise InvalidInput(f"{PIPE!r} (a pipe) was given beside files; expected one of them")
     kind = None if format is None else FORMATS[format]
     if kind is None or kind.pipe is None:
         pipes = [name for name, each in FORMATS.items() if each.pipe is not None]
-        raise InvalidInput(f"a pipe of format {format!r} cannot be read; expected --format {' or '.join(pipes)}")
+        what = "a pipe says no format" if format is None else f"a pipe of format {format!r} cannot be read"
+        raise InvalidInput(f"{what}; expected --format {' or '.join(pipes)}")
     with _named("the pipe"):
         told = pa.schema([*types, *(field for field in known if field.name not in types.names)])
         reader = kind.pipe(pipe, text, told if len(told) else None)
     return ReaderSource("the pipe", reader, _typed(reader.schema, types, known if kind.guesses else None), kind.guesses)
+
+
+def _arrow_stream(files: Sequence[Found]) -> Any:
+    """Return a reader of a single file that holds Arrow's stream format, as `sql --format arrow` writes; None for others."""
+    if len(files) > 1 or len(files[0].paths) > 1 or files[0].format != "arrow":
+        return None
+    with files[0].filesystem.open_input_stream(files[0].paths[0]) as opened_file:
+        is_stream = opened_file.read(len(ARROW_MAGIC)) != ARROW_MAGIC
+    if not is_stream:
+        return None
+    with _named(files[0].argument):
+        return pa.ipc.open_stream(files[0].filesystem.open_input_stream(files[0].paths[0]))
+
+
+def _typed_stream(name: str, reader: Any, types: pa.Schema) -> ReaderSource:
+    return ReaderSource(name, reader, _typed(reader.schema.remove_metadata(), types, None), guesses=False)
 
 
 @dataclass(frozen=True, slots=True)
