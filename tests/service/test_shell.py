@@ -76,6 +76,7 @@ SHOWN = {
     "binary": (["SELECT X'00ff' AS b, true AS t;"], "b        t\nX'00FF'  true\n"),
     "a family": (["SELECT '👩‍👩‍👧' AS who, 1 AS n UNION ALL SELECT 'ab', 2 ORDER BY n;"], "who  n\n👩‍👩‍👧   1\nab   2"),
     "an interval": (["SELECT INTERVAL '14 months 3 seconds' AS i;"], "i\n14 months 3 seconds\n"),
+    "a switch": ([r"\timing on", "SELECT 1 AS a;"], "a\n1\n(1 row)"),
     "several": (["SELECT 1 AS a; SELECT 2 AS b;"], "a\n1\n(1 row)\nb\n2\n(1 row)"),
     "a change": (["UPDATE rooms SET name = name WHERE id = 1;"], "1 rows affected"),
     "tables": ([r"\dt"], "table_schema  table_name  partitioned\npublic        rooms       true"),
@@ -275,6 +276,25 @@ def test_a_server_that_comes_back_is_found_again(tmp_path: Path) -> None:
     with serving(tmp_path / "root", "--port", port):
         assert "3\n(1 row)" in screen.shows("SELECT 3;")
         screen.session.close()
+
+
+def test_an_interrupt_of_the_pager_leaves_the_prompt_as_it_was(rooms: Server, tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\ntrap 'echo interrupted' INT\necho paging\nread key < /dev/tty\necho key $key\n")
+    pager.chmod(0o755)
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PAGER": str(pager)}
+    with terminal([COMMAND, "sql", "--uri", rooms.uri], environment, tmp_path) as screen:
+        screen.read_until("lance-flight>")
+        screen.enter("SELECT value FROM generate_series(1, 90);")
+        screen.read_until("paging")
+        screen.interrupt()
+        assert "cancelled" not in screen.read_until("interrupted")
+        screen.enter("")
+        screen.read_until(r"\d ms")
+        screen.enter("SELECT 7 AS seven;")
+        screen.read_until("seven\r\n +7")
+        screen.enter(r"\q")
+        assert screen.end() == 0
 
 
 def test_a_prompt_without_a_server_says_so(tmp_path: Path) -> None:

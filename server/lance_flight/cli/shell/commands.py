@@ -82,12 +82,12 @@ def _show(session: ShellSession, sql: str) -> None:
     session.show(aligned(pa.table({}) if rows is None else rows))
 
 
-def _switch(name: str) -> Does:
+def _switch(name: str, label: str) -> Does:
     def does(session: ShellSession, arguments: Sequence[str]) -> None:
         if arguments and arguments[0] not in _SWITCHES:
             raise InvalidInput(f"{arguments[0]!r} is no switch; expected on or off")
         setattr(session, name, _SWITCHES[arguments[0]] if arguments else not getattr(session, name))
-        print(f"{name.removeprefix('is_')}: {'on' if getattr(session, name) else 'off'}")
+        print(f"{label}: {'on' if getattr(session, name) else 'off'}")
 
     return does
 
@@ -151,8 +151,8 @@ COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
         "d": ShellCommand("[TABLE]", "list the tables, or the columns of one", _describe),
         "dt": ShellCommand("", "list the tables", _describe, most=0),
         "dp": ShellCommand("TABLE", "draw and list the partitions of a table", _partitions, fewest=1),
-        "x": ShellCommand("[on|off]", "show each value on a line of its own", _switch("is_expanded")),
-        "timing": ShellCommand("[on|off]", "show how long statements take", _switch("is_timed")),
+        "x": ShellCommand("[on|off]", "show each value on a line of its own", _switch("is_expanded", "expanded")),
+        "timing": ShellCommand("[on|off]", "show how long statements take", _switch("is_timed", "timing")),
         "o": ShellCommand(
             "[FILE]", "write results to a file, or to the terminal again", lambda s, a: s.write_to(a[0] if a else None)
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -108,4 +109,9 @@ def paged(text: str) -> None:
     if fits or not sys.stdout.isatty() or not pager or shutil.which(pager[0]) is None:
         print(text)
         return
-    subprocess.run(pager, input=text, text=True, check=False)  # noqa: S603 - the user's own pager
+    # An interrupt is the pager's, which keeps the terminal in a mode of its own until it ends.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        subprocess.run(pager, input=text, text=True, check=False)  # noqa: S603 - the user's own pager
+    finally:
+        signal.signal(signal.SIGINT, before)
