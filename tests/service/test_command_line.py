@@ -387,6 +387,26 @@ def test_a_server_leaves_pandas_alone(tmp_path: Path) -> None:
     assert "pandas" not in mapped
 
 
+def test_sql_loads_neither_the_engine_nor_datasets(cities: Server) -> None:
+    unasked = (
+        "lance",
+        "datafusion",
+        "pyarrow._dataset",
+        "pandas",
+        "polars",
+        "prompt_toolkit",
+        "wcwidth",
+        "importlib.metadata",
+    )
+    code = (
+        "import sys; from lance_flight.cli.__main__ import run; status = run();"
+        f"print([m for m in {unasked} if m in sys.modules], status)"
+    )
+    command = [str(Path(COMMAND).with_name("python")), "-c", code, "sql", "SELECT 1 AS a", "--uri", cities.uri]
+    ended = subprocess.run(command, capture_output=True, check=True)
+    assert ended.stdout.decode() == "a\n1\n[] 0\n"
+
+
 def test_serving_loads_only_what_is_asked_for() -> None:
     unasked = ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server")
     code = f"import sys; import lance_flight.cli.serving; print([m for m in {unasked} if m in sys.modules])"

@@ -10,7 +10,6 @@ import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
@@ -93,6 +92,15 @@ class Parser(argparse.ArgumentParser):
         self.error(what + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
+class _ShowVersion(argparse.Action):
+    """Prints the installed version; no other command reads the package's metadata for it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        version = importlib.import_module("importlib.metadata").version("lance-flight")
+        print(f"lance-flight {version}")
+        parser.exit()
+
+
 def parser() -> Parser:
     """Build the parser of all commands; a command declares its arguments when it is chosen."""
     top = Parser(
@@ -100,7 +108,7 @@ def parser() -> Parser:
         description="An Apache Arrow Flight SQL service for Lance Partitioned Namespaces.",
         epilog="Start with `lance-flight demo`, then `lance-flight serve ROOT` on a directory of your own.",
     )
-    top.add_argument("--version", action="version", version=f"lance-flight {version('lance-flight')}")
+    top.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text).of_command = name

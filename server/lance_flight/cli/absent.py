@@ -1,12 +1,12 @@
-"""Blocks the import of an installed library that this process does not use."""
+"""Blocks or puts off the import of an installed library that this process does not use, or not yet."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader, spec_from_loader
 from types import ModuleType
 
 
@@ -26,3 +26,23 @@ class _Absent(MetaPathFinder, Loader):
 def keep_out(name: str) -> None:
     """Make every import of a library fail from now on, as if it were not installed."""
     sys.meta_path.insert(0, _Absent(name))
+
+
+class _Late(MetaPathFinder):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        found = PathFinder.find_spec(fullname, path, target)
+        if found is not None and found.loader is not None:
+            found.loader = LazyLoader(found.loader)
+        return found
+
+
+def put_off(name: str) -> None:
+    """Load a library when something of it is asked for, whoever imports it before."""
+    sys.meta_path.insert(0, _Late(name))
