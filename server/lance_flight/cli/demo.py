@@ -217,13 +217,13 @@ def _clear_progress() -> None:
 
 
 _NEXT = """
-Next, without a server:
+Next, without a server (`uv run lance-flight` in a checkout):
 
     lance-flight inspect {root} flights --map --where "origin = 'JFK'"
     lance-flight ingest YOUR.csv --table yours --root {root}     (Parquet, JSON, directories of them; --suggest for partitions)"""
 
 _CONNECT = """
-or while this one serves, from another shell (`uv run lance-flight` in a checkout)
+or while this one serves, from another shell
 
     lance-flight sql "SELECT * FROM flights LIMIT 5" --uri {uri}
 
