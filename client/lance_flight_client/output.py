@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import partial
@@ -15,7 +14,6 @@ from typing import IO, Any, Self, TextIO
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from lance_flight.errors import DataError
 
 WIDEST = 60
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -28,23 +26,8 @@ NULL = "NULL"
 
 
 def write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str, *, limit: int | None, out: TextIO) -> None:
-    """Write rows as they come in one of `FORMATS`; no more than `limit` are read for a printed table.
-
-    `DataError` where the format has no such type.
-    """
-    with written_as(format):
-        FORMATS[format](schema, batches, limit, out)
-
-
-@contextmanager
-def written_as(format: str) -> Iterator[None]:
-    """Name the format in an error of Arrow's writers."""
-    try:
-        yield
-    except pa.ArrowException as exc:
-        raise DataError(
-            f"the rows cannot be written as {format}: {exc}; expected other types, or another format"
-        ) from exc
+    """Write rows as they come in one of `FORMATS`; no more than `limit` are read for a printed table."""
+    FORMATS[format](schema, batches, limit, out)
 
 
 def aligned(table: pa.Table, limit: int | None = None, null: str = "") -> str:

@@ -44,5 +44,5 @@ class _Late(MetaPathFinder):
 
 
 def put_off(name: str) -> None:
-    """Load a library when something of it is asked for, whoever imports it before."""
+    """Load a library when something of it is first used, in place of when it is imported."""
     sys.meta_path.insert(0, _Late(name))

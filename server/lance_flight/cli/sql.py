@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from lance_flight_client.adbc import answered
 from lance_flight_client.errors import ServerError
+from lance_flight_client.files.writing_errors import written_as
 from lance_flight_client.output import write
 from lance_flight_client.progress import Meter
 
@@ -97,7 +98,12 @@ def _output(options: argparse.Namespace) -> Output:
         return _file(options.output, options.format)
     if format == "parquet":
         raise InvalidInput("--format parquet makes a file; expected -o FILE")
-    return lambda schema, batches: write(schema, batches, format, limit=limit, out=sys.stdout)
+
+    def printed(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        with written_as(format):
+            write(schema, batches, format, limit=limit, out=sys.stdout)
+
+    return printed
 
 
 def _file(path: str, format: str | None) -> Output:
