@@ -34,12 +34,17 @@ def readable(size: int) -> str:
 
 @dataclass(slots=True)
 class Meter:
-    """Shows how much of some files is read or written, while standard error is a terminal."""
+    """Shows how much of some files is done, while standard error is a terminal: bytes, and rows or another `unit`."""
 
     doing: str
     size: int | None
+    unit: str = "rows"
     rows: int = 0
     _is_shown: bool = False
+
+    def expect(self, size: int, _: int) -> None:
+        """Set the bytes of the whole, once they are known."""
+        self.size = size
 
     def passing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches, and show how many rows and bytes have passed."""
@@ -50,11 +55,16 @@ class Meter:
             yield batch
 
     def __call__(self, read: int, rows: int) -> None:
-        """Show the bytes and the rows that are read."""
+        """Show the bytes and the rows, or other units, that are done."""
         if sys.stderr.isatty():
             self._is_shown = True
             of = "" if self.size is None else f" of {readable(self.size)}"
-            print(f"\r\033[K{self.doing}: {readable(read)}{of}, {rows:,} rows", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r\033[K{self.doing}: {readable(read)}{of}, {rows:,} {self.unit}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         """Remove what is shown."""
