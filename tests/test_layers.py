@@ -130,6 +130,7 @@ STORAGE = (
     "lance_flight.catalog.roots",
     "lance_flight.catalog.history",
     "lance_flight.catalog.maintenance",
+    "lance_flight.catalog.backup",
 )
 
 # The packages of the engine, in the same way: a statement runs within them from its text to its changes.

@@ -44,6 +44,23 @@ POINTS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+BACKUP_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "backup_begun": "a backup has its directory, and no file in it",
+        "backup_file_copied": "one of several files is copied to a backup, and stands in no journal",
+        "backup_journaled": "some files of a backup are copied, and stand in its journal",
+        "backup_copied": "all files of a backup are copied, and no manifest lists them",
+        "backup_listed": "the manifest of a backup is written, and its journal is still there",
+        "restore_begun": "a root that is restored has its place, and no file in it",
+        "restore_file_copied": "one of several files of a root is restored, and stands in no journal",
+        "restore_journaled": "some files of a root are restored, and stand in its journal",
+        "restore_copied": "all files of a root are restored, but those of the versions that show its tables",
+        "restore_ready": "a root is restored whole beside its place",
+        "restore_shown": "a restored root is in its place, and still marked as unfinished",
+    }
+)
+"""Failpoints of `lance-flight backup` and `lance-flight restore`, which no write of a server comes by."""
+
 
 class _Fault:
     """A fault to inject: its failpoint, the pass at which it happens, and whether it kills the process or raises an error."""
@@ -53,8 +70,9 @@ class _Fault:
         self._left = int(number or 1)
         self._lock = threading.Lock()
         self._dies = how != ERROR
-        if self.point not in POINTS:
-            raise ValueError(f"{VARIABLE} names {self.point!r}; expected one of {', '.join(POINTS)}")
+        known = [*POINTS, *BACKUP_POINTS]
+        if self.point not in known:
+            raise ValueError(f"{VARIABLE} names {self.point!r}; expected one of {', '.join(known)}")
         if how not in {"", ERROR}:
             raise ValueError(f"{VARIABLE} ends in {how!r}; expected {ERROR!r} or nothing after the number")
 
@@ -72,6 +90,6 @@ _fault = _Fault(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
 
 
 def failpoint(point: str) -> None:
-    """Trigger the configured fault if it is at this one of `POINTS`; called by a write that reaches the point."""
+    """Trigger the configured fault if it is at this one of `POINTS` or `BACKUP_POINTS`; called by a write, backup or restore that reaches the point."""
     if _fault is not None and _fault.point == point:
         _fault.passed()

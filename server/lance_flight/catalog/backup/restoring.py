@@ -1,0 +1,257 @@
+"""Roots are restored from backups: every file is copied with its checksum checked, and nothing of it is seen before all is there.
+
+A local root is made beside its place and renamed. In an object store the files that make tables visible, those of their
+versions, are written last, and `.lance-flight/restore-begun.json` marks the root as unfinished until then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+from lance_flight.catalog.backup.backup_manifest import BackupManifest, SavedFile
+from lance_flight.catalog.backup.checking import check_copy
+from lance_flight.catalog.backup.copying import (
+    Journal,
+    Progress,
+    copy,
+    digest_of,
+    in_parallel,
+    locked,
+    pieces,
+    put,
+    sizes_below,
+    sync_directory,
+)
+from lance_flight.catalog.backup.targets import StoredBackup
+from lance_flight.catalog.backup.version_files import with_base_paths
+from lance_flight.catalog.plain_table import table_at
+from lance_flight.catalog.roots.table_name import TableName
+from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
+from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unavailable
+from lance_flight.faults import failpoint
+from lance_flight.model.naming import MANIFEST
+
+BEGUN = "restore-begun.json"
+JOURNAL = "restore-journal-"
+"""Files of `.lance-flight/` while a root is restored; the names of directories there mean staging areas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport:
+    """Report of a restore: the manifest of what is restored, and the files and bytes that this run copied, or would (`dry_run`)."""
+
+    manifest: BackupManifest
+    copied_files: int
+    copied_bytes: int
+    resumed: bool
+    dry_run: bool
+
+
+def check_restored(root: Store) -> None:
+    """Raise `Unavailable` for a root that is being restored, or whose restore was not finished."""
+    if root.child(PRIVATE).has(BEGUN):
+        raise Unavailable(
+            f"root {root.name!r} is being restored from a backup; expected that to end, or the same `lance-flight restore` to be"
+            " run again"
+        )
+
+
+def restore(
+    stored: StoredBackup,
+    root: Store,
+    only: TableName | None = None,
+    progress: Progress | None = None,
+    *,
+    dry_run: bool = False,
+) -> RestoreReport:
+    """Make a root of a backup, or of one of its tables, at a place where nothing is; go on with one that was not finished.
+
+    `Corrupt` names the first file that is missing or altered: nothing is visible then.
+    """
+    manifest = stored.manifest if only is None else _only(stored.manifest, only)
+    request = {"backup": manifest.id, "target": stored.target.uri, "table": None if only is None else str(only)}
+    run = _Run(stored, manifest, root, request)
+    resumed = run.find()
+    if not dry_run:
+        with run.claimed():
+            failpoint("restore_begun")
+            run.copy(progress)
+            run.show()
+    missing = [file for file in manifest.files if dry_run or file.path in run.copied]
+    return RestoreReport(
+        manifest=manifest,
+        copied_files=len(missing),
+        copied_bytes=sum(file.size for file in missing),
+        resumed=resumed,
+        dry_run=dry_run,
+    )
+
+
+def _only(manifest: BackupManifest, name: TableName) -> BackupManifest:
+    known = [str(table.table_name) for table in manifest.tables]
+    if str(name) not in known:
+        raise NotFound.named("table", str(name), known)
+    return manifest.only(name)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run that copies the files of a backup to a new root."""
+
+    stored: StoredBackup
+    manifest: BackupManifest
+    root: Store
+    request: Mapping[str, object]
+    work: Store = field(init=False)
+    copied: set[str] = field(default_factory=set)
+
+    def find(self) -> bool:
+        """Choose where to work, and return whether an earlier run has begun there; `AlreadyExists` for a place that is taken."""
+        self.work = self.root
+        if BEGUN in self.root.child(PRIVATE).files():
+            self._check_same()
+            return True
+        place = self.root.uri.rstrip("/")
+        if self.root.is_link or Path(place).is_file() or self.root.directories() or self.root.files():
+            raise AlreadyExists(f"{self.root.uri!r} is not empty; expected a new place for the restored root")
+        if self.root.is_remote:
+            return False
+        above, _, name = place.rpartition("/")
+        self.work = Store(f"{above}/.{name}.restoring")
+        if BEGUN in self.work.child(PRIVATE).files():
+            self._check_same()
+            return True
+        if any(not path.startswith(f"{PRIVATE}/{BEGUN}") for path in sizes_below(self.work)):
+            raise AlreadyExists(f"{self.work.uri!r} is no unfinished restore; expected it to be removed, or renamed")
+        return False
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Begin, or take over what an earlier run began; `Conflict` where another process of this machine is at work on it."""
+        place = self.work.child(PRIVATE)
+        place.check_way(BEGUN)
+        if not self.work.is_remote:
+            if self.work.is_link:
+                raise Conflict(
+                    f"{self.work.uri!r} is a symbolic link; expected a directory of an earlier restore, or nothing"
+                )
+            Path(place.uri).mkdir(parents=True, exist_ok=True)
+        if BEGUN not in place.files():
+            put(place, BEGUN, json.dumps(self.request).encode())
+        with locked(place, BEGUN, f"the restore of {self.root.name!r}"):
+            yield
+
+    def copy(self, progress: Progress | None) -> None:
+        """Copy all files that an earlier run has not, those last that make tables visible, and look whether the tables can be read."""
+        place = self.work.child(PRIVATE)
+        journal = Journal(place, JOURNAL, "restore_journaled", progress)
+        there = sizes_below(self.work)
+        done = {path: file for path, file in journal.read().items() if path in there}
+        if self.work != self.root:
+            self._remove_others(there)
+        content = [file for file in self.manifest.files if not _is_version(file.path)]
+        versions = sorted((file for file in self.manifest.files if _is_version(file.path)), key=self._order)
+        try:
+            in_parallel(partial(self._copy, journal, done), content)
+            failpoint("restore_copied")
+            for file in versions:
+                self._copy(journal, done, file)
+        finally:
+            journal.flush()
+        self._check_tables()
+
+    def show(self) -> None:
+        """Make the root visible under its name."""
+        self._make_schemas()
+        if self.work != self.root:
+            above = Path(self.root.uri).parent
+            failpoint("restore_ready")
+            try:
+                Path(self.work.uri).rename(self.root.uri)
+            except OSError as exc:
+                raise AlreadyExists(f"{self.root.uri!r} is not empty any more: {exc.strerror}") from exc
+            sync_directory(above)
+            self.work = self.root
+        failpoint("restore_shown")
+        place = self.root.child(PRIVATE)
+        Journal(place, JOURNAL, "restore_journaled").remove()
+        place.remove_files([BEGUN])
+
+    def _order(self, file: SavedFile) -> tuple[int, str]:
+        """Return when a version is written: those of partition tables first, then those of tables, that of a root's list last."""
+        above = file.path.partition(f"{VERSIONS}/")[0].rstrip("/")
+        shown = {
+            "/".join(name for name in (table.location, MANIFEST * table.partitioned) if name not in {"", HERE})
+            for table in self.manifest.tables
+        }
+        return (1 if above in shown else 2 * (above == MANIFEST)), file.path
+
+    def _remove_others(self, there: Mapping[str, int]) -> None:
+        """Delete what no file of the backup is, such as drafts of a run that died."""
+        listed = {file.path for file in self.manifest.files}
+        ours = (f"{PRIVATE}/{BEGUN}", f"{PRIVATE}/{JOURNAL}")
+        self.work.remove_files(path for path in there if path not in listed and not path.startswith(ours))
+
+    def _check_same(self) -> None:
+        """Raise `Conflict` unless what was begun where this run works is the same restore."""
+        try:
+            begun = json.loads(self.work.child(PRIVATE).read(BEGUN))
+        except ValueError:
+            begun = None
+        if begun != self.request:
+            raise Conflict(
+                f"{self.work.uri!r} is what a restore of {begun!r} has left; expected the same restore again, or the directory to be"
+                " removed first"
+            )
+
+    def _copy(self, journal: Journal, done: Mapping[str, SavedFile], file: SavedFile) -> None:
+        if done.get(file.path) == file:
+            journal.add(file, is_copied=False)
+            return
+        place, path = self.stored.place_of(file)
+        if _is_version(file.path):
+            self._copy_version(file, place, path)
+        else:
+            check_copy(file, *copy(place, self.work, path, file.path))
+        self.copied.add(file.path)
+        failpoint("restore_file_copied")
+        journal.add(file)
+
+    def _copy_version(self, file: SavedFile, place: Store, path: str) -> None:
+        """Copy the file of a version, which names the directories that it reads from by their addresses in the old root."""
+        content = b"".join(pieces(place, path))
+        check_copy(file, *digest_of([content]))
+        put(self.work, file.path, with_base_paths(content, file.path, partial(self._moved, file)))
+
+    def _moved(self, file: SavedFile, address: str) -> str:
+        """Return the address in the new root of a directory of the old one."""
+        relative = self.manifest.base_paths.get(address)
+        table = file.path.partition(f"{VERSIONS}/")[0].partition("/tree/")[0].rstrip("/")
+        if relative is None or (table and not f"{relative}/".startswith(f"{table}/")):
+            raise Corrupt(f"{file.path!r} reads from {address!r}, which is no directory of its table in the backup")
+        uri = self.root.child(relative).uri
+        is_quoted = address.startswith(FOR_SMALL_FILES) and not self.root.is_remote
+        return f"{FOR_SMALL_FILES}{quote(uri)}" if is_quoted else uri
+
+    def _check_tables(self) -> None:
+        """Raise an error unless the snapshot of each table can be read where it is restored."""
+        for table in self.manifest.tables:
+            table_at(self.work if table.location == HERE else self.work.child(table.location)).snapshot(table.snapshot)
+
+    def _make_schemas(self) -> None:
+        for name in self.manifest.schemas:
+            if not self.work.is_remote and not self.work.has(name):
+                self.work.child(name).make()
+
+
+def _is_version(path: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    return directory.rpartition("/")[2] == VERSIONS and is_version_name(name)

@@ -1,0 +1,137 @@
+"""Incremental backups: what an earlier one holds is not copied again, and nothing else is taken for that."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.backup.checking import check_backup
+from lance_flight.catalog.backup.restoring import restore
+from lance_flight.catalog.backup.saving import BackupReport, backup
+from lance_flight.catalog.backup.selection import BackupRules
+from lance_flight.catalog.backup.snapshot_files import is_content
+from lance_flight.catalog.backup.targets import backup_at, backups_in
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
+
+from tests.backup.roots import content, make, run
+
+
+def saved(root: Path, target: Path, *, incremental: bool = True) -> BackupReport:
+    """Back up a root."""
+    return backup(Root(Store(str(root))), Store(str(target)), BackupRules(incremental=incremental))
+
+
+def files_of(target: Path, report: BackupReport) -> set[str]:
+    """The files in the directory of a backup."""
+    place = target / report.manifest.id / "files"
+    return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+
+
+def version_size(root: Path) -> int:
+    """The bytes of the only version of a plain table."""
+    (version,) = root.glob("pl.lance/_versions/*.manifest")
+    return version.stat().st_size
+
+
+def test_only_new_files_are_copied(tmp_path: Path) -> None:
+    root, target = make(tmp_path / "root", "deleted and changed rows"), tmp_path / "target"
+    saved(root, target)
+    before = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    run(root, "INSERT INTO t VALUES (20, 'b', 1)")
+    second = saved(root, target)
+    copied = files_of(target, second)
+    assert copied
+    assert not copied & before
+    data = {path for path in copied if "/data/" in path}
+    assert {path for path in data if "__manifest" not in path} == {
+        str(path.relative_to(root))
+        for path in root.glob("t/*dataset/data/*.lance")
+        if str(path.relative_to(root)) not in before
+    }
+    first = next(backups_in(Store(str(target)))).manifest
+    assert second.manifest.needs == (first.id,)
+    assert (second.copied_files, second.copied_bytes) == (
+        len(copied), sum((root / path).stat().st_size for path in copied),
+    )  # fmt: skip
+
+
+def test_a_root_that_stayed_as_it_is_copies_nothing(tmp_path: Path) -> None:
+    root, target = make(tmp_path / "root", "a published branch, and one that is not"), tmp_path / "target"
+    saved(root, target)
+    second = saved(root, target)
+    assert (second.copied_files, files_of(target, second)) == (0, set())
+    assert saved(root, target, incremental=False).copied_files == len(second.manifest.files)
+
+
+def test_each_backup_of_a_chain_is_restored(tmp_path: Path) -> None:
+    root, target = make(tmp_path / "root", "plain tables and views"), tmp_path / "target"
+    expected = []
+    for number in range(3):
+        run(root, f"INSERT INTO pl VALUES ({number + 10}, 'n')")
+        expected.append((saved(root, target).manifest.id, content(root)))
+    shutil.rmtree(root)
+    for backup_id, found in expected:
+        stored = backup_at(Store(str(target)), backup_id)
+        assert check_backup(stored).is_sound
+        restore(stored, Store(str(tmp_path / backup_id)))
+        assert content(tmp_path / backup_id) == found
+
+
+def test_a_table_that_was_made_again_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    root, target = make(tmp_path / "root", "nothing"), tmp_path / "target"
+    run(root, "CREATE TABLE pl AS SELECT 'one' AS word")
+    saved(root, target)
+    size = version_size(root)
+    run(root, "DROP TABLE pl", "CREATE TABLE pl AS SELECT 'two' AS word")
+    while version_size(root) != size:  # its time takes a byte more or less
+        run(root, "DROP TABLE pl", "CREATE TABLE pl AS SELECT 'two' AS word")
+    saved(root, target)
+    assert len(list(target.rglob("*.manifest"))) == 2
+    restore(backup_at(Store(str(target))), Store(str(tmp_path / "new")))
+    assert content(tmp_path / "new")["public.pl"] == ["{'word': 'two'}"]
+
+
+def test_a_view_that_was_replaced_is_copied(tmp_path: Path) -> None:
+    root, target = make(tmp_path / "root", "plain tables and views"), tmp_path / "target"
+    saved(root, target)
+    run(root, "CREATE OR REPLACE VIEW v AS SELECT id FROM pl WHERE v = 'z'")
+    saved(root, target)
+    restore(backup_at(Store(str(target))), Store(str(tmp_path / "new")))
+    assert content(tmp_path / "new") == content(root)
+
+
+@pytest.mark.parametrize("harm", ["is cut short", "is gone"])
+def test_a_file_that_an_earlier_backup_lost_is_copied_anew(tmp_path: Path, harm: str) -> None:
+    root, target = make(tmp_path / "root", "partitions"), tmp_path / "target"
+    saved(root, target)
+    (data, *_) = sorted(target.glob("*/files/t/*dataset/data/*.lance"))
+    if harm == "is gone":
+        data.unlink()
+    else:
+        data.write_bytes(data.read_bytes()[:-1])
+    second = saved(root, target)
+    assert {Path(path).name for path in files_of(target, second)} == {data.name}
+    assert check_backup(backup_at(Store(str(target)))).is_sound
+
+
+CONTENT = {
+    "t/0a1b2c3d_v1$x$dataset/data/f5f209d3aa49bc8b638f90dc8f981f8f.lance": True,
+    "pl.lance/data/011111010111100010100001cbb896472494c78e375013c66d/01000000000000000000000000000000.blob": True,
+    "pl.lance/_deletions/0-2-12073716993492771260.arrow": True,
+    "pl.lance/_transactions/0-50515961-e20b-4038-9451-76b4206901d7.txn": True,
+    "t/__manifest/_indices/30a6afd3-910d-4509-b7d5-0c67f7f0e4b3/page_data.lance": True,
+    "pl.lance/data/part-0.lance": False,
+    "pl.lance/_versions/18446744073709551612.manifest": False,
+    "pl.lance/_versions/latest_version_hint.json": False,
+    "pl.lance/_refs/tags/t.json": False,
+    "pl.lance/_refs/branches/audit-60eb216daa80.json": False,
+    ".lance-flight/view-1aacd338e9b0ee3382a1799adf63c6fd.json": False,
+    "data/pl.lance/_versions/18446744073709551612.manifest": False,
+}
+
+
+@pytest.mark.parametrize("path", CONTENT)
+def test_a_name_is_trusted_that_has_random_bits_in_it(path: str) -> None:
+    assert is_content(path) is CONTENT[path]
