@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lance_flight_client.output import aligned
 from lance_flight_client.partition_map import partition_map
 
+from lance_flight.catalog.backup.restoring import check_restored
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_number, add_root
@@ -63,8 +64,11 @@ def existing_root(root: str) -> Store:
     if "://" not in root and not Path(root).is_dir():
         raise InvalidInput(f"root {root!r} is not a directory")
     if "://" not in root:
-        return Store(str(Path(root).resolve()))
-    return Store(root.rstrip("/"), storage_from_environment(os.environ))
+        store = Store(str(Path(root).resolve()))
+    else:
+        store = Store(root.rstrip("/"), storage_from_environment(os.environ))
+    check_restored(store)
+    return store
 
 
 def named(table: str) -> TableName:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from lance_flight import machine
+from lance_flight.catalog.backup.restoring import check_restored
 from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.table_resolver import PlainTables
@@ -51,7 +52,9 @@ log = logging.getLogger(__name__)
 def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType({}), *, create: bool = False) -> Store:
     """Open the store of a root that a user names: an object-store URI, or a directory, which is created with `create` alone."""
     if "://" in root:
-        return Store(root.rstrip("/"), dict(storage_options))
+        store = Store(root.rstrip("/"), dict(storage_options))
+        check_restored(store)
+        return store
     path = Path(root).expanduser().resolve()
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"root {root!r} is a file; expected a directory")
@@ -61,7 +64,9 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
         path.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise InvalidInput(f"root {root!r} is not there and cannot be made: {exc.strerror}") from exc
-    return Store(str(path))
+    store = Store(str(path))
+    check_restored(store)
+    return store
 
 
 @dataclass(frozen=True, slots=True)

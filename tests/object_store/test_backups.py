@@ -1,0 +1,150 @@
+"""Backups from, to and within an object store, as those of directories are; what makes a root visible there is written last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.backup.checking import check_backup
+from lance_flight.catalog.backup.restoring import check_restored, restore
+from lance_flight.catalog.backup.saving import backup
+from lance_flight.catalog.backup.selection import BackupRules
+from lance_flight.catalog.backup.targets import backup_at, ids_in
+from lance_flight.catalog.maintenance.verification import verify
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, Unavailable
+from lance_flight.faults import VARIABLE
+
+from tests.backup.roots import STATEMENTS, content, run
+from tests.object_store.bucket import Bucket
+from tests.service.server_process import COMMAND
+
+KINDS = ["indices", "a published branch, and one that is not", "plain tables and views"]
+WAYS = {
+    "from a directory to a bucket to a bucket": ("local", "remote", "remote"),
+    "from a bucket to a directory to a directory": ("remote", "local", "local"),
+    "from a bucket to a bucket to a directory": ("remote", "remote", "local"),
+    "from a bucket to a bucket to a bucket": ("remote", "remote", "remote"),
+}
+
+
+def place(bucket: Bucket, tmp_path: Path, kind: str, name: str) -> Store:
+    """A directory, or a prefix of the bucket."""
+    if kind == "remote":
+        return Store(f"s3://{bucket.name}/{name}", bucket.options)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    return Store(str(tmp_path / name))
+
+
+def made(root: Store, name: str) -> Store:
+    """A root of a kind."""
+    if not root.is_remote:
+        root.make()
+    run(root, *STATEMENTS[name])
+    return root
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_root_comes_back(bucket: Bucket, tmp_path: Path, way: str, name: str) -> None:
+    first, second, third = WAYS[way]
+    root = made(place(bucket, tmp_path, first, "a/root"), name)
+    before = content(root)
+    target, new = place(bucket, tmp_path, second, "b/target"), place(bucket, tmp_path, third, "c/new")
+    backup(Root(root), target, BackupRules())
+    again = backup(Root(root), target, BackupRules(incremental=True))
+    assert again.copied_files == 0
+    root.remove()
+    assert check_backup(backup_at(target)).is_sound
+    restore(backup_at(target), new)
+    assert content(new) == before
+    for table in map(Root(new).table, Root(new).tables()):
+        assert verify(table, evaluate, table.snapshot()).is_sound
+    run(new, *(f'INSERT INTO "{each.name}" SELECT * FROM "{each.name}"' for each in Root(new).tables()))
+    for each in Root(new).tables():
+        assert content(new)[str(each)] == sorted(before[str(each)] * 2)
+
+
+def test_damage_is_found_before_a_table_is_visible(bucket: Bucket, tmp_path: Path) -> None:
+    root, target = made(bucket.store, "partitions"), place(bucket, tmp_path, "local", "target")
+    backup(Root(root), target, BackupRules())
+    (data, *_) = sorted(tmp_path.glob("target/*/files/t/*dataset/data/*.lance"))
+    data.write_bytes(data.read_bytes()[:-1] + b"x")
+    new = place(bucket, tmp_path, "remote", "new")
+    with pytest.raises(Corrupt):
+        restore(backup_at(target), new)
+    assert not [file for file in new.tree() if "_versions" in file.path]
+    with pytest.raises(Unavailable):
+        check_restored(new)
+
+
+def test_a_place_that_is_taken_is_not_restored_over(bucket: Bucket) -> None:
+    root = made(bucket.store, "partitions")
+    target = Store(f"s3://{bucket.name}/target", bucket.options)
+    backup(Root(root), target, BackupRules())
+    with pytest.raises(AlreadyExists):
+        restore(backup_at(target), root)
+
+
+def test_a_table_that_is_made_again_meanwhile_is_no_backup(bucket: Bucket, tmp_path: Path) -> None:
+    root, target = bucket.store, place(bucket, tmp_path, "local", "target")
+    run(root, "CREATE TABLE pl AS SELECT 1 AS a")
+    backup(Root(root), target, BackupRules())
+    rules, again = BackupRules(incremental=True), ("DROP TABLE pl", "CREATE TABLE pl AS SELECT 2 AS a")
+    with pytest.raises(Conflict, match="dropped or renamed"):
+        backup(Root(root), target, rules, on_total=lambda *_: run(root, *again))
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "backup_file_copied:10",
+        "backup_copied",
+        "backup_listed",
+        "restore_begun",
+        "restore_copied",
+        "restore_file_copied:15",
+        "restore_shown",
+    ],
+)
+def test_what_is_killed_goes_on(bucket: Bucket, stop: str) -> None:
+    root = made(bucket.store, "deleted and changed rows")
+    target, new = (Store(f"s3://{bucket.name}/{name}", bucket.options) for name in ("target", "new"))
+    steps = [("backup", root, target), ("restore", target, new)]
+    if stop.startswith("restore"):
+        assert command(bucket, *steps[0]).returncode == 0
+    killed = steps[stop.startswith("restore")]
+    assert command(bucket, *killed, fault=stop).returncode == -signal.SIGKILL
+    if stop.startswith("restore"):
+        ended = subprocess.run(
+            [COMMAND, "serve", new.uri, "--port", "0", "--storage-options", options(bucket)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (ended.returncode, "restored" in ended.stderr) == (1, True), ended.stderr
+    for step in steps[steps.index(killed) :]:
+        ended = command(bucket, *step)
+        assert ended.returncode == 0, ended.stderr
+    check_restored(new)
+    assert content(new) == content(root)
+    assert not [file.path for file in [*new.tree(), *target.tree()] if "restore" in file.path or "journal" in file.path]
+    assert len(ids_in(target)) == 1 + (stop == "backup_listed")
+
+
+def options(bucket: Bucket) -> str:
+    """The storage options of a bucket as the command line takes them."""
+    return ",".join(f"{key}={value}" for key, value in bucket.options.items())
+
+
+def command(bucket: Bucket, name: str, *places: Store, fault: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command line, with a fault or without."""
+    environment = {key: value for key, value in os.environ.items() if key != VARIABLE and not key.startswith("AWS_")}
+    environment |= {"LANCE_FLIGHT_STORAGE_OPTIONS": options(bucket)} | ({} if fault is None else {VARIABLE: fault})
+    return subprocess.run(
+        [COMMAND, name, *(place.uri for place in places)],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
