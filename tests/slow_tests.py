@@ -33,6 +33,9 @@ QUICK_MODULES = {
 
 # Module of another directory → what makes it slow.
 SLOW_MODULES = {
+    "backup/test_beside_writers.py": "processes that write",
+    "backup/test_damage.py": "every harm to every kind of file",
+    "backup/test_killed.py": "processes of the command line",
     "catalog/test_additions.py": "every change to a table, and streams over it",
     "catalog/test_beside_a_writer.py": "a process that writes all the time",
     "catalog/test_commit.py": "processes that write and are killed",
@@ -82,6 +85,7 @@ SAMPLED = {
     "engine/test_rights_to_rows.py": 3,
     "engine/test_schema_races.py": 3,
     "faults/test_full_disks.py": 3,
+    "object_store/test_backups.py": 3,
     "object_store/test_s3.py": 3,
     "object_store/test_s3_guarantees.py": 3,
     "search/test_indices.py": 3,
