@@ -128,3 +128,48 @@ def test_each_backup_beside_a_writer_and_a_vacuum_is_of_one_snapshot(tmp_path: P
         # Each commit adds, or changes, one row in each of so many partitions.
         assert (row["rows"] - first) % TOUCHED == 0
         assert row["changes"] % TOUCHED == 0
+
+
+def once(work: Callable[[], object]) -> Callable[[int, int], None]:
+    """Progress of which the first report does something."""
+    left = [work]
+
+    def report(_: int, __: int) -> None:
+        if left:
+            left.pop()()
+
+    return report
+
+
+def test_one_process_at_a_time_works_on_a_backup(tmp_path: Path) -> None:
+    root, target = Root(Store(str(make(tmp_path / "root", "partitions")))), Store(str(tmp_path / "target"))
+    refused = []
+
+    def again() -> None:
+        with pytest.raises(Conflict, match="another process is at work on backup") as raised:
+            backup(root, target, BackupRules())
+        refused.append(raised.value)
+
+    backup(root, target, BackupRules(), once(again))
+    assert refused
+    assert check_backup(backup_at(target)).is_sound
+    assert len(ids_in(target)) == 1
+
+
+def test_one_process_at_a_time_works_on_a_restore(tmp_path: Path) -> None:
+    root, target, new = (
+        make(tmp_path / "root", "partitions"),
+        Store(str(tmp_path / "target")),
+        Store(str(tmp_path / "new")),
+    )
+    backup(Root(Store(str(root))), target, BackupRules())
+    refused = []
+
+    def again() -> None:
+        with pytest.raises(Conflict, match="another process is at work on the restore") as raised:
+            restore(backup_at(target), new)
+        refused.append(raised.value)
+
+    restore(backup_at(target), new, progress=once(again))
+    assert refused
+    assert content(tmp_path / "new") == content(root)
