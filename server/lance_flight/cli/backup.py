@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from lance_flight_client.progress import Meter
+from lance_flight_client.progress import Meter, readable
 
 from lance_flight.catalog.backup.saving import BackupReport, backup
 from lance_flight.catalog.backup.selection import BackupRules
@@ -14,7 +14,6 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_root
 from lance_flight.cli.inspect import existing_root, named
-from lance_flight.cli.maintenance import readable
 from lance_flight.config import storage_from_environment
 
 
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         incremental=options.incremental,
     )
     root, target = Root(existing_root(options.root)), place_of(options.target)
-    meter = Meter(f"backing up {options.root}", None, readable, unit="files")
+    meter = Meter(f"backing up {options.root}", None, unit="files")
     try:
         report = backup(root, target, rules, meter, dry_run=options.dry_run, on_total=meter.expect)
     finally:

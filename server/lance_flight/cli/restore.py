@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from lance_flight_client.progress import Meter
+from lance_flight_client.progress import Meter, readable
 
 from lance_flight.catalog.backup.restoring import restore
 from lance_flight.catalog.backup.targets import backup_at
 from lance_flight.cli.backup import place_of
 from lance_flight.cli.inspect import named
-from lance_flight.cli.maintenance import readable
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -39,9 +38,7 @@ def run(options: argparse.Namespace) -> int:
     """Restore a backup."""
     stored = backup_at(place_of(options.source), options.backup)
     only = None if options.table is None else named(options.table)
-    meter = Meter(
-        f"restoring {stored.manifest.id}", stored.manifest.size if only is None else None, readable, unit="files"
-    )
+    meter = Meter(f"restoring {stored.manifest.id}", stored.manifest.size if only is None else None, unit="files")
     try:
         report = restore(stored, place_of(options.root), only, meter, dry_run=options.dry_run)
     finally:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from lance_flight_client.progress import Meter
+from lance_flight_client.progress import Meter, readable
 
 from lance_flight.catalog.backup.checking import check_backup
 from lance_flight.catalog.backup.targets import StoredBackup, backup_at, backups_in
 from lance_flight.cli.backup import place_of
-from lance_flight.cli.maintenance import readable
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _verify(stored: StoredBackup) -> bool:
-    meter = Meter(f"verifying {stored.manifest.id}", stored.manifest.size, readable, unit="files")
+    meter = Meter(f"verifying {stored.manifest.id}", stored.manifest.size, unit="files")
     try:
         report = check_backup(stored, meter)
     finally:

@@ -143,7 +143,9 @@ class EngineBackend:
 
     def read(self, caller: Caller, payload: bytes) -> Rows:
         session = self._session(caller)
-        return self._engine.stream(Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session)
+        return self._engine.stream(
+            Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session
+        )
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
         issuer = _issuer(caller, self._session(caller))
@@ -157,7 +159,9 @@ class EngineBackend:
 
     def renew(self, caller: Caller, payload: bytes) -> datetime:
         session = self._session(caller)
-        return self._engine.renew(Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session)
+        return self._engine.renew(
+            Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session
+        )
 
     def ingest(
         self,
