@@ -15,6 +15,7 @@ import pytest
 import yaml
 from lance_flight import config
 from lance_flight.cli import parser
+from lance_flight.cli.load_balancer import Replica, configuration, find_program
 from lance_flight_client.spark.pipelines.program import parser as spark_parser
 
 from tests.deployment.operator_tools import DOCKER, TOP, run
@@ -118,6 +119,19 @@ def test_prometheus_scrapes_the_servers() -> None:
     (names,) = job["dns_sd_configs"]
     assert set(names["names"]) == {name for name in OURS if name.startswith("lance-flight")}
     assert f"LANCE_FLIGHT_ADMIN_PORT={names['port']}" in of("ENV")[-1].split()
+
+
+def test_replicas_know_each_other_and_haproxy_knows_them() -> None:
+    names = [f"lance-flight-{number}" for number in range(1, 4)]
+    for name in names:
+        peers = SERVICES[name]["environment"]["LANCE_FLIGHT_PEERS"].split(",")
+        assert peers == [f"grpc://{other}:32010" for other in names if other != name]
+        assert SERVICES[name]["volumes"] == ["shared:/data"]
+    replicas = [Replica(number, 32010, 9091, name) for number, name in enumerate(names, start=1)]
+    file = DOCKER / "haproxy" / "haproxy.cfg"
+    assert file.read_text() == configuration("*:32010", replicas, name_server="127.0.0.11:53")
+    assert SERVICES["replicas"]["depends_on"] == names
+    run(find_program(), "-c", "-f", file)
 
 
 def test_the_store_and_its_server_have_the_same_credentials_and_address() -> None:

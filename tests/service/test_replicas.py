@@ -309,7 +309,7 @@ def test_haproxy_checks_by_the_health_service() -> None:
 
 def checked(service: HealthServer) -> bool:
     """Whether an answer has what HAProxy expects."""
-    expected = re.search(r"expect binary (\w+)", configuration("127.0.0.1", 1, REPLICAS, Path("control")))
+    expected = re.search(r"expect binary (\w+)", configuration("127.0.0.1:1", REPLICAS))
     assert expected is not None
     host, _, port = service.uri.removeprefix("grpc://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:

@@ -34,26 +34,29 @@ _SERVING = bytes([0, 0, 0, 0, 2, 0x08, 1])
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica as HAProxy knows it: the ports of its Flight server and of its health service, on loopback."""
+    """A replica as HAProxy knows it: its host, and the ports of its Flight server and of its health service."""
 
     number: int
     port: int
     health_port: int
+    host: str = "127.0.0.1"
 
 
-def configuration(host: str, port: int, replicas: Sequence[Replica], control: Path) -> str:
+def configuration(
+    address: str, replicas: Sequence[Replica], *, control: Path | None = None, name_server: str | None = None
+) -> str:
     """Return HAProxy's configuration: connections go to the replica with the fewest of those that call themselves healthy.
 
-    `control` is the socket by which it says which they are.
+    `control` is the socket by which it says which they are. A `name_server` is asked for the hosts of the replicas again and again.
     """
+    found = " resolvers names init-addr libc,none" if name_server else ""
     servers = "\n".join(
-        f"    server replica{each.number} 127.0.0.1:{each.port} check port {each.health_port} inter 2s downinter 200ms fall 5 rise 1"
+        f"    server replica{each.number} {each.host}:{each.port} check port {each.health_port} inter 2s downinter 200ms fall 5 rise 1{found}"
         for each in replicas
     )
-    return f"""global
-    stats socket {control} mode 600 level admin
-
-defaults
+    told = f"global\n    stats socket {control} mode 600 level admin\n\n" if control else ""
+    named = f"resolvers names\n    nameserver dns {name_server}\n    hold valid 5s\n\n" if name_server else ""
+    return f"""{told}{named}defaults
     mode tcp
     timeout connect 5s
     # A busy replica answers late, one that has died refuses connections, and one that is frozen is killed: nothing is decided in a hurry.
@@ -67,7 +70,7 @@ defaults
     option redispatch 1
 
 frontend clients
-    bind {f"[{host}]" if ":" in host else host}:{port}
+    bind {address}
     default_backend replicas
 
 backend replicas

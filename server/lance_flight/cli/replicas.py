@@ -58,8 +58,9 @@ def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve,
         replicas = _replicas(settings, number)
         own = [replica_settings(settings, each, replicas, scheme) for each in replicas]
         file, control = place / "haproxy.cfg", place / "control"
-        file.write_text(configuration(settings.host, port, replicas, control))
-        uri = f"{scheme}://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}"
+        address = f"{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}"
+        file.write_text(configuration(address, replicas, control=control))
+        uri = f"{scheme}://{address}"
         children = [
             *(
                 Child(
