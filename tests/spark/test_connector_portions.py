@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.errors import QueryFailed
-from lance_flight_client.spark.connector import portions
+from lance_flight_client.spark.connector.reading import portions
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight_client.spark.connector.procedures import PROCEDURES
+from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 

@@ -11,8 +11,8 @@ import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.connector.backends import backend_of
-from lance_flight_client.spark.connector.relations import ServerTable, load
-from lance_flight_client.spark.connector.server_writes import ServerWrite
+from lance_flight_client.spark.connector.reading.relations import ServerTable, load
+from lance_flight_client.spark.connector.writing.server_writes import ServerWrite
 from lance_flight_client.spark.options import NamedTable
 from lance_flight_client.spark.types import spark_schema
 from pyspark.errors import PySparkException

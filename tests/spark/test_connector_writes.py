@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 from lance_flight.errors import QueryFailed
-from lance_flight_client.spark.connector import writes
+from lance_flight_client.spark.connector.writing import writes
 from lance_flight_client.spark.writing.writer import PlannedWrite
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TextIO
 
-from lance_flight_client.spark.connector import portions
 from lance_flight_client.spark.connector.failures import failure
 from lance_flight_client.spark.connector.methods import METHODS
+from lance_flight_client.spark.connector.reading import portions
 
 _THREADS = 16
 

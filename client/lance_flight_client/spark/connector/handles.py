@@ -6,8 +6,8 @@ import base64
 from collections.abc import Mapping
 from typing import Any, cast
 
-from lance_flight_client.spark.connector.portions import PICKLER
-from lance_flight_client.spark.connector.relations import Relation
+from lance_flight_client.spark.connector.reading.portions import PICKLER
+from lance_flight_client.spark.connector.reading.relations import Relation
 
 Arguments = Mapping[str, Any]
 """Arguments of a request, as JSON has them."""

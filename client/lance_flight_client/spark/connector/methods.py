@@ -12,19 +12,29 @@ from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.connector import definitions, new_tables, streams, writes
-from lance_flight_client.spark.connector.aggregates import Aggregation, answer, query, to_json
+from lance_flight_client.spark.connector import streams
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
-from lance_flight_client.spark.connector.descriptions import describe
-from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
-from lance_flight_client.spark.connector.limits import LimitedPlan, limited
-from lance_flight_client.spark.connector.new_tables import NewServerTable, NewTable
-from lance_flight_client.spark.connector.portions import address
-from lance_flight_client.spark.connector.procedures import PROCEDURES
-from lance_flight_client.spark.connector.procedures import call as run_procedure
-from lance_flight_client.spark.connector.relations import DirectTable, Point, Relation, ServerTable, kind_of, load, text
+from lance_flight_client.spark.connector.reading.aggregates import Aggregation, answer, query, to_json
+from lance_flight_client.spark.connector.reading.grouping import MOST_GROUPS, grouped
+from lance_flight_client.spark.connector.reading.limits import LimitedPlan, limited
+from lance_flight_client.spark.connector.reading.portions import address
+from lance_flight_client.spark.connector.reading.relations import (
+    DirectTable,
+    Point,
+    Relation,
+    ServerTable,
+    kind_of,
+    load,
+    text,
+)
+from lance_flight_client.spark.connector.tables import definitions
+from lance_flight_client.spark.connector.tables.descriptions import describe
+from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
+from lance_flight_client.spark.connector.tables.procedures import call as run_procedure
+from lance_flight_client.spark.connector.writing import new_tables, writes
+from lance_flight_client.spark.connector.writing.new_tables import NewServerTable, NewTable
 from lance_flight_client.spark.options import NamedTable
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.through_flight import FlightPlan

@@ -13,9 +13,9 @@ from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import InvalidInput, Unsupported
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.connector import writes
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
-from lance_flight_client.spark.connector.relations import DirectTable, Relation
+from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation
+from lance_flight_client.spark.connector.writing import writes
 from lance_flight_client.spark.options import OptionReading
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset

@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.connector.backends import RootBackend, backend_of
 from lance_flight_client.spark.connector.conditions import quoted
-from lance_flight_client.spark.connector.definitions import create_table
-from lance_flight_client.spark.connector.relations import kind_of, of_reads
-from lance_flight_client.spark.connector.server_sessions import SharedSession
-from lance_flight_client.spark.connector.server_writes import ServerWrite
+from lance_flight_client.spark.connector.reading.relations import kind_of, of_reads
+from lance_flight_client.spark.connector.tables.definitions import create_table
+from lance_flight_client.spark.connector.writing.server_sessions import SharedSession
+from lance_flight_client.spark.connector.writing.server_writes import ServerWrite
 from lance_flight_client.spark.options import NamedTable, ReadOptions
 from lance_flight_client.spark.source import ReadPlan
 

@@ -12,7 +12,13 @@ from pyspark.sql.types import StructType
 from lance_flight_client.dataset.balancing import balanced, tasks_for
 from lance_flight_client.dataset.portions import TablePiece
 from lance_flight_client.spark.connector.conditions import quoted
-from lance_flight_client.spark.connector.relations import DirectTable, Relation, RootQuery, ServerQuery, ServerTable
+from lance_flight_client.spark.connector.reading.relations import (
+    DirectTable,
+    Relation,
+    RootQuery,
+    ServerQuery,
+    ServerTable,
+)
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.source import Portion, ReadPlan

@@ -18,10 +18,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from lance_flight_client.dataset.balancing import balanced, tasks_for
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.handles import pickled
-from lance_flight_client.spark.connector.new_tables import NewServerTable, NewTable, fill
-from lance_flight_client.spark.connector.portions import PICKLER
-from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable
-from lance_flight_client.spark.connector.server_writes import ServerWrite, check_changeable
+from lance_flight_client.spark.connector.reading.portions import PICKLER
+from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation, ServerTable
+from lance_flight_client.spark.connector.writing.new_tables import NewServerTable, NewTable, fill
+from lance_flight_client.spark.connector.writing.server_writes import ServerWrite, check_changeable
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.writing.options import WriteOptions

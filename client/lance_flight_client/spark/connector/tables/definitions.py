@@ -11,7 +11,7 @@ from lance_flight.errors import InvalidInput, Unsupported
 from pyspark.sql import types as spark
 
 from lance_flight_client.spark.connector.conditions import Node, literal, quoted
-from lance_flight_client.spark.connector.relations import text
+from lance_flight_client.spark.connector.reading.relations import text
 
 PARTITIONED_BY = "partitioned_by"
 """Property whose change is a change of the partition fields."""

@@ -17,8 +17,8 @@ from pyarrow import types
 
 from lance_flight_client.spark.connector.backends import SqlRunner
 from lance_flight_client.spark.connector.conditions import Conditions, Node, quoted
-from lance_flight_client.spark.connector.limits import as_query, name_of
-from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable
+from lance_flight_client.spark.connector.reading.limits import as_query, name_of
+from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation, ServerTable
 from lance_flight_client.spark.types import carried_batch, carried_schema
 
 MOST_ROWS = 10_000

@@ -1,0 +1,1 @@
+"""Tables of the catalog: how they are made, described and maintained."""
