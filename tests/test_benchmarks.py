@@ -11,7 +11,10 @@ import pytest
 PROJECT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("module", ["benchmarks", "benchmarks.console", "benchmarks.peers", "benchmarks.spark_peers"])
+@pytest.mark.parametrize(
+    "module",
+    ["benchmarks", "benchmarks.console", "benchmarks.peers", "benchmarks.replicas_model", "benchmarks.spark_peers"],
+)
 def test_a_command_of_the_benchmarks_starts(module: str) -> None:
     command = [sys.executable, "-m", module, "--help"]
     run = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False)
