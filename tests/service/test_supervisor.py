@@ -228,3 +228,48 @@ def run_counted(command: Sequence[str], file: Path) -> tuple[int, int]:
         ["sh", "-c", 'exec "$@" 3>>"$0"', str(file), *command], timeout=PATIENCE, check=False, capture_output=True
     )
     return file.stat().st_size, ended.returncode
+
+
+def report_of(script: str) -> list[str]:
+    """What a script says that runs a `Supervisor`, its children's words included, and its exit status last."""
+    code = (
+        "import os, signal, sys, threading, time\nfrom lance_flight.cli.supervisor import Child, Supervisor\n"
+        "def say(text):\n os.write(1, f'{text}\\n'.encode())\n" + script
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], timeout=PATIENCE, check=False, stdout=subprocess.PIPE, text=True
+    )
+    return [*ended.stdout.splitlines(), str(ended.returncode)]
+
+
+REPLACED = """
+def server(number):
+    def run(life):
+        asked = threading.Event()
+        signal.signal(signal.SIGUSR2, lambda *_: asked.set())
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        life.report_ready({})
+        asked.wait()
+        life.beat()
+        say(f'{number} ends')
+        return 0
+    return run
+
+def joins(number):
+    say(f'{number} joins')
+    counted.append(number)
+    if len(counted) in (2, 4):
+        os.kill(os.getpid(), signal.SIGUSR2 if len(counted) == 2 else signal.SIGTERM)
+
+counted = []
+children = [
+    Child(name=str(n), run=server(n), joins=lambda n=n: joins(n), leaves=lambda n=n: say(f'{n} leaves')) for n in (1, 2)
+]
+sys.exit(Supervisor(children, 0).run())
+"""
+
+
+def test_a_server_that_still_answers_while_it_is_replaced_does_not_count_as_back() -> None:
+    first, second, *said = report_of(REPLACED)
+    assert {first, second} == {"1 joins", "2 joins"}
+    assert said == [f"{n} {does}" for n in (1, 2) for does in ("leaves", "ends", "joins")] + ["0"]

@@ -243,13 +243,15 @@ class Supervisor:
                 self._look_after(child)
 
     def _note(self, child: Child, said: bytes) -> None:
-        """Keep the ports that a child reports, for its successor."""
+        """Keep the ports that a child reports, for its successor, and count it as ready, unless it is about to end."""
         for pair in said.decode().split():
             name, _, port = pair.partition("=")
             child.ports[name] = int(port)
-        is_known, child.is_ready, child.was_ready = child.is_ready, True, True
         child.silent = 0
         child.look_at = None if self._look is None or child.is_front else time.monotonic() + self._look
+        if child.is_replaced:
+            return  # it finishes its calls, and takes no others
+        is_known, child.is_ready, child.was_ready = child.is_ready, True, True
         if not is_known:
             child.joins()
         if is_known or not all(each.is_ready for each in self._servers):
