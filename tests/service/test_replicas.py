@@ -260,6 +260,17 @@ def shown_certificate(uri: str) -> bytes | None:
         return None
 
 
+def test_nothing_is_left_by_a_stop_before_it_is_ready(tmp_path: Path) -> None:
+    root, place = tmp_path / "root", tmp_path / "temporary"
+    place.mkdir()
+    command = [COMMAND, "serve", str(root), "--create", "--replicas", "2", "--port", "0"]
+    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(place)}) as process:
+        wait_for(lambda: len(Replicated(process, root, root, "").children()) == 2)
+        process.terminate()
+        process.wait(PATIENCE)
+    assert list(place.iterdir()) == []
+
+
 SHARED = ServerConfig(
     server_memory_limit=100,
     memory_limit=0,

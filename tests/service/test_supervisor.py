@@ -233,7 +233,7 @@ def run_counted(command: Sequence[str], file: Path) -> tuple[int, int]:
 def report_of(script: str) -> list[str]:
     """What a script says that runs a `Supervisor`, its children's words included, and its exit status last."""
     code = (
-        "import os, signal, sys, threading, time\nfrom lance_flight.cli.supervisor import Child, Supervisor\n"
+        "import os, signal, sys, threading, time\nfrom lance_flight.cli.supervisor import Child, Supervisor, end_with\n"
         "def say(text):\n os.write(1, f'{text}\\n'.encode())\n" + script
     )
     ended = subprocess.run(
@@ -265,7 +265,7 @@ counted = []
 children = [
     Child(name=str(n), run=server(n), joins=lambda n=n: joins(n), leaves=lambda n=n: say(f'{n} leaves')) for n in (1, 2)
 ]
-sys.exit(Supervisor(children, 0).run())
+sys.exit(end_with(Supervisor(children, 0).run()))
 """
 
 
@@ -273,3 +273,50 @@ def test_a_server_that_still_answers_while_it_is_replaced_does_not_count_as_back
     first, second, *said = report_of(REPLACED)
     assert {first, second} == {"1 joins", "2 joins"}
     assert said == [f"{n} {does}" for n in (1, 2) for does in ("leaves", "ends", "joins")] + ["0"]
+
+
+STOPPED = {
+    "as a server is about to be started": """
+mask = signal.pthread_sigmask
+def masked(how, numbers):
+    if how == signal.SIG_BLOCK:
+        os.kill(os.getpid(), signal.SIGTERM)
+    mask(how, numbers)
+signal.pthread_sigmask = masked
+Supervisor([Child(name="it", run=lambda life: signal.pause())], 0).run()
+""",
+    "as a server is started": """
+fork = os.fork
+def forked():
+    os.kill(os.getpid(), signal.SIGTERM)
+    return fork()
+os.fork = forked
+Supervisor([Child(name="it", run=lambda life: signal.pause())], 0).run()
+""",
+    "while none of the servers behind a front runs": """
+def server(life):
+    if not any(life.restarts.values()):
+        life.report_ready({})
+        signal.pause()
+    os.abort()
+def front_is_ready():
+    children[0].send(signal.SIGKILL)
+    return True
+waits = Supervisor._start_again
+def waiting(self, child):
+    waits(self, child)
+    if child.deaths == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+Supervisor._start_again = waiting
+children = [
+    Child(name="server", run=server),
+    Child(name="front", run=lambda life: signal.pause(), is_front=True, probe=front_is_ready),
+]
+Supervisor(children, 0).run()
+""",
+}
+
+
+@pytest.mark.parametrize("script", STOPPED.values(), ids=STOPPED)
+def test_a_stop_ends_all_at_any_moment(script: str) -> None:
+    assert report_of(f"{script}say('all have ended')") == ["all have ended", "0"]

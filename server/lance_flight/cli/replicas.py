@@ -28,7 +28,7 @@ from lance_flight.cli.load_balancer import (
     run_program,
 )
 from lance_flight.cli.service_manager import ServiceManager
-from lance_flight.cli.supervisor import Child, Life, Supervisor
+from lance_flight.cli.supervisor import Child, Life, Supervisor, end_with
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
@@ -80,9 +80,10 @@ def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve,
         ]
         ready = partial(_ready, root, uri, settings.ready_file)
         all_connected = partial(are_connected, control)
-        return Supervisor(
+        status = Supervisor(
             children, settings.unresponsive_after, manager=manager, ready=ready, may_replace=all_connected
         ).run()
+    return end_with(status)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import FrameType, MappingProxyType
@@ -135,7 +135,15 @@ def supervise(serve: Callable[[Life], int], *, unresponsive_after: float, manage
     In the child this returns what `serve` does. A child that was ready and is then silent for `unresponsive_after` seconds (0: any
     number) is ended.
     """
-    return Supervisor([Child(name="the server", run=serve)], unresponsive_after, manager=manager).run()
+    return end_with(Supervisor([Child(name="the server", run=serve)], unresponsive_after, manager=manager).run())
+
+
+def end_with(status: int) -> int:
+    """Return an exit status, unless it is negative: then the signal of that number ends this process."""
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
 
 
 class Supervisor:
@@ -167,7 +175,10 @@ class Supervisor:
         self._woken, self._wake = os.pipe()
 
     def run(self) -> int:
-        """Restart the children until one alone ends normally, all were asked to stop, or one cannot start."""
+        """Restart the children until one alone ends normally, all were asked to stop, or one cannot start.
+
+        In a child this returns what its `run` does; else the status that this process is to end with (see `end_with`).
+        """
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in (*FORWARDED, *(() if self._is_alone else (REPLACING,))):
@@ -178,9 +189,11 @@ class Supervisor:
             begun = self._start_due()
             if begun is not None:
                 return begun.run(self._life)
-            if self._is_stopping and not any(child.pid for child in self._children):
-                ended_by = self._ended_by or max(self._servers, key=lambda child: abs(child.status))
-                return self._exit_status(ended_by.status)
+            if self._is_stopping:
+                self._end_front()
+                if not any(child.pid for child in self._children):
+                    ended_by = self._ended_by or max(self._servers, key=lambda child: abs(child.status))
+                    return self._exit_status(ended_by.status)
             self._wait()
             self._replace_next()
 
@@ -196,32 +209,32 @@ class Supervisor:
         """Start the children whose time it is; return one in its own process, None in the parent."""
         for child in self._children:
             is_due = not child.pid and child.start_at is not None and child.start_at <= time.monotonic()
-            if is_due and not self._is_stopping and self._fork(child):
+            if is_due and self._fork(child):
                 return child
         return None
 
     def _fork(self, child: Child) -> bool:
-        """Start a child; return whether this is its process."""
-        reading, writing = os.pipe()
+        """Start a child, unless all are being stopped; return whether this is its process."""
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, REPLACING))
-        child.pid = os.fork()
-        is_child = child.pid == 0
-        if is_child:
-            os.close(reading)
-            name = "" if self._is_alone else child.name
-            self._life = Life(name, dict(child.restarts), child.ports, writing)
-            _leave_parent(parent)
-        else:
+        with _signals_held():
+            if self._is_stopping:
+                return False
+            reading, writing = os.pipe()
+            child.pid = os.fork()
+            if child.pid == 0:
+                os.close(reading)
+                name = "" if self._is_alone else child.name
+                self._life = Life(name, dict(child.restarts), child.ports, writing)
+                _leave_parent(parent)
+                return True
             os.close(writing)
             child.channel, child.begun, child.start_at = reading, time.monotonic(), None
             child.is_ready, child.silent, child.kill_at = False, 0, None
             child.look_at = None if child.probe is None else time.monotonic() + PROBE_SECONDS
             child.reason = Reason.CRASH
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*FORWARDED, REPLACING))
-        return is_child
+        return False
 
     def _wait(self) -> None:
         """Wait for what a child sends, for its end, for a signal, or for a moment at which something is to be done."""
@@ -293,14 +306,13 @@ class Supervisor:
         child.status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
         child.pid, child.channel = 0, None
         if self._is_stopping:
-            self._end_front()
-        elif child.is_replaced:
+            return
+        if child.is_replaced:
             child.is_replaced, child.start_at = False, time.monotonic()
         elif self._ends_all(child):
             self._ended_by = child
             for other in self._servers:
                 other.send(signal.SIGTERM)
-            self._end_front()
         else:
             self._start_again(child)
 
@@ -334,17 +346,15 @@ class Supervisor:
             child.send(REPLACING)
 
     def _end_front(self) -> None:
-        """End the child that listens for the others, which have ended."""
+        """End the child that listens for the others, once none of them runs."""
         if not any(child.pid for child in self._servers):
             for child in self._children:
                 child.send(signal.SIGTERM)
 
     def _exit_status(self, status: int) -> int:
-        """Exit with the status of the server; if a signal ended it, end this process by that signal."""
+        """Return the exit status for that of a server; the negative number of the signal that is to end this process, too."""
         if -status in ENDING:
-            number = self._stopped_by or -status
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+            return -(self._stopped_by or -status)
         return status if status >= 0 else 128 - status
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
@@ -360,6 +370,16 @@ class Supervisor:
             return
         for child in self._servers:
             child.send(signal.SIGTERM if is_first else number)
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Deliver signals after the block; those that came before it have been handled once it begins."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, REPLACING))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*FORWARDED, REPLACING))
 
 
 def _leave_parent(parent: int) -> None:
