@@ -19,7 +19,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
-from lance_flight.cli.load_balancer import Replica, configuration, health_check
+from lance_flight.cli.load_balancer import Replica, configuration, find_program, free_ports, health_check
 from lance_flight.cli.replicas import replica_settings
 from lance_flight.config import ServerConfig
 from lance_flight.flight.commands import StatementQuery
@@ -271,6 +271,23 @@ def test_nothing_is_left_by_a_stop_before_it_is_ready(tmp_path: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+def test_an_address_that_is_taken_is_not_said_to_be_served(tmp_path: Path) -> None:
+    ready, slow = tmp_path / "ready", tmp_path / "haproxy"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {find_program()} "$@"\n')
+    slow.chmod(0o700)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = refusal(
+            str(tmp_path / "root"), "--create", "--replicas", "2", "--ready-file", str(ready), "--port",
+            str(taken.getsockname()[1]), path=f"{tmp_path}:{os.environ['PATH']}",
+        )  # fmt: skip
+    assert "cannot bind" in said
+    assert not ready.exists()
+
+
+def test_no_port_is_chosen_twice() -> None:
+    assert len(set(free_ports(400))) == 400
+
+
 SHARED = ServerConfig(
     server_memory_limit=100,
     memory_limit=0,
@@ -290,9 +307,9 @@ def test_a_replica_has_its_share_and_knows_the_others() -> None:
     assert not mine.takes_dictionaries, "the public address is not this machine alone"
 
 
-def refusal(*arguments: str) -> str:
-    command = [COMMAND, "serve", *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+def refusal(*arguments: str, path: str = os.environ["PATH"]) -> str:
+    command, environment = [COMMAND, "serve", *arguments], {**os.environ, "PATH": path}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
     assert found.returncode == 1
     return found.stderr
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,6 @@ PROGRAM = "haproxy"
 _QUIET = "24h"
 """Time after which a connection without any traffic is closed: streams of long statements are quiet, and clients keep connections."""
 
-_NEAR = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is listened on, as it is called
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _HEADERS, _DATA = 4, 1, 0
 _END_STREAM, _END_HEADERS = 1, 4
@@ -129,13 +129,9 @@ def run_program(program: str, file: Path, life: Life) -> int:
     os.execv(program, [program, "-db", "-f", str(file)])  # noqa: S606 - found by its name, without a shell
 
 
-def is_listening(host: str, port: int) -> bool:
-    """Return whether something accepts connections at an address, which may be one of every interface."""
-    try:
-        with socket.create_connection((_NEAR.get(host, host), port), timeout=1):
-            return True
-    except OSError:
-        return False
+def is_listening(control: Path) -> bool:
+    """Return whether HAProxy accepts connections: it answers once it has all of its addresses, and ends where one is taken."""
+    return bool(_told(control, "show info"))
 
 
 def are_connected(control: Path) -> bool:
@@ -169,7 +165,9 @@ def _told(control: Path, command: str) -> str:
         return ""
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port on which nothing listens at the moment."""
-    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        return int(probe.getsockname()[1])
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Return ports on which nothing listens at the moment, each of them another one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with ExitStack() as probes:
+        sockets = [probes.enter_context(socket.create_server((host, 0), family=family)) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in sockets]

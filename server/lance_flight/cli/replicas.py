@@ -21,7 +21,7 @@ from lance_flight.cli.load_balancer import (
     are_connected,
     configuration,
     find_program,
-    free_port,
+    free_ports,
     is_listening,
     keep_out,
     let_in,
@@ -52,7 +52,7 @@ def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve,
     scheme = "grpc+tls" if settings.tls_certificate else "grpc"
     if scheme == "grpc" and settings.has_authentication and settings.host not in LOOPBACK:
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", settings.host)
-    port = settings.port or free_port(settings.host)
+    port = settings.port or free_ports(1, settings.host)[0]
     with _private_directory() as place:
         settings = _with_key(settings, root, place)
         replicas = _replicas(settings, number)
@@ -75,7 +75,7 @@ def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve,
                 name=program,
                 run=partial(run_program, program, file),
                 is_front=True,
-                probe=partial(is_listening, settings.host, port),
+                probe=partial(is_listening, control),
             ),
         ]
         ready = partial(_ready, root, uri, settings.ready_file)
@@ -121,7 +121,12 @@ def replica_settings(
 def _replicas(settings: ServerConfig, number: int) -> list[Replica]:
     """Choose the ports of the replicas: free ones, and consecutive ones from `health_port` on where that is set."""
     health = settings.health_port if settings.health_port != NO_PORT else 0
-    return [Replica(each, free_port(), health + each - 1 if health else free_port()) for each in range(1, number + 1)]
+    free = free_ports(2 * number)
+    ports, health_ports = free[:number], range(health, health + number) if health else free[number:]
+    return [
+        Replica(each, port, health_port)
+        for each, port, health_port in zip(range(1, number + 1), ports, health_ports, strict=True)
+    ]
 
 
 def _with_key(settings: ServerConfig, root: str, place: Path) -> ServerConfig:
