@@ -133,21 +133,43 @@ def test_a_session_that_reads_only_does_so_elsewhere(client: Callable[..., Clien
         mine.run("second", f"INSERT INTO {table} VALUES (1)")
 
 
-KEPT = {
-    "temporary": ("CREATE TEMPORARY TABLE mine (x BIGINT)", "temporary tables at the one before"),
-    "transaction": ("BEGIN", "an open transaction at the one before"),
-}
-
-
-@pytest.mark.parametrize(("sql", "message"), KEPT.values(), ids=KEPT)
 @pytest.mark.parametrize("headers", MEANS.values(), ids=MEANS)
-def test_what_is_kept_at_a_server_is_missed_elsewhere_once(
-    client: Callable[..., Client], headers: tuple[Any, ...], sql: str, message: str
+def test_no_statement_of_a_transaction_is_committed_elsewhere_by_itself(
+    client: Callable[..., Client], table: str, headers: tuple[Any, ...]
 ) -> None:
-    mine = client(*(() if not headers else ((b"authorization", f"Bearer {sql}".encode()),)))
+    mine = client(*(() if not headers else ((b"authorization", b"Bearer begins"),)))
+    mine.run("first", f"CREATE TABLE {table} (x BIGINT) PARTITIONED BY (bucket(2, x))")
+    mine.run("first", "BEGIN")
+    mine.run("first", f"INSERT INTO {table} VALUES (1)")
+    for sql in (f"INSERT INTO {table} VALUES (2)", f"INSERT INTO {table} VALUES (3)", "COMMIT"):
+        with pytest.raises(Exception, match=r"\[40001\] \[conflict\] the transaction was begun on another server"):
+            mine.run("second", sql)
+    mine.run("second", "ROLLBACK")
+    mine.run("second", f"INSERT INTO {table} VALUES (4)")
+    mine.run("first", f"INSERT INTO {table} VALUES (5)")
+    rows = client(OTHER_TOKEN).run("second", f"SELECT x FROM {table} ORDER BY x")
+    assert rows == [{"x": 4}, {"x": 5}], "the first server goes on without the transaction, too"
+
+
+def test_what_was_set_last_counts_where_an_answer_was_lost(client: Callable[..., Client]) -> None:
+    jar = CookieJar()
+    mine = client(jar=jar)
+    mine.run("first", "SELECT 1 AS one")
+    before = dict(jar.cookies)
+    mine.run("first", "SET access = 'read'")
+    jar.cookies.clear()
+    jar.cookies.update(before)
+    mine.run("second", "SET branch = 'audit'")
+    assert mine.setting("first", "branch") == "audit"
+    assert mine.setting("first", "access") == "read", "which a session keeps"
+
+
+@pytest.mark.parametrize("headers", MEANS.values(), ids=MEANS)
+def test_temporary_tables_are_missed_elsewhere_once(client: Callable[..., Client], headers: tuple[Any, ...]) -> None:
+    mine = client(*(() if not headers else ((b"authorization", b"Bearer temporary"),)))
     mine.run("first", "SET group_rows = 7")
-    mine.run("first", sql)
-    with pytest.raises(Exception, match=rf"\[40001\] \[conflict\].*{message}"):
+    mine.run("first", "CREATE TEMPORARY TABLE mine (x BIGINT)")
+    with pytest.raises(Exception, match=r"\[40001\] \[conflict\].*temporary tables at the one before"):
         mine.run("second", "SELECT 1 AS one")
     assert mine.run("second", "SELECT 1 AS one") == [{"one": 1}]
     assert mine.setting("second", "group_rows") == "7"

@@ -194,7 +194,8 @@ class EngineBackend:
             session = clients.session(caller.session, caller.principal)
         else:
             session = clients.session_of(caller.cookie, caller.principal, may_begin=caller.is_from_elsewhere)
-        if caller.state is not None:
+        if caller.state is not None and caller.state.generation > session.told.generation:
+            clients.abandon_sql(session)
             settings.resume(session, caller.state)
         return session
 

@@ -20,6 +20,9 @@ from lance_flight.errors import Conflict, OutcomeUnknown
 ANONYMOUS = "anonymous"
 """Principal of sessions without authentication."""
 
+BEGUN = "a transaction that BEGIN began"
+"""Name of an open transaction of a session's statements among what its server keeps."""
+
 SHOWN_BYTES = 4
 
 
@@ -74,10 +77,12 @@ class Session:
     @property
     def kept(self) -> tuple[str, ...]:
         """State that no other server has: open transactions, and temporary tables; in words for an error."""
-        has_transaction = bool(self.open) or self.sql_transaction is not None
-        return (("an open transaction",) if has_transaction else ()) + (
-            ("temporary tables",) if self.temporary.has_begun else ()
-        )
+        kept = {
+            BEGUN: self.sql_transaction is not None,
+            "an open transaction": self.sql_transaction is None and bool(self.open),
+            "temporary tables": self.temporary.has_begun,
+        }
+        return tuple(name for name, is_kept in kept.items() if is_kept)
 
 
 @dataclass(slots=True, eq=False)

@@ -25,6 +25,8 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
 
 ID_BYTES, REGISTRY_BYTES = 12, 4
+ELSEWHERE = bytes(REGISTRY_BYTES + ID_BYTES)
+"""Id of the transaction that BEGIN has begun at another server: its statements are refused here until COMMIT or ROLLBACK."""
 _COOKIE = "session "
 """Prefix of cookies among the keys of sessions; other keys begin differently."""
 
@@ -181,13 +183,20 @@ class SessionRegistry:
         try:
             self.end(ended, commit=commit)
             has_failed = False
-        except NotFound:  # it was idle for too long, and rolled back then
+        except (NotFound, Conflict):  # it was idle for too long, and rolled back then, or is another server's
             if commit:
                 raise
         finally:
-            with suppress(NotFound):  # one whose commit has failed is kept for a rollback
+            with suppress(NotFound, Conflict):  # one whose commit has failed is kept for a rollback
                 self.end(ended, commit=False)
             session.sql_transaction, session.commit_failed = None, has_failed
+
+    def abandon_sql(self, session: Session) -> None:
+        """Roll back the transaction of a session's statements, whose client has gone on at another server without it."""
+        abandoned, session.sql_transaction = session.sql_transaction, None
+        if abandoned is not None:
+            with suppress(NotFound, Conflict):  # it has ended, or is another server's
+                self.end(abandoned, commit=False)
 
     def _new(self, session: Session, *, serializable: bool, is_read_only: bool = False) -> OpenTransaction:
         """Make a transaction of a session, which `_open` does not list yet."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lance_flight.backend_values import SessionState, SettingValue
-from lance_flight.engine.runtime.client_sessions import Isolation, Session
+from lance_flight.engine.runtime.client_sessions import BEGUN, Isolation, Session
+from lance_flight.engine.runtime.session_registry import ELSEWHERE
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import Conflict, InvalidInput, NotFound
@@ -44,26 +46,36 @@ def options(session: Session) -> dict[str, SettingValue]:
 
 
 def state(session: Session) -> SessionState:
-    """Return the state of a session for its client's cookie, with another generation than before if it has changed."""
+    """Return the state of a session for its client's cookie, with another generation than before if it has changed.
+
+    Generations are times, in milliseconds: where an answer of one server was lost, what its client has set at another one later counts.
+    """
     values = {name: value for name, value in options(session).items() if value != _DEFAULTS[name]}
     told = session.told
     if (values, session.kept) != (told.settings, told.kept):
-        session.told = SessionState(generation=told.generation + 1, settings=values, kept=session.kept)
+        generation = max(told.generation + 1, round(time.time() * 1000))
+        session.told = SessionState(generation=generation, settings=values, kept=session.kept)
     return session.told
 
 
 def resume(session: Session, state: SessionState) -> None:
-    """Give a session the state that it has reached on another server; `Conflict`, the first time, if more was kept there than settings."""
-    if state.generation <= session.told.generation:
-        return
+    """Give a session the newer state that it has reached on another server; `Conflict` if that kept more than settings.
+
+    A transaction that BEGIN has begun there is not in this error: statements are refused until it is ended. A session that reads only
+    stays so.
+    """
     for name, value in {**_DEFAULTS, **state.settings}.items():
         # One that a newer server has is not known here.
-        if name in _SETTINGS and _SETTINGS[name].read(session) != value:
+        is_other = name in _SETTINGS and _SETTINGS[name].read(session) != value
+        if is_other and not (name == "access" and session.reads_only):
             assign(session, name, value)
-    session.told = SessionState(generation=state.generation, settings=state.settings)
-    if state.kept:
+    if BEGUN in state.kept:
+        session.sql_transaction = ELSEWHERE
+    session.told = SessionState(generation=state.generation, settings=state.settings, kept=session.kept)
+    missed = [name for name in state.kept if name != BEGUN]
+    if missed:
         raise Conflict(
-            f"the session goes on at another server, and had {' and '.join(state.kept)} at the one before, which {'are' if len(state.kept) > 1 else 'is'}"
+            f"the session goes on at another server, and had {' and '.join(missed)} at the one before, which {'are' if len(missed) > 1 else 'is'}"
             " not to be had here; expected a new beginning of what was done with it: the settings are as they were"
         )
 
