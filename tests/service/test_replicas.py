@@ -206,6 +206,22 @@ def test_replacing_every_replica_breaks_no_call(running: Replicated) -> None:
     check_stored(running, load)
 
 
+def test_a_stop_while_replicas_are_replaced_waits_for_their_calls(tmp_path: Path) -> None:
+    with replicated(tmp_path / "place", "--log-level", "info") as running, flight.connect(running.uri) as client:
+        run(client, "CREATE TABLE many AS SELECT a.value AS id FROM range(3000000) AS a")
+        info = client.get_flight_info(
+            flight.FlightDescriptor.for_command(encode_command(StatementQuery(query="SELECT id, id + 1 FROM many")))
+        )
+        reader = client.do_get(info.endpoints[0].ticket)
+        reader.read_chunk()
+        running.process.send_signal(signal.SIGUSR2)
+        running.until("stopping, calls in flight: 1")
+        running.process.terminate()
+        running.until("stopping, calls in flight: 0")
+        assert len(reader.read_all()) > 0
+        assert running.process.wait(PATIENCE) == 0
+
+
 def test_haproxy_is_started_again(running: Replicated) -> None:
     os.kill(running.children()["haproxy"], signal.SIGKILL)
     running.until("haproxy was ended by SIGKILL; it is started again")

@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
     """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
-    stop, replaced = threading.Event(), threading.Event()
+    stop, stopped, replaced = threading.Event(), threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, partial(_stop, stop))
+        signal.signal(number, partial(_stop, stopped, stop))
     signal.signal(REPLACING, partial(_replace, replaced, stop))
     if settings.tls_certificate or settings.has_authentication:
         # Their files are read again when they change: a SIGHUP that asks for it must not end the server.
@@ -103,10 +103,11 @@ def _ports(addresses: Mapping[str, str]) -> dict[str, int]:
     return {name: urlsplit(address).port or 0 for name, address in addresses.items()}
 
 
-def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:
-    """Stop after the running calls have ended; a second signal ends the process at once."""
-    if stop.is_set():
+def _stop(stopped: threading.Event, stop: threading.Event, number: int, frame: FrameType | None) -> None:
+    """Stop after the running calls have ended; a second signal ends the process at once, of those that stop it."""
+    if stopped.is_set():
         service.leave(128 + number)
+    stopped.set()
     stop.set()
 
 
