@@ -15,7 +15,7 @@ from lance_flight.cli.service import peers_of
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.commands import CancelFlightInfo, StatementQuery
-from lance_flight.flight.peers import ACTION, HEADER, VALID_SECONDS, seal_request
+from lance_flight.flight.peers import ACTION, HEADER, SILENT_SECONDS, VALID_SECONDS, FlightPeers, seal_request
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.wire import encode_action, encode_command
@@ -140,3 +140,31 @@ def test_a_question_lets_nothing_else_in(servers: list[Server]) -> None:
 def test_an_address_of_another_form_is_refused(peers: str) -> None:
     with pytest.raises(InvalidInput, match=r"expected grpc://host:port"):
         peers_of(ServerConfig(peers=peers), TicketSealer(bytes(32)), None)
+
+
+class Odd(flight.FlightServerBase):  # type: ignore[misc]
+    """A server that answers its peers in another way; it counts how often it is asked."""
+
+    def __init__(self, answers: list[bytes]) -> None:
+        super().__init__(("127.0.0.1", 0))
+        self.answers, self.asked = answers, 0
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
+        self.asked += 1
+        return iter(self.answers)
+
+
+ODD = {"nothing": [], "two": [b"cancelled", b"cancelled"], "another word": [b"perhaps"], "no text": [b"\xff"]}
+
+
+@pytest.mark.parametrize("answers", ODD.values(), ids=ODD)
+def test_an_odd_answer_is_left_out_and_its_server_left_alone_for_a_while(answers: list[bytes]) -> None:
+    moment = [1000.0]
+    with Odd(answers) as server:
+        address = f"grpc://127.0.0.1:{server.port}"
+        peers = FlightPeers(addresses=[address], sealer=TicketSealer(bytes(32)), now=lambda: moment[0])
+        assert [*peers.rows("queries", None), *peers.cancel("a", "b")] == []
+        assert server.asked == 1
+        moment[0] += SILENT_SECONDS
+        assert peers.kill("a", None) is None
+        assert server.asked == 2

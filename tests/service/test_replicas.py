@@ -333,6 +333,7 @@ def refusal(*arguments: str, path: str = os.environ["PATH"]) -> str:
 REFUSED: dict[str, tuple[Sequence[str], str]] = {
     "open to all": (["--replicas", "2", "--host", "0.0.0.0"], "is not loopback and there is no authentication"),  # noqa: S104
     "too many": (["--replicas", "65"], "--replicas is 65; expected 1 to 64"),
+    "no place": (["--replicas", "2", "--ready-file", "/nowhere/at/all/ready"], "is no directory"),
     "no parent": (["--replicas", "2", "--no-supervise"], "expected it without --no-supervise"),
     "no root": (["--replicas", "2"], "is not there; expected a directory, or --create"),
 }

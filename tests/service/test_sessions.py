@@ -394,3 +394,11 @@ def test_values_of_settings_may_be_written_as_numbers_texts_or_words(server: Ser
         (shown,) = [value for name, value in rows(connection, "SHOW ALL") if name == option]
     meant = {"'2min'": "120.0"}.get(written, written.strip("'"))
     assert shown == meant or float(shown) == float(meant)
+
+
+@pytest.mark.parametrize("option", ["schema", "snapshot", "branch"])
+def test_a_long_name_is_refused_before_it_is_in_a_cookie(server: Server, option: str) -> None:
+    with connected(server) as connection:
+        with pytest.raises(Error, match=r"\[invalid_input\].*expected"):
+            run(connection, f"SET {option} = '{'x' * 10_000}'")
+        assert rows(connection, "SELECT 1") == [(1,)]

@@ -27,6 +27,7 @@ from lance_flight.cli.load_balancer import (
     let_in,
     run_program,
 )
+from lance_flight.cli.ready_file import check_ready_file, write_ready_file
 from lance_flight.cli.service_manager import ServiceManager
 from lance_flight.cli.supervisor import Child, Life, Supervisor, end_with
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
@@ -48,6 +49,7 @@ def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve,
     """Run replicas and HAProxy below this process until it is asked to stop; in a replica this returns what `serve` does."""
     if not 1 <= number <= MOST_REPLICAS:
         raise InvalidInput(f"--replicas is {number}; expected 1 to {MOST_REPLICAS}")
+    check_ready_file(settings.ready_file)
     program = find_program()
     scheme = "grpc+tls" if settings.tls_certificate else "grpc"
     if scheme == "grpc" and settings.has_authentication and settings.host not in LOOPBACK:
@@ -147,8 +149,4 @@ def _run_replica(serve: Serve, settings: ServerConfig, number: int, life: Life) 
 
 def _ready(root: str, uri: str, ready_file: str) -> None:
     print(f"serving {root} at {uri}", flush=True)
-    if ready_file:
-        file = Path(ready_file)
-        draft = file.with_name(file.name + ".part")
-        draft.write_text(uri)
-        draft.replace(file)
+    write_ready_file(ready_file, uri)

@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
@@ -17,9 +16,9 @@ from lance_flight.admin.readiness import Phase
 from lance_flight.cli import service
 from lance_flight.cli.identity import certificates
 from lance_flight.cli.operations import Operations
+from lance_flight.cli.ready_file import check_ready_file, write_ready_file
 from lance_flight.cli.supervisor import REPLACING, Life
 from lance_flight.config import ServerConfig
-from lance_flight.errors import InvalidInput
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.self_check import SelfCheck
 
@@ -42,11 +41,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # What a server does that does not answer is asked with `kill -USR1`: it writes where each thread is.
     faulthandler.register(signal.SIGUSR1)
-    ready_file = Path(settings.ready_file)
-    if settings.ready_file and not ready_file.parent.is_dir():
-        raise InvalidInput(
-            f"ready file {settings.ready_file!r} cannot be written: {str(ready_file.parent)!r} is no directory"
-        )
+    check_ready_file(settings.ready_file)
     store = service.root_store(options.root, settings.storage, create=options.create)
     operations = Operations(settings, store.check, life.restarts)
     for address in operations.addresses.values():
@@ -58,8 +53,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
         operations.enter(Phase.SERVING)
         life.report_ready(_ports({"port": uri, **operations.addresses}))
         print(f"{life.name or f'serving {options.root}'} at {uri}", flush=True)
-        if settings.ready_file:
-            _write_whole(ready_file, uri)
+        write_ready_file(settings.ready_file, uri)
         if life.channel is not None and settings.unresponsive_after:
             threading.Thread(target=_beat, args=(life, settings, uri, stop), name="self-check", daemon=True).start()
 
@@ -115,10 +109,3 @@ def _replace(replaced: threading.Event, stop: threading.Event, number: int, fram
     """Stop after the running calls have ended, for another server that takes the next ones."""
     replaced.set()
     stop.set()
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(text)
-    draft.replace(path)

@@ -16,6 +16,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -26,10 +27,14 @@ from lance_flight.errors import TicketError, Unauthenticated
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.tickets import TicketSealer
 
+T = TypeVar("T")
+
 HEADER = "lance-flight-peer"
 ACTION = "PeerRequest"
 SECONDS = 2.0
 """Time for an answer."""
+SILENT_SECONDS = 10.0
+"""Time for which a server is not asked that did not answer: system tables are not slow for as long as it is away."""
 VALID_SECONDS = 60.0
 """Time in which a question is answered after it was asked: clocks differ, and calls wait."""
 _FORMAT = 1
@@ -65,37 +70,40 @@ class FlightPeers:
     tls: Tls | None = None
     now: Callable[[], float] = time.time
     _clients: dict[str, flight.FlightClient] = field(default_factory=dict, repr=False)
+    _silent: dict[str, float] = field(default_factory=dict, repr=False)
 
     def rows(self, table: str, principal: str | None) -> Iterable[pa.Table]:
-        answers = self._ask(PeerRequest(operation=PeerOperation.ROWS, subject=table, principal=principal))
-        return [pa.ipc.open_stream(answer).read_all() for answer in answers]
+        return self._ask(PeerRequest(operation=PeerOperation.ROWS, subject=table, principal=principal), _rows)
 
     def kill(self, statement: str, principal: str | None) -> CancelStatus | None:
-        answers = self._ask(PeerRequest(operation=PeerOperation.KILL, subject=statement, principal=principal))
-        return next((CancelStatus(answer.decode()) for answer in answers if answer), None)
+        request = PeerRequest(operation=PeerOperation.KILL, subject=statement, principal=principal)
+        return next((status for status in self._ask(request, _status) if status is not None), None)
 
     def cancel(self, statement: str, principal: str) -> Iterable[CancelStatus]:
-        answers = self._ask(PeerRequest(operation=PeerOperation.CANCEL, subject=statement, principal=principal))
-        return [CancelStatus(answer.decode()) for answer in answers]
+        request = PeerRequest(operation=PeerOperation.CANCEL, subject=statement, principal=principal)
+        return [status for status in self._ask(request, _status) if status is not None]
 
-    def _ask(self, request: PeerRequest) -> list[bytes]:
-        """Return the answers of all that answer, which are asked at once."""
-        with ThreadPoolExecutor(len(self.addresses)) as pool:
-            answers = pool.map(lambda address: self._ask_one(address, request), self.addresses)
-            return [answer for answer in answers if answer is not None]
+    def _ask(self, request: PeerRequest, decode: Callable[[bytes], T]) -> list[T]:
+        """Return the answers of all that answer, which are asked at once; one that did not is left alone for a while."""
+        now = self.now()
+        asked = [address for address in self.addresses if self._silent.get(address, 0.0) <= now]
+        if not asked:
+            return []
+        with ThreadPoolExecutor(len(asked)) as pool:
+            answers = pool.map(lambda address: self._ask_one(address, request, decode), asked)
+            return [answer for found in answers for answer in found]
 
-    def _ask_one(self, address: str, request: PeerRequest) -> bytes | None:
+    def _ask_one(self, address: str, request: PeerRequest, decode: Callable[[bytes], T]) -> list[T]:
+        """Return the answer of one server; nothing where it does not answer, or in another way than this release does."""
         header = (HEADER.encode(), seal_request(self.sealer, request, self.now()))
+        options = flight.FlightCallOptions(SECONDS, headers=[header])
         try:
-            client = self._client(address)
-            (result,) = client.do_action(
-                flight.Action(ACTION, b""), flight.FlightCallOptions(SECONDS, headers=[header])
-            )
-        except (flight.FlightError, pa.ArrowException) as exc:
+            (result,) = self._client(address).do_action(flight.Action(ACTION, b""), options)
+            return [decode(result.body.to_pybytes())]
+        except (flight.FlightError, pa.ArrowException, ValueError) as exc:
             log.warning("the server at %s does not answer its peers: %s", address, str(exc).partition(". Detail:")[0])
-            return None
-        answer: bytes = result.body.to_pybytes()
-        return answer
+            self._silent[address] = self.now() + SILENT_SECONDS
+            return []
 
     def _client(self, address: str) -> flight.FlightClient:
         if address not in self._clients:
@@ -117,3 +125,11 @@ def sealed_request(headers: Mapping[str, Sequence[str | bytes]]) -> str | None:
     """Return the value of the header among those of a call; None without it."""
     found = headers.get(HEADER, ())
     return str(found[0]) if found else None
+
+
+def _rows(answer: bytes) -> pa.Table:
+    return pa.ipc.open_stream(answer).read_all()
+
+
+def _status(answer: bytes) -> CancelStatus | None:
+    return CancelStatus(answer.decode()) if answer else None

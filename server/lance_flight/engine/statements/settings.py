@@ -20,6 +20,8 @@ from lance_flight.quantities import parse_seconds
 
 MAIN, NEWEST = "main", "newest"
 MOST_LANES = 256
+MOST_TEXT = 255
+"""Most characters of a name: settings travel in a cookie, and headers are bounded."""
 
 
 def adopt(session: Session, transaction: SqlTransaction) -> None:
@@ -89,6 +91,8 @@ class _Setting:
 
 
 def _text(name: str, value: SettingValue) -> str:
+    if isinstance(value, str) and len(value) > MOST_TEXT:
+        raise InvalidInput(f"{name} has {len(value):,} characters; expected at most {MOST_TEXT}")
     if not isinstance(value, str) or not value:
         raise InvalidInput(f"{name} is {value!r}; expected a name")
     return value

@@ -21,40 +21,51 @@ _LARGEST_BATCH = 4 << 20
 
 
 class _Cookies(flight.ClientMiddlewareFactory):
-    """Keeps the cookies that a server gives."""
+    """Sends the cookies of a session, and keeps those that a server sets in their place."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: dict[str, str]) -> None:
         super().__init__()
-        self.given: list[str] = []
+        self._kept = kept
 
     def start_call(self, info: flight.CallInfo) -> flight.ClientMiddleware:
-        return _Call(self.given)
+        return _Call(self._kept)
 
 
 class _Call(flight.ClientMiddleware):
-    def __init__(self, given: list[str]) -> None:
+    def __init__(self, kept: dict[str, str]) -> None:
         super().__init__()
-        self._given = given
+        self._kept = kept
+
+    def sending_headers(self) -> dict[str, str]:
+        pairs = "; ".join(f"{name}={value}" for name, value in self._kept.items())
+        return {"cookie": pairs} if pairs else {}
 
     def received_headers(self, headers: Mapping[str, Sequence[str]]) -> None:
-        self._given.extend(text.partition(";")[0] for text in headers.get("set-cookie", ()))
+        for text in headers.get("set-cookie", ()):
+            name, _, value = text.partition(";")[0].strip().partition("=")
+            self._kept[name] = value
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSession:
-    """A session of a server, with the headers that every process of a write sends."""
+    """A session of a server, with the headers and cookies that every process of a write sends.
+
+    Its cookies say what the server alone has of it, a transaction and temporary tables: another server behind the same address refuses
+    what would be done without them.
+    """
 
     access: ServerAccess
     headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+    cookies: dict[str, str] = field(repr=False)
 
     @classmethod
     def begin(cls, options: ReadOptions) -> SharedSession:
         """Begin a session: it is told by the token that a password was exchanged for, else by a cookie."""
-        access, cookies = access_of(options), _Cookies()
-        with closing(access.connect(access.uri, [cookies])) as client, said(access):
+        access, cookies = access_of(options), dict[str, str]()
+        with closing(access.connect(access.uri, [_Cookies(cookies)])) as client, said(access):
             identity = access.identity(client)
             client.get_flight_info(statement("SELECT 1"), flight.FlightCallOptions(headers=identity))
-        return cls(access, (*identity, *((b"cookie", cookie.encode()) for cookie in cookies.given[-1:])))
+        return cls(access, tuple(identity), cookies)
 
     def run(self, *statements: str) -> None:
         """Run statements that return no rows, one after another."""
@@ -87,7 +98,7 @@ class SharedSession:
 
     @contextmanager
     def _client(self) -> Iterator[tuple[flight.FlightClient, flight.FlightCallOptions]]:
-        with closing(self.access.connect(self.access.uri)) as client, said(self.access):
+        with closing(self.access.connect(self.access.uri, [_Cookies(self.cookies)])) as client, said(self.access):
             yield client, flight.FlightCallOptions(headers=list(self.headers))
 
 
