@@ -123,8 +123,8 @@ class ConsoleQuery:
 def shown_texts(column: pa.Array) -> list[str | None]:
     """Return the values of a column as they are shown; nested ones that are large are told by their sizes alone.
 
-    >>> shown_texts(pa.array([[1, 2], None, [0] * 100_000]))
-    ['[1, 2]', None, '(800,004 bytes)']
+    >>> shown_texts(pa.array([[1, 2], [0] * 100_000]))
+    ['[1, 2]', '(800,004 bytes)']
     """
     if not pa.types.is_nested(column.type):
         return [shown_value(value) for value in column]
