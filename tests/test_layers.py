@@ -87,7 +87,7 @@ LAYERS = {
     },
     "lance_flight_client": set(),
     # An unprivileged client: what it knows of a server it is told in SQL.
-    "lance_flight_client.console": {"lance_flight_client", "lance_flight_client.files"},
+    "lance_flight_client.console": {"lance_flight_client", "lance_flight_client.files", "lance_flight.errors"},
     "lance_flight_client.flight": {"lance_flight_client", "lance_flight.errors"},
     "lance_flight_client.files": {"lance_flight_client", "lance_flight.model", "lance_flight.errors"},
     # A program reads a root by itself, with the storage library.

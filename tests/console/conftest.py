@@ -12,13 +12,16 @@ import pytest
 from lance_flight_client.adbc import NOBODY, Credentials
 from lance_flight_client.console.server import ConsoleLimits
 from lance_flight_client.console.serving import ConsoleOptions, RunningConsole, running
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.browsers import CHROMIUM
 from tests.service.server_process import Server, serving
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 MONTHS = 12
+
+
+expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")

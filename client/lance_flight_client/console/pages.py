@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Environment
+from lance_flight.errors import DataError
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -463,9 +463,9 @@ def query_download(request: Request, server: ConsoleServer) -> Response:
     os.close(handle)
     try:
         _write_rows(server, query.sql, path, kind)
-    except pa.ArrowException as exc:
+    except DataError as exc:
         Path(path).unlink()
-        raise InvalidRequest(f"The rows cannot be written as {kind}: {exc}") from exc
+        raise InvalidRequest(f"{str(exc)[0].upper()}{str(exc)[1:]}.") from exc
     except BaseException:
         Path(path).unlink()
         raise

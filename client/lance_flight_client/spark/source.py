@@ -129,7 +129,7 @@ def _plan(options: ReadOptions) -> ReadPlan:
     try:
         plan = imported("reading.through_flight" if options.root is None else "reading.direct").plan(options)
     except NotFound:
-        found = None if options.root is None else imported("connector.relations").query_plan(options)
+        found = None if options.root is None else imported("connector.reading.relations").query_plan(options)
         if found is None:
             raise
         return cast("ReadPlan", found)

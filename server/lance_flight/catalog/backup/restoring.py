@@ -121,7 +121,7 @@ class _Run:
             return True
         place = self.root.uri.rstrip("/")
         if self.root.is_link or Path(place).is_file() or self.root.directories() or self.root.files():
-            raise AlreadyExists(f"{self.root.uri!r} is not empty; expected a new place for the restored root")
+            raise AlreadyExists(f"{self.root.name!r} is not empty; expected a new place for the restored root")
         if self.root.is_remote:
             return False
         above, _, name = place.rpartition("/")
@@ -130,7 +130,7 @@ class _Run:
             self._check_same()
             return True
         if any(not path.startswith(f"{PRIVATE}/{BEGUN}") for path in sizes_below(self.work)):
-            raise AlreadyExists(f"{self.work.uri!r} is no unfinished restore; expected it to be removed, or renamed")
+            raise AlreadyExists(f"{self.work.name!r} is no unfinished restore; expected it to be removed, or renamed")
         return False
 
     @contextmanager
@@ -141,7 +141,7 @@ class _Run:
         if not self.work.is_remote:
             if self.work.is_link:
                 raise Conflict(
-                    f"{self.work.uri!r} is a symbolic link; expected a directory of an earlier restore, or nothing"
+                    f"{self.work.name!r} is a symbolic link; expected a directory of an earlier restore, or nothing"
                 )
             Path(place.uri).mkdir(parents=True, exist_ok=True)
         if BEGUN not in place.files():
@@ -177,7 +177,7 @@ class _Run:
             try:
                 Path(self.work.uri).rename(self.root.uri)
             except OSError as exc:
-                raise AlreadyExists(f"{self.root.uri!r} is not empty any more: {exc.strerror}") from exc
+                raise AlreadyExists(f"{self.root.name!r} is not empty any more: {exc.strerror}") from exc
             sync_directory(above)
             self.work = self.root
         failpoint("restore_shown")
@@ -208,7 +208,7 @@ class _Run:
             begun = None
         if begun != self.request:
             raise Conflict(
-                f"{self.work.uri!r} is what a restore of {begun!r} has left; expected the same restore again, or the directory to be"
+                f"{self.work.name!r} is what a restore of {begun!r} has left; expected the same restore again, or the directory to be"
                 " removed first"
             )
 

@@ -236,7 +236,7 @@ def _check_apart(root: Store, target: Store) -> None:
     """Refuse a target in the root, whose tables it would seem to be, and a root in the target."""
     ours, theirs = f"{root.uri.rstrip('/')}/", f"{target.uri.rstrip('/')}/"
     if ours.startswith(theirs) or theirs.startswith(ours):
-        raise InvalidInput(f"target {target.uri!r} and root {root.uri!r} lie in one another; expected a place apart")
+        raise InvalidInput(f"target {target.name!r} and root {root.name!r} lie in one another; expected a place apart")
 
 
 @contextmanager
