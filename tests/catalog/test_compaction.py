@@ -12,7 +12,9 @@ from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import InvalidInput
 
@@ -188,3 +190,89 @@ def test_a_compaction_that_is_killed_changes_no_row_and_the_next_one_finishes(pl
     compact(opened(place))
     assert data_files(place) == {"a": 1, "b": 1, "c": 1}
     assert ids(place) == ALL
+
+
+def add_a_column(place: Path) -> None:
+    Engine(Root(Store(str(place.parent))), target_partitions=1).update("ALTER TABLE t ADD COLUMN n BIGINT")
+
+
+MEANWHILE = {
+    "rows are added": (lambda place: opened(place).append([rows((4, "a"))], evaluate), 2, 0),
+    "rows are added twice": (lambda place: [opened(place).append([rows((n, "a"))], evaluate) for n in (4, 5)], 3, 0),
+    "a row is deleted": (lambda place: delete(place, 2), 2, 1),
+    "it is compacted": (lambda place: compact(opened(place)), 1, 2),
+    "its columns change": (add_a_column, 3, 2),
+}
+
+
+@pytest.mark.parametrize("case", MEANWHILE)
+def test_one_that_rebases_goes_on_top_of_rows_that_are_added_and_gives_up_what_is_changed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    change, files, lost = MEANWHILE[case]
+
+    def at(point: str) -> None:
+        if point == "data_written":
+            monkeypatch.undo()
+            change(place)
+
+    monkeypatch.setattr(compaction, "failpoint", at)
+    report = compact(opened(place), rebase=True)
+    assert sum(table.is_lost for table in report.tables) == lost
+    assert data_files(place)["a"] == files
+    added = {"rows are added": [4], "rows are added twice": [4, 5]}.get(case, [])
+    gone = [2] if case == "a row is deleted" else []
+    assert ids(place) == sorted({*ALL, *added} - {*gone})
+
+
+def test_one_that_rebases_is_committed_beside_appends_that_are_always_first(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, left = Manifest.commit, [3]
+
+    def contended(self: Manifest, base: Snapshot, *args: Any, **more: Any) -> Snapshot:
+        if left[0] > 0:
+            left[0] -= 1
+            opened(place).append([rows((4 + left[0], "a"))], evaluate)
+        return commit(self, base, *args, **more)
+
+    monkeypatch.setattr(Manifest, "commit", contended)
+    report = compact(opened(place), rebase=True)
+    assert left == [0]
+    assert not any(table.is_lost for table in report.tables)
+    assert ids(place) == sorted([*ALL, 4, 5, 6])
+    assert data_files(place) == {"a": 4, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize("kind", ["bare", "indexed"])
+def test_one_that_rebases_keeps_row_ids_and_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p) WITH (stable_row_ids = true)")
+    engine.update("INSERT INTO t VALUES (1, 'a')")
+    if kind == "indexed":
+        engine.update("CREATE INDEX i ON t (id) WITH (min_rows = 1)")
+    engine.update("INSERT INTO t VALUES (2, 'a')")
+    lineage = "SELECT id, _rowid, _row_created_at_version, _row_last_updated_at_version FROM t$lineage ORDER BY id"
+    before = engine.query(lineage).to_pylist()
+
+    def at(point: str) -> None:
+        if point == "data_written":
+            monkeypatch.undo()
+            engine.update("INSERT INTO t VALUES (3, 'a')")
+
+    monkeypatch.setattr(compaction, "failpoint", at)
+    report = compact(opened(tmp_path / "t"), rebase=True)
+    assert not any(table.is_lost for table in report.tables)
+    assert engine.query(lineage).to_pylist()[:2] == before
+    assert engine.query("SELECT id FROM t WHERE id >= 2 ORDER BY id")["id"].to_pylist() == [2, 3]
+    assert [engine.query(f"SELECT count(*) AS n FROM t WHERE id = {n}")["n"][0].as_py() for n in (1, 2, 3)] == [1] * 3
+    assert data_files(tmp_path / "t") == {"a": 2}
+
+
+def test_among_names_the_tables_that_are_looked_at(place: Path) -> None:
+    (chosen,) = (table.object_id for table in stored_tables(place) if table.values["p"] == "b")
+    report = compact(opened(place), among=[chosen])
+    assert [table.object_id for table in report.tables] == [chosen]
+    assert data_files(place) == {"a": 3, "b": 1, "c": 1}

@@ -2,15 +2,16 @@
 
 Fragments are rewritten from the version that a row pins, and put on top of that version like any other change of rows
 (decision 13). Whoever changes a table meanwhile wins: an append goes on top of whatever is there, while what was
-compacted is good for the version that was read alone, and is given up with the table named in the report.
+compacted is good for the version that was read alone, and is given up with the table named in the report; or else, with
+`rebase`, it goes on top of each version that still has the files that were read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 
 import lance
 import pyarrow as pa
@@ -24,7 +25,9 @@ from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.index_segments import stage_without
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.storage.lance_fields import numbers
 from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.storage.retries import COMMIT
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.table import Table
@@ -139,10 +142,15 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """A table whose files are written anew, but not committed."""
+    """A table whose files are written anew, but not committed.
+
+    `segments` are the indices' ones that are committed with it, by their UUIDs; one that `rebases` goes on top of rows that were added meanwhile.
+    """
 
     edit: TableUpdate
     table: CompactedTable
+    segments: frozenset[str] = frozenset()
+    rebases: bool = False
 
     @property
     def object_id(self) -> str:
@@ -155,16 +163,19 @@ def compact(
     progress: Progress | None = None,
     *,
     run: Runner = THREADS,
+    among: Collection[str] | None = None,
+    rebase: bool = False,
 ) -> CompactionReport:
     """Rewrite the tables that `rules` name, and return what was done; their rows stay the same.
 
-    The pins of up to `tables_per_commit` tables move in one commit. Indices are brought up to date afterwards.
+    `among` are the object ids of the tables that are looked at (None: all). One with `rebase` gives up no table to which rows were merely
+    added: what was rewritten goes on top of them. The pins of up to `tables_per_commit` tables move in one commit. Indices are brought up to date afterwards.
     """
     rules = (rules or CompactionRules()).checked()
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
     snapshot = reading.base
-    targets = snapshot.all_tables()
+    targets = snapshot.all_tables() if among is None else list(snapshot.tables_named(list(among)).values())
     done: list[CompactedTable] = []
     versions: list[int] = []
     for start in range(0, len(targets), rules.tables_per_commit):
@@ -172,7 +183,7 @@ def compact(
         due = _due(namespace.store, snapshot, rules, batch)
         pieces = [piece for each in due for piece in each.pieces]
         results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
-        rewritten = [_rewritten(each, list(islice(results, len(each.pieces)))) for each in due]
+        rewritten = [_rewritten(each, list(islice(results, len(each.pieces))), rebases=rebase) for each in due]
         failpoint("data_written")
         version, tables = _commit(namespace, rewritten)
         done += tables
@@ -221,7 +232,7 @@ def _filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) ->
     return {int(number) for fragments in lacking.values() for number in fragments}
 
 
-def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
+def _rewritten(due: _Due, results: Sequence[RewriteResult], *, rebases: bool) -> _Rewritten:
     old = [fragment for result in results for fragment in result.original_fragments]
     new = [fragment for result in results for fragment in result.new_fragments]
     due.edit.removal = Removal(removed=tuple(fragment.id for fragment in old))
@@ -240,7 +251,7 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
         files_after=due.files - replaced + written,
         deleted_rows=sum(f.deletion_file.num_deleted_rows for f in old if f.deletion_file is not None),
     )
-    return _Rewritten(due.edit, summary)
+    return _Rewritten(due.edit, summary, frozenset(segment.uuid for segment in due.segments or ()), rebases)
 
 
 def _is_split(segment: lance.Index, groups: Sequence[frozenset[int]]) -> bool:
@@ -260,9 +271,13 @@ def _commit(namespace: Table, rewritten: Sequence[_Rewritten]) -> tuple[int | No
     lost: list[CompactedTable] = []
     left = list(rewritten)
     staged: set[str] = set()
-    while left:
+    for attempt in count():
+        if not left:
+            break
         transaction = namespace.begin()
         now = transaction.base.tables_named([each.object_id for each in left])
+        if attempt < COMMIT.attempts:
+            left = [_rebased(namespace.store, each, now.get(each.object_id)) for each in left]
         late = [each for each in left if now.get(each.object_id) != each.edit.table]
         lost += [replace(each.table, is_lost=True) for each in late]
         # What was staged is part of a version, which a reader of the table itself may have open: vacuum takes it away.
@@ -284,6 +299,31 @@ def _commit(namespace: Table, rewritten: Sequence[_Rewritten]) -> tuple[int | No
         else:
             return version, [each.table for each in left] + lost
     return None, lost
+
+
+def _rebased(root: Store, each: _Rewritten, now: PartitionTable | None) -> _Rewritten:
+    """Return a rewrite on top of what its table is `now`, where that has all the files that were rewritten, as they were read."""
+    before = each.edit.table
+    if before is None or now is None or now == before or not each.rebases or each.edit.removal is None:
+        return each
+    store = root.child(now.location)
+    place = partitions.place_of_files(now.location, partitions.resolve(store, now.pin))
+    if (now.location, place) != (before.location, each.edit.place):
+        return each
+    read, newest = partitions.open_table(root, before), partitions.open_table(root, now)
+    segments = {segment.uuid for segment in all_segments(newest)} if newest.has_stable_row_ids else set()
+    is_alike = read.schema == newest.schema and numbers(read.lance_schema) == numbers(newest.lance_schema)
+    if not is_alike or segments != each.segments:
+        return each
+    files, files_now = _files_of(read), _files_of(newest)
+    if any(files[number] != files_now.get(number) for number in each.edit.removal.removed):
+        return each
+    return replace(each, edit=replace(each.edit, table=now))
+
+
+def _files_of(dataset: LanceDataset) -> dict[int, object]:
+    """Return all that a version says of each fragment: its files, deleted rows and row ids."""
+    return {fragment.fragment_id: fragment.metadata.to_json() for fragment in dataset.get_fragments()}
 
 
 def _staged(transaction: Transaction) -> set[str]:
