@@ -88,6 +88,7 @@ NEEDS = {
     "COMMENT ON COLUMN s.t.x IS NULL": "DDL s.t",
     "ALTER TABLE s.t RENAME TO u": "DDL s.t, SELECT s.t, DDL s.u, INSERT s.u",
     "ALTER TABLE t SET PARTITIONED BY (x)": "DDL t",
+    "ALTER TABLE t SET (compact_files = 4, retain = '30d')": "DDL t",
     "ALTER TABLE t DROP PARTITION (x = 1)": "DDL t, SELECT t, DELETE t",
     "ALTER TABLE t ATTACH TABLE 'u' PARTITION (x = 1)": "DDL t, INSERT t, SELECT t, DDL u, SELECT u, DELETE u",
     "ALTER TABLE t DETACH PARTITION (x = 1)": "DDL t, SELECT t, DELETE t",

@@ -75,7 +75,7 @@ class CreateTable(ChangeStatement):
         return cls(
             table=table,
             columns=columns,
-            properties=TableProperties(partitioned_by=partitioned_by).having(options),
+            properties=TableProperties.maintained(options, partitioned_by),
             if_not_exists=if_not_exists,
             replace=is_replacing,
             query=query,

@@ -10,6 +10,7 @@ from lance_flight.engine.statements.alterations.columns import (
     DropColumnStatement,
     RenameColumnStatement,
 )
+from lance_flight.engine.statements.alterations.options import SetOptions
 from lance_flight.engine.statements.alterations.partitioning import SetPartitionedBy
 from lance_flight.engine.statements.alterations.partitions import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.statements.alterations.rename import Rename
@@ -71,6 +72,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     CommentStatement,
     Rename,
     SetPartitionedBy,
+    SetOptions,
     DropPartition,
     AttachTable,
     DetachPartition,

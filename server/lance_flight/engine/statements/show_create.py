@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lance_flight.catalog.maintenance.policies import chosen_options
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.planned_query import PlannedQuery
@@ -17,6 +18,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, quoted, table_name, text_literal
 from lance_flight.engine.sql.type_names import column_type_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
+from lance_flight.engine.writes import maintenance_options
 from lance_flight.engine.writes.definitions import partitioning
 from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST
@@ -102,8 +104,10 @@ def definition_of(name: TableName, snapshot: Snapshot) -> str:
         clauses.append(f"COMMENT {text_literal(schema.comment)}")
     options = {"stable_row_ids": "true"} if snapshot.has_stable_row_ids else {}
     options |= {"file_version": f"'{snapshot.file_version}'"} if snapshot.file_version != NEWEST else {}
-    if options:
-        clauses.append(f"WITH ({', '.join(f'{option} = {value}' for option, value in options.items())})")
+    listed = [f"{option} = {value}" for option, value in options.items()]
+    listed += [maintenance_options.as_sql(option, value) for option, value in chosen_options(snapshot).items()]
+    if listed:
+        clauses.append(f"WITH ({', '.join(listed)})")
     return "\n".join(clauses)
 
 

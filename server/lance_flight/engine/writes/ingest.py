@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commit
+from lance_flight.catalog.maintenance.policies import PolicyValue, set_policy
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory import Root, Table, TableName
@@ -96,6 +97,7 @@ class _NewTable:
     spec: PartitionSpec | None
     stable_row_ids: bool
     file_version: str | None
+    policy: Mapping[str, PolicyValue | None]
 
     @classmethod
     def of(cls, name: TableName, columns: pa.Schema, properties: TableProperties) -> Self:
@@ -109,13 +111,20 @@ class _NewTable:
             spec=partition_spec(schema, fields) if fields else None,
             stable_row_ids=properties.stable_row_ids,
             file_version=properties.file_version,
+            policy=properties.policy,
         )
 
     def made(self, place: Store, data: Iterable[pa.Table], commit_id: str | None) -> int:
         """Create the table with some rows, and return their number."""
+        count = self._filled(place, data, commit_id)
+        if self.policy:
+            set_policy(self.opened(place), self.policy)
+        return count
+
+    def _filled(self, place: Store, data: Iterable[pa.Table], commit_id: str | None) -> int:
         if commit_id is not None:
             # Nobody sees the table before its rows are there, with the commit that has the id.
-            self.made(place, [], None)
+            self._filled(place, [], None)
             once = partial(CommitToken.now, commit_id)
             return self.opened(place).append(data, evaluate, operation="create with", once=once)
         if self.spec is None:

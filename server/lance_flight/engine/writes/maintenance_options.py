@@ -1,0 +1,96 @@
+"""Options of a table's maintenance policy, as ALTER TABLE … SET and CREATE TABLE … WITH take them, and SHOW CREATE TABLE shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from lance_flight.catalog.maintenance.policies import PolicyValue
+from lance_flight.errors import InvalidInput
+from lance_flight.quantities import TIME_EXPECTED, parse_seconds
+
+LEAST_RETAIN = 3600.0
+"""The shortest retention, in seconds: statements that read a snapshot by its number have to come before it goes."""
+RESET = "default"
+"""The value that takes an option back."""
+
+_SWITCH = {"on": True, "true": True, "off": False, "false": False}
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def _switch(text: str) -> bool:
+    return _SWITCH[text.lower()]
+
+
+def _files(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _part(text: str) -> float:
+    part = float(text)
+    # Not `part > 1`: NaN is not greater than anything.
+    if not 0 <= part <= 1:
+        raise ValueError(text)
+    return part
+
+
+def _retain(text: str) -> float:
+    seconds = parse_seconds(text)
+    if not seconds >= LEAST_RETAIN:
+        raise ValueError(text)
+    return seconds
+
+
+_OPTIONS: Mapping[str, tuple[Callable[[str], PolicyValue], str]] = MappingProxyType(
+    {
+        "maintenance": (_switch, "on or off"),
+        "compact_files": (_files, "a number of files, 1 or more"),
+        "compact_deleted": (_part, "a part of the rows, 0 to 1"),
+        "reindex_missing": (_part, "a part of the rows, 0 to 1"),
+        "retain": (_retain, f"{TIME_EXPECTED}, an hour at least; with its unit, such as '7d'"),
+    }
+)
+NAMES = tuple(_OPTIONS)
+
+
+def parse_options(options: Mapping[str, object], *, may_reset: bool = True) -> dict[str, PolicyValue | None]:
+    """Return the values of policy options, None for those that go back to their default; `InvalidInput` names what is wrong."""
+    return dict(_parsed(options, may_reset=may_reset))
+
+
+def _parsed(options: Mapping[str, object], *, may_reset: bool) -> Iterator[tuple[str, PolicyValue | None]]:
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            raise InvalidInput(
+                f"option {name!r} of a table is not known; expected {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+            )
+        parse, expected = _OPTIONS[name]
+        if may_reset and str(value).lower() == RESET:
+            yield name, None
+            continue
+        try:
+            yield name, parse(str(value))
+        except (ValueError, KeyError, OverflowError, InvalidInput) as exc:
+            raise InvalidInput(f"{name} is {value!r}; expected {expected}") from exc
+
+
+def as_sql(name: str, value: PolicyValue) -> str:
+    """Return an option as it is written in SQL.
+
+    >>> as_sql("retain", 604800.0), as_sql("compact_files", 8), as_sql("maintenance", False)
+    ("retain = '7d'", 'compact_files = 8', 'maintenance = off')
+    """
+    if isinstance(value, bool):
+        return f"{name} = {'on' if value else 'off'}"
+    if name == "retain":
+        return f"{name} = '{_as_time(value)}'"
+    # Never with an exponent, which SQL reads as another expression.
+    return f"{name} = {value:.15f}".rstrip("0") if isinstance(value, float) and value % 1 else f"{name} = {value:.0f}"
+
+
+def _as_time(seconds: float) -> str:
+    unit, size = next(((unit, size) for unit, size in _UNITS if seconds % size == 0), ("s", 1))
+    return f"{seconds / size:.15g}{unit}"
