@@ -1,0 +1,242 @@
+"""Survey: what maintenance would do for a table, found in metadata alone.
+
+No row is read: the manifest of each version lists its files with their sizes, and how many of their rows are deleted. A partition table is looked
+at once for each version of it.
+
+The cost model, which `benchmarks/maintenance.py` measures: a scan spends `FILE_SECONDS` on each file before its first row, and `ROW_SECONDS` on a
+row that was deleted, or that an index would have spared it; a rewrite reads and writes `REWRITE_BYTES` in a second.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+
+from lance import LanceDataset, LanceFragment
+
+from lance_flight.catalog.maintenance.compaction import CompactionRules
+from lance_flight.catalog.maintenance.policies import MaintenancePolicy, policy_of
+from lance_flight.catalog.maintenance.sweep import TableFiles
+from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
+from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.storage.leases import GRACE
+from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.table import Table
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.casting import physical
+from lance_flight.catalog.tables.index_coverage import Coverage
+from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.errors import LanceFlightError
+from lance_flight.model.pins import Pin
+
+FILE_SECONDS = 0.0003
+"""What a scan spends on one more file."""
+ROW_SECONDS = 2e-8
+"""What a scan spends on one more row."""
+REWRITE_BYTES = 100e6
+"""Bytes that a rewrite reads and writes in a second."""
+WORTH_SCANS = 100
+"""A rewrite pays when so many scans have saved what it cost: it keeps a large file from being rewritten for each few small ones beside it."""
+LATE = 1 / 7
+"""Part of the retention by which snapshots may be too old before a vacuum: of seven days, one."""
+
+_Moment = tuple[int, datetime]
+"""The version and the time of a snapshot, which also tell a table from another one that has taken its place."""
+_UNSEEN: _Moment = (-1, datetime.min.replace(tzinfo=UTC))
+_Key = tuple[str, Pin, tuple[str, ...]]
+"""The place of a partition table, its version, and the names of the indices that it may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """Files and rows of one version of a partition table, deleted ones among them; `bytes` are those of the files that a rewrite would join.
+
+    `files_after` is how many files it would have then, `unindexed` how many rows no segment of some index is about.
+    """
+
+    files: int
+    files_after: int
+    bytes: int
+    rows: int
+    deleted: int
+    unindexed: int = 0
+
+    @property
+    def spared_files(self) -> int:
+        """Files that a rewrite would spare."""
+        return max(self.files - self.files_after, 0)
+
+    @property
+    def gain(self) -> float:
+        """Seconds that a rewrite spares a scan of the whole table."""
+        return self.spared_files * FILE_SECONDS + self.deleted * ROW_SECONDS
+
+    def is_due(self, policy: MaintenancePolicy) -> bool:
+        """Return whether a policy asks for a rewrite, and it pays."""
+        if self.deleted > policy.compact_deleted * self.rows:
+            return True
+        cost = self.bytes / REWRITE_BYTES
+        return self.spared_files > policy.compact_files and WORTH_SCANS * self.spared_files * FILE_SECONDS >= cost
+
+
+EMPTY = TableState(files=0, files_after=0, bytes=0, rows=0, deleted=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSurvey:
+    """What one table needs at a snapshot: partition tables to compact, those with most to gain first, and rows that are in no index."""
+
+    policy: MaintenancePolicy
+    due: tuple[PartitionTable, ...] = ()
+    gain: float = 0.0
+    unindexed: int = 0
+    rows: int = 0
+
+    @property
+    def is_index_due(self) -> bool:
+        """True if the indices lack more of the rows than the policy allows."""
+        return self.unindexed > self.policy.reindex_missing * self.rows
+
+    @property
+    def index_gain(self) -> float:
+        """Seconds that up-to-date indices would spare a search."""
+        return self.unindexed * ROW_SECONDS
+
+
+class Surveyor:
+    """Surveys tables, and remembers what it has seen of each version of their partition tables. For one thread."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[_Moment, TableSurvey, dict[_Key, TableState]]] = {}
+
+    def survey(self, table: Table) -> TableSurvey | None:
+        """Return what a table needs; None where it is to be left alone.
+
+        That is one whose policy says so, and one that this library has never written: maintenance is no reason to add to it.
+        """
+        snapshot = table.snapshot()
+        known = self._seen.get(table.place)
+        if known is not None and known[0] == (snapshot.version, snapshot.committed_at):
+            return known[1]
+        policy = policy_of(snapshot)
+        if snapshot.misplaced or NAMESPACE_KEY not in snapshot.metadata or not policy.maintenance:
+            self._seen.pop(table.place, None)
+            return None
+        found = _states(table, snapshot, {} if known is None else known[2])
+        names = _names_of(snapshot)
+        survey = _survey_of(policy, [(each, found[_key(each, names)]) for each in snapshot.all_tables()])
+        self._seen[table.place] = (snapshot.version, snapshot.committed_at), survey, found
+        return survey
+
+    def settle(self, table: Table, tried: Collection[PartitionTable]) -> None:
+        """Take partition tables for compacted that stayed as they were: their files are kept apart for other reasons than their size."""
+        known = self._seen.get(table.place)
+        if known is None:
+            return
+        snapshot = table.snapshot()
+        now, names = snapshot.tables_named([each.object_id for each in tried]), _names_of(snapshot)
+        _, survey, states = known
+        for each in tried:
+            state = states.get(_key(each, names))
+            if state is not None and now.get(each.object_id) == each:
+                states[_key(each, names)] = replace(state, files_after=state.files, deleted=0)
+        self._seen[table.place] = _UNSEEN, survey, states
+
+    def settle_indices(self, table: Table) -> None:
+        """Take the indices of a table for up to date: there is nothing that the rest could be built of."""
+        known = self._seen.get(table.place)
+        if known is not None:
+            states = {key: replace(state, unindexed=0) for key, state in known[2].items()}
+            self._seen[table.place] = _UNSEEN, known[1], states
+
+    def forget_others(self, tables: Collection[Table]) -> None:
+        """Forget what was seen of all but some tables."""
+        places = {table.place for table in tables}
+        self._seen = {place: seen for place, seen in self._seen.items() if place in places}
+
+
+def _states(table: Table, snapshot: Snapshot, known: Mapping[_Key, TableState]) -> dict[_Key, TableState]:
+    """Return the state of each partition table; only those are opened that are not `known`."""
+    names = _names_of(snapshot)
+    fresh = [each for each in snapshot.all_tables() if _key(each, names) not in known]
+    found = map_tables(partial(_state, table, snapshot, indices_of(snapshot)), fresh, "survey")
+    looked_at = dict(zip((_key(each, names) for each in fresh), found, strict=True))
+    keys = (_key(each, names) for each in snapshot.all_tables())
+    return {key: looked_at[key] if key in looked_at else known[key] for key in keys}
+
+
+def expired_snapshots(table: Table, policy: MaintenancePolicy, now: float | None = None) -> int:
+    """Return how many snapshots of the main branch a vacuum would remove; 0 while none of them is `LATE`.
+
+    Those with tags and those that are read are among them.
+    """
+    moment = time.time() if now is None else now
+    chain = TableFiles(table.log.store.tree()).chains.get(None, [])
+    replaced = [moment - successor.modified for _, successor in pairwise(chain)]
+    retain = max(policy.retain, GRACE)
+    if not any(age > retain * (1 + LATE) for age in replaced):
+        return 0
+    return sum(age > retain for age in replaced)
+
+
+def _key(table: PartitionTable, names: tuple[str, ...]) -> _Key:
+    return table.location, table.pin, names
+
+
+def _names_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the names of the indices of a snapshot."""
+    return tuple(sorted(definition.name for definition in indices_of(snapshot)))
+
+
+def _survey_of(policy: MaintenancePolicy, found: list[tuple[PartitionTable, TableState]]) -> TableSurvey:
+    due = sorted(((table, state) for table, state in found if state.is_due(policy)), key=lambda each: -each[1].gain)
+    return TableSurvey(
+        policy=policy,
+        due=tuple(table for table, _ in due),
+        gain=sum(state.gain for _, state in due),
+        unindexed=sum(state.unindexed for _, state in found),
+        rows=sum(state.rows for _, state in found),
+    )
+
+
+def _state(table: Table, snapshot: Snapshot, definitions: list[IndexDefinition], each: PartitionTable) -> TableState:
+    """Return what the metadata of one partition table says; one that cannot be opened has nothing to do."""
+    try:
+        dataset = partitions.open_table(table.store, each)
+    except LanceFlightError:
+        return EMPTY
+    fragments = dataset.get_fragments()
+    target = CompactionRules().target_rows
+    small = [each for each in fragments if each.physical_rows < target]
+    joined = math.ceil(sum(map(_live_rows, small)) / target)
+    rows = {fragment.fragment_id: _live_rows(fragment) for fragment in fragments}
+    return TableState(
+        files=sum(len(fragment.metadata.files) for fragment in fragments),
+        files_after=sum(len(f.metadata.files) for f in fragments if f.physical_rows >= target) + joined,
+        bytes=sum(file.file_size_bytes or 0 for fragment in small for file in fragment.metadata.files),
+        rows=sum(fragment.physical_rows for fragment in fragments),
+        deleted=sum(fragment.num_deletions for fragment in fragments),
+        unindexed=max(_unindexed(dataset, snapshot, definitions, rows), default=0),
+    )
+
+
+def _live_rows(fragment: LanceFragment) -> int:
+    return int(fragment.physical_rows - fragment.num_deletions)
+
+
+def _unindexed(
+    dataset: LanceDataset, snapshot: Snapshot, definitions: list[IndexDefinition], rows: dict[int, int]
+) -> Iterator[int]:
+    """Yield how many rows each index lacks that is made of a table of this size."""
+    for definition in definitions:
+        columns = identified(dataset, snapshot.schema)
+        column = physical(columns, snapshot.schema.names[definition.field_id], definition.field_id)
+        if column is not None and sum(rows.values()) >= max(definition.min_rows, 1):
+            missing = Coverage.of(dataset, definition.name, column.name, definition.of_kind).missing
+            yield sum(rows[number] for number in missing)
