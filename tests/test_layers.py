@@ -136,6 +136,7 @@ STORAGE = (
 # The packages of the engine, in the same way: a statement runs within them from its text to its changes.
 ENGINE = (
     "lance_flight.engine.runtime",
+    "lance_flight.engine.maintenance",
     "lance_flight.engine.sql",
     "lance_flight.engine.query",
     "lance_flight.engine.writes",
@@ -146,7 +147,10 @@ ENGINE = (
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
     # What is counted and logged, and nothing that does it.
-    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.runtime.running_statement"},
+    ("lance_flight.admin", "lance_flight.engine"): {
+        "lance_flight.engine.runtime.running_statement",
+        "lance_flight.engine.runtime.maintenance_records",
+    },
     ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commits.commit_counts"},
     ("lance_flight_client.dataset", "lance_flight.engine"): {
         "lance_flight.engine.sql.functions",

@@ -27,6 +27,7 @@ MAX_PORT = 65535
 NO_PORT = -1
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+LEAST_SHARE = 0.001
 
 BYTES, SECONDS = "bytes", "seconds"
 """Units of settings that may be given with a unit: `4GiB`, `30s`."""
@@ -216,6 +217,19 @@ class ServerConfig:
         "time without an answer after which the server is killed and restarted, in seconds; 0 restarts it after crashes only",
         least=0,
         unit=SECONDS,
+    )
+    maintenance: str = _setting(
+        OPERATION,
+        "off",
+        "compact tables, bring indices up to date and vacuum by retention in this server (see server/docs/maintenance.md): on or off",
+        among=("off", "on"),
+    )
+    maintenance_share: float = _setting(
+        OPERATION,
+        0.1,
+        "share of the time that maintenance works: after a second of work at 0.1 it rests for nine",
+        least=LEAST_SHARE,
+        most=1.0,
     )
     admin_host: str = _setting(
         OPERATION, "127.0.0.1", "network interface of admin_port and health_port, which serve no data"

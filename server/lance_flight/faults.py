@@ -61,6 +61,15 @@ BACKUP_POINTS: Mapping[str, str] = MappingProxyType(
 )
 """Failpoints of `lance-flight backup` and `lance-flight restore`, which no write of a server comes by."""
 
+MAINTENANCE_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "maintenance_leased": "a server has the lease of the maintenance of its root, and has looked at no table",
+        "maintenance_chosen": "a server has chosen what it maintains next, and done nothing",
+        "maintenance_done": "what a server has chosen to maintain is done, and recorded nowhere",
+    }
+)
+"""Failpoints of the maintenance that a server does by itself, beside those of the work that it does."""
+
 
 class _Fault:
     """A fault to inject: its failpoint, the pass at which it happens, and whether it kills the process or raises an error."""
@@ -70,7 +79,7 @@ class _Fault:
         self._left = int(number or 1)
         self._lock = threading.Lock()
         self._dies = how != ERROR
-        known = [*POINTS, *BACKUP_POINTS]
+        known = [*POINTS, *BACKUP_POINTS, *MAINTENANCE_POINTS]
         if self.point not in known:
             raise ValueError(f"{VARIABLE} names {self.point!r}; expected one of {', '.join(known)}")
         if how not in {"", ERROR}:
@@ -90,6 +99,6 @@ _fault = _Fault(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
 
 
 def failpoint(point: str) -> None:
-    """Trigger the configured fault if it is at this one of `POINTS` or `BACKUP_POINTS`; called by a write, backup or restore that reaches the point."""
+    """Trigger the configured fault if it is at this one of the points above; called by what reaches the point."""
     if _fault is not None and _fault.point == point:
         _fault.passed()

@@ -22,6 +22,8 @@ LOAD = Load(
     plan_hits=22,
     plan_misses=23,
     commits={event: number for number, event in enumerate(CommitEvent, 7)},
+    maintenance={("compact", "ok"): 3, ("vacuum", "conflict"): 1},
+    maintenance_seconds={"compact": 1.5},
     restarts={"crash": 2, "unresponsive": 1},
 )
 
@@ -57,6 +59,9 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_plan_bytes_now": 21,
         "lance_flight_plan_cache_hits_total": 22,
         "lance_flight_plan_cache_misses_total": 23,
+        "lance_flight_maintenance_total[compact][ok]": 3,
+        "lance_flight_maintenance_total[vacuum][conflict]": 1,
+        "lance_flight_maintenance_seconds_total[compact]": 1.5,
         "lance_flight_commits_total": 7,
         "lance_flight_committed_transactions_total": 8,
         "lance_flight_commit_retries_total": 9,

@@ -7,11 +7,15 @@ import time
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.compaction import compact
+from lance_flight.catalog.maintenance.policies import set_policy
 from lance_flight.catalog.maintenance.repair import repair
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import Leases, leased, leases
 from lance_flight.catalog.tables.partitions import open_at
+from lance_flight.engine.maintenance.maintainer import Maintainer
+from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.pins import Version
@@ -93,3 +97,20 @@ def test_a_new_partition_costs_one_commit_of_its_table(bucket: Bucket) -> None:
     opened = [open_at(made.store.child(table.location), table.pin) for table in tables]
     assert [dataset.has_stable_row_ids for dataset in opened] == [True, True]
     assert ids(made) == [1, 2]
+
+
+def test_of_two_servers_one_maintains_the_root_and_the_other_after_it(
+    namespace: PartitionedNamespace, bucket: Bucket
+) -> None:
+    set_policy(namespace, {"compact_files": 1})
+    records = MaintenanceRecords()
+    first, second = (Maintainer(Root(bucket.store), records, share=1.0, in_use=set) for _ in range(2))
+    assert [first.step(), second.step()] == [True, False]
+    assert [(record.kind, record.outcome) for record in records.records()] == [("compact", "ok")]
+    assert "6 files into 2" in records.records()[0].result
+    assert ids(namespace) == [1, 2, 3, 11, 12, 13]
+    first.release()
+    for number in (4, 5, 6):
+        namespace.append([rows((number, "a"))], evaluate)
+    assert [second.step(), first.step()] == [True, False]
+    assert ids(namespace) == [1, 2, 3, 4, 5, 6, 11, 12, 13]

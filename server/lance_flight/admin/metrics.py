@@ -36,7 +36,7 @@ class Load:
     """Counts and gauges that other parts of the server keep, read when metrics are scraped.
 
     Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
-    of the plan cache, commits ever, and restarts by their reason.
+    of the plan cache, commits ever, pieces of maintenance by kind and outcome, their seconds by kind, and restarts by their reason.
     """
 
     statements: Mapping[str, int]
@@ -49,6 +49,8 @@ class Load:
     plan_hits: int
     plan_misses: int
     commits: Mapping[CommitEvent, int]
+    maintenance: Mapping[tuple[str, str], int]
+    maintenance_seconds: Mapping[str, float]
     restarts: Mapping[str, int]
 
 
@@ -127,6 +129,16 @@ class _LoadCollector(Collector):
         yield CounterMetricFamily(f"{PREFIX}plan_cache_misses", "Queries that were planned.", load.plan_misses)
         for event, (name, text) in _COMMITS.items():
             yield CounterMetricFamily(PREFIX + name, text, load.commits[event])
+        works = CounterMetricFamily(
+            f"{PREFIX}maintenance", "Maintenance that has ended, by outcome.", labels=["kind", "outcome"]
+        )
+        for (kind, outcome), count in load.maintenance.items():
+            works.add_metric([kind, outcome], count)
+        yield works
+        seconds = CounterMetricFamily(f"{PREFIX}maintenance_seconds", "Seconds of that.", labels=["kind"])
+        for kind, spent in load.maintenance_seconds.items():
+            seconds.add_metric([kind], spent)
+        yield seconds
         restarts = CounterMetricFamily(f"{PREFIX}restarts", "Restarts by the supervising parent.", labels=["reason"])
         for reason, count in load.restarts.items():
             restarts.add_metric([reason], count)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_flight.admin.maintenance_log import MaintenanceLog
 from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.statement_log import StatementLog
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
@@ -66,7 +67,9 @@ class Operations:
 
     def watch(self, service: Service) -> None:
         """Count and log the statements of a service from now on, as the configuration asks for."""
-        running = service.engine.running
+        running, maintained = service.engine.running, service.engine.maintained
+        if service.maintainer.is_on:
+            maintained.observe(MaintenanceLog().ended)
         if self._config.log_statements:
             running.observe(StatementLog(self._config.log_sql).ended)
         if self._pages:
@@ -118,4 +121,6 @@ def _load(service: Service) -> dict[str, object]:
         "plan_hits": plans.hits,
         "plan_misses": plans.misses,
         "commits": {event: commit_counts[event] for event in CommitEvent},
+        "maintenance": service.engine.maintained.counts,
+        "maintenance_seconds": service.engine.maintained.seconds,
     }

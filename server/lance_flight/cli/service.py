@@ -26,6 +26,7 @@ from lance_flight.catalog.storage.store import Store, caches
 from lance_flight.cli.identity import authentication, certificates
 from lance_flight.config import LOOPBACK, ServerConfig, settings
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.query.policies.file import PolicyFile
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
@@ -71,10 +72,11 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A server, and its engine."""
+    """A server, its engine, and the maintainer of its root, which is not started yet."""
 
     server: FlightSqlServer
     engine: Engine
+    maintainer: Maintainer
 
 
 def build(
@@ -121,7 +123,13 @@ def build(
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
-    return Service(server, engine)
+    return Service(server, engine, maintainer_of(engine, config))
+
+
+def maintainer_of(engine: Engine, config: ServerConfig) -> Maintainer:
+    """Return the maintainer of a root, which works if the configuration says so."""
+    share = config.maintenance_share if config.maintenance.lower() == "on" else 0.0
+    return Maintainer(engine.root, engine.maintained, share=share, in_use=engine.clients.places_in_transactions)
 
 
 def peers_of(config: ServerConfig, sealer: TicketSealer, tls: Tls | None) -> Peers:

@@ -56,9 +56,11 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
         write_ready_file(settings.ready_file, uri)
         if life.channel is not None and settings.unresponsive_after:
             threading.Thread(target=_beat, args=(life, settings, uri, stop), name="self-check", daemon=True).start()
+        built.maintainer.start()
 
     def stopping() -> None:
         operations.enter(Phase.STOPPING)
+        built.maintainer.interrupt()
         life.report_stopping()
 
     serve_until(
@@ -70,6 +72,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
         certificates=certificates(settings),
         is_replaced=replaced.is_set,
     )
+    built.maintainer.stop()
     operations.close()
     service.leave(0)
 

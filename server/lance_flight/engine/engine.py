@@ -25,6 +25,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
+from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.receiving import Receiver
@@ -70,6 +71,7 @@ class Engine:
         self.limits = limits
         self.clients = SessionRegistry(root, limits)
         self.running = StatementRegistry(limits)
+        self.maintained = MaintenanceRecords()
         self._reports = Reports(limits.ticket_lifetime)
         self.sessions = Sessions(
             root=root,
@@ -77,6 +79,7 @@ class Engine:
             memory=Memory(limits),
             running=self.running,
             clients=self.clients,
+            maintained=self.maintained,
             peers=peers,
             planning_timeout=limits.planning_timeout,
         )

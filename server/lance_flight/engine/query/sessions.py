@@ -17,6 +17,7 @@ from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.system_tables import SystemTables
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.running_statement import RunningStatement
@@ -34,6 +35,7 @@ class Sessions:
     memory: Memory
     running: StatementRegistry
     clients: SessionRegistry
+    maintained: MaintenanceRecords
     peers: Peers = NO_PEERS
     planning_timeout: float = 0.0
 
@@ -104,7 +106,9 @@ class Sessions:
         return self._system_of(None if access.is_admin else access.principal, self.peers)
 
     def _system_of(self, principal: str | None, peers: Peers) -> SystemTables:
-        return SystemTables(running=self.running, clients=self.clients, peers=peers, principal=principal)
+        return SystemTables(
+            running=self.running, clients=self.clients, maintained=self.maintained, peers=peers, principal=principal
+        )
 
 
 def in_transaction(

@@ -1,6 +1,6 @@
-"""Schema `system`: the tables `queries`, `statements` and `sessions` of the activity of this server and its peers, computed when they are read.
+"""Schema `system`: the tables `queries`, `statements`, `sessions` and `maintenance` of the activity of this server and its peers, computed when they are read.
 
-A principal sees its own rows, and an administrator all of them. The tables are in no list of tables.
+A principal sees its own rows, and an administrator all of them; those of maintenance are nobody's own. The tables are in no list of tables.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.client_sessions import KnownSession
+from lance_flight.engine.runtime.maintenance_records import MaintenanceRecord, MaintenanceRecords
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.running_statement import Record
 from lance_flight.engine.runtime.session_registry import SessionRegistry
@@ -31,6 +32,7 @@ class SystemTables:
 
     running: StatementRegistry
     clients: SessionRegistry
+    maintained: MaintenanceRecords
     peers: Peers = NO_PEERS
     principal: str | None = None
 
@@ -64,6 +66,10 @@ class SystemTables:
         running = [record.session for record in self.queries()]
         known = (session for session in self.clients.known() if self.principal in (None, session.principal))
         return [_Session(session, running.count(session.id)) for session in known]
+
+    def maintenance(self) -> list[MaintenanceRecord]:
+        """Return the maintenance that runs and that has ended lately, if the principal is an administrator."""
+        return self.maintained.records() if self.principal is None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,20 @@ _SESSIONS: RowTable[SystemTables, _Session] = RowTable(
         ComputedColumn("statements", pa.int64(), lambda session: session.statements),
     ),
 )
+_MAINTENANCE: RowTable[SystemTables, MaintenanceRecord] = RowTable(
+    SystemTables.maintenance,
+    (
+        ComputedColumn("id", pa.utf8(), lambda record: record.id),
+        ComputedColumn("table_schema", pa.utf8(), lambda record: record.db_schema),
+        ComputedColumn("table_name", pa.utf8(), lambda record: record.table),
+        ComputedColumn("kind", pa.utf8(), lambda record: record.kind),
+        ComputedColumn("reason", pa.utf8(), lambda record: record.reason),
+        ComputedColumn("began", _MOMENT, lambda record: record.began),
+        ComputedColumn("seconds", pa.float64(), lambda record: record.seconds),
+        ComputedColumn("outcome", pa.utf8(), lambda record: record.outcome),
+        ComputedColumn("result", pa.utf8(), lambda record: record.result),
+    ),
+)
 _TABLES: Mapping[str, RowTable[SystemTables, Any]] = MappingProxyType(
-    {"queries": _QUERIES, "statements": _STATEMENTS, "sessions": _SESSIONS}
+    {"queries": _QUERIES, "statements": _STATEMENTS, "sessions": _SESSIONS, "maintenance": _MAINTENANCE}
 )

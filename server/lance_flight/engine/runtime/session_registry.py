@@ -266,6 +266,11 @@ class SessionRegistry:
         with self._lock:
             return len({id(kept.session) for kept in self._sessions.values()}), len(self._open)
 
+    def places_in_transactions(self) -> set[str]:
+        """Return the places of the tables that open transactions have read or changed, and may change still."""
+        with self._lock:
+            return {place for transaction in self._open.values() for place in transaction.sql.places}
+
     def known(self) -> list[KnownSession]:
         """Return the state of every session, the most recently used one last."""
         self._forget_idle()

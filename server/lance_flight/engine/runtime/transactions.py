@@ -53,6 +53,11 @@ class SqlTransaction:
         """True if nothing was read or written yet."""
         return not (self._snapshots or self._inner or self._draft or self._dropped)
 
+    @property
+    def places(self) -> list[str]:
+        """The places of the tables that were read so far, where they may be changed still: no change of another writer should come between."""
+        return [] if self._is_read_only else list(self._snapshots)
+
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
         """Return the result of `read` on the table of a name inside this transaction."""
         if self._draft is not None and self._draft.name == name:

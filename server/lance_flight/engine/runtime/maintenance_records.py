@@ -1,0 +1,93 @@
+"""Records of the maintenance that a server does by itself: what runs, what was done lately, and counts of all of it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+MOST_RECORDS = 1000
+RUNNING = "running"
+OK = "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceRecord:
+    """One piece of work on a table: its `kind`, why it was chosen, when it began, its seconds so far or in all.
+
+    `outcome` is `running`, `ok`, or the code of the error that `result` tells of; otherwise `result` says what was done.
+    """
+
+    id: str
+    db_schema: str
+    table: str
+    kind: str
+    reason: str
+    began: datetime
+    seconds: float = 0.0
+    outcome: str = RUNNING
+    result: str = ""
+    _began: float = field(default_factory=time.monotonic, repr=False)
+
+    def now(self) -> MaintenanceRecord:
+        """Return the record with the seconds up to this moment, if it is running."""
+        return replace(self, seconds=time.monotonic() - self._began) if self.outcome == RUNNING else self
+
+
+class MaintenanceRecords:
+    """Records of the newest pieces of work, and counts of all since the start. Safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._ended: deque[MaintenanceRecord] = deque(maxlen=MOST_RECORDS)
+        self._running: MaintenanceRecord | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._observers: list[Callable[[MaintenanceRecord], None]] = []
+        self._lock = threading.Lock()
+
+    def observe(self, observer: Callable[[MaintenanceRecord], None]) -> None:
+        """Call an observer with each record that ends from now on."""
+        self._observers.append(observer)
+
+    def begin(self, db_schema: str, table: str, kind: str, reason: str) -> None:
+        """Record the beginning of some work; one runs at a time."""
+        began = datetime.now(UTC)
+        record = MaintenanceRecord(
+            id=secrets.token_hex(8), db_schema=db_schema, table=table, kind=kind, reason=reason, began=began
+        )
+        with self._lock:
+            self._running = record
+
+    def end(self, outcome: str, result: str) -> None:
+        """Record the end of the work that runs."""
+        with self._lock:
+            if self._running is None:
+                return
+            ended = replace(self._running.now(), outcome=outcome, result=result)
+            self._running = None
+            self._ended.append(ended)
+            self._counts[ended.kind, outcome] += 1
+            self._seconds[ended.kind] += ended.seconds
+        for observer in self._observers:
+            observer(ended)
+
+    def records(self) -> list[MaintenanceRecord]:
+        """Return what runs and what has ended, the oldest first."""
+        with self._lock:
+            return [*self._ended, *([] if self._running is None else [self._running.now()])]
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """How many pieces of work have ended, by their kind and outcome."""
+        with self._lock:
+            return dict(self._counts)
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds of the work that has ended, by its kind."""
+        with self._lock:
+            return dict(self._seconds)

@@ -1,0 +1,170 @@
+"""Which work the maintainer chooses, what it leaves for a while, and that it says what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lance.optimize import RewriteResult
+from lance_flight.catalog.maintenance.compaction import Files
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.maintenance import maintainer
+from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Chooser, Work, WorkKind
+from lance_flight.engine.maintenance.maintainer import Maintainer
+from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
+from lance_flight.errors import Conflict, StorageFull
+
+from tests.catalog.aging import age, table_files
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """Tables `few` and `many` of three and of six small files, both of which are due."""
+    made = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    for name, appends in (("few", 3), ("many", 6)):
+        made.update(f"CREATE TABLE {name} (id BIGINT, p VARCHAR) PARTITIONED BY (p) WITH (compact_files = 1)")
+        for number in range(appends):
+            made.update(f"INSERT INTO {name} VALUES ({number}, 'a')")
+    return made
+
+
+@pytest.fixture
+def records(engine: Engine) -> MaintenanceRecords:
+    return engine.maintained
+
+
+@pytest.fixture
+def mine(engine: Engine, records: MaintenanceRecords) -> Maintainer:
+    """A maintainer that works when a test says so."""
+    return Maintainer(engine.root, records, share=1.0, in_use=engine.clients.places_in_transactions)
+
+
+def chosen(work: Work | None) -> tuple[str, str] | None:
+    return None if work is None else (work.kind.value, work.name.name)
+
+
+def ended(records: MaintenanceRecords) -> list[tuple[str, str, str]]:
+    return [(record.kind, record.table, record.outcome) for record in records.records()]
+
+
+def test_the_table_with_most_to_gain_is_first_and_what_is_in_use_is_left(engine: Engine) -> None:
+    in_use: set[str] = set()
+    chooser = Chooser(engine.root, lambda: in_use)
+    work = chooser.choose()
+    assert chosen(work) == ("compact", "many")
+    assert work is not None
+    in_use.add(work.table.place)
+    assert chosen(chooser.choose()) == ("compact", "few")
+
+
+def test_work_that_has_failed_is_left_for_a_while(engine: Engine) -> None:
+    now = [0.0]
+    chooser = Chooser(engine.root, set, now=lambda: now[0])
+    work = chooser.choose()
+    assert work is not None
+    chooser.postpone(work)
+    assert chosen(chooser.choose()) == ("compact", "few")
+    now[0] += RETRY_SECONDS + 1
+    assert chosen(chooser.choose()) == ("compact", "many")
+
+
+def test_a_vacuum_that_is_due_is_first_and_not_again_at_once(engine: Engine, tmp_path: Path) -> None:
+    engine.update("ALTER TABLE few SET (retain = '2h')")
+    age(tmp_path / "few", hours=3)
+    now = [0.0]
+    chooser = Chooser(engine.root, set, now=lambda: now[0])
+    work = chooser.choose()
+    assert chosen(work) == ("vacuum", "few")
+    assert chosen(chooser.choose()) == ("vacuum", "few"), "it is due until it is done"
+    assert work is not None
+    chooser.finish(work)
+    assert chosen(chooser.choose()) == ("compact", "many")
+
+
+def test_all_that_is_due_is_done_and_then_nothing(
+    mine: Maintainer, records: MaintenanceRecords, engine: Engine
+) -> None:
+    while mine.step():
+        pass
+    assert ended(records) == [("compact", "many", "ok"), ("compact", "few", "ok")]
+    assert records.counts == {("compact", "ok"): 2}
+    assert records.seconds["compact"] > 0
+    found = engine.query("SELECT table_name, outcome, result FROM system.maintenance ORDER BY began").to_pylist()
+    assert found[0]["table_name"] == "many"
+    assert "6 files into 1" in found[0]["result"]
+    assert engine.query("SELECT count(*) AS n, sum(id) AS s FROM many").to_pylist() == [{"n": 6, "s": 15}]
+
+
+FAILURES = [
+    pytest.param(StorageFull("no space"), "storage_full", id="a full disk"),
+    pytest.param(Conflict("dropped"), "conflict", id="another writer"),
+    pytest.param(OSError("damaged"), "error", id="an error of Lance"),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), FAILURES)
+def test_work_that_fails_is_recorded_and_the_next_is_done(
+    mine: Maintainer, records: MaintenanceRecords, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise error
+
+    monkeypatch.setattr(maintainer, "compact", fail)
+    while mine.step():
+        pass
+    assert ended(records) == [("compact", "many", code), ("compact", "few", "ok")]
+    assert str(error) in records.records()[0].result
+
+
+def test_one_that_is_stopped_undoes_what_it_has_written(
+    mine: Maintainer, records: MaintenanceRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, run = table_files(tmp_path / "many"), Files.run
+
+    def stopped(piece: Files) -> RewriteResult:
+        written = run(piece)
+        mine.interrupt()
+        return written
+
+    monkeypatch.setattr(Files, "run", stopped)
+    assert mine.step()
+    assert ended(records) == [("compact", "many", "cancelled")]
+    assert table_files(tmp_path / "many") == before
+
+
+def test_a_transaction_that_begins_meanwhile_ends_the_compaction_of_its_table(
+    engine: Engine, records: MaintenanceRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_use: set[str] = set()
+    beside = Maintainer(engine.root, records, share=1.0, in_use=lambda: in_use)
+    run = Files.run
+
+    def begun(piece: Files) -> RewriteResult:
+        in_use.add(engine.root.table(TableName("public", "many")).place)
+        return run(piece)
+
+    monkeypatch.setattr(Files, "run", begun)
+    assert beside.step()
+    assert ended(records) == [("compact", "many", "cancelled")]
+
+
+def test_one_that_is_off_starts_nothing(engine: Engine, records: MaintenanceRecords) -> None:
+    off = Maintainer(engine.root, records, share=0.0, in_use=set)
+    off.start()
+    off.stop()
+    assert not off.is_on
+    assert records.records() == []
+
+
+def test_the_records_are_bounded_and_the_counts_are_not() -> None:
+    records = MaintenanceRecords()
+    for _ in range(MOST_RECORDS + 5):
+        records.begin("public", "t", WorkKind.COMPACT.value, "")
+        records.end("ok", "")
+    assert len(records.records()) == MOST_RECORDS
+    assert records.counts == {("compact", "ok"): MOST_RECORDS + 5}
+    records.begin("public", "t", "vacuum", "why")
+    assert [(each.kind, each.outcome) for each in records.records()[-1:]] == [("vacuum", "running")]
