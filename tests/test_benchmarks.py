@@ -13,7 +13,17 @@ PROJECT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     "module",
-    ["benchmarks", "benchmarks.console", "benchmarks.peers", "benchmarks.replicas_model", "benchmarks.spark_peers"],
+@pytest.mark.parametrize(
+    "module",
+    [
+        "benchmarks",
+        "benchmarks.console",
+        "benchmarks.maintenance",
+        "benchmarks.peers",
+        "benchmarks.replicas_model",
+        "benchmarks.spark_peers",
+    ],
+)
 )
 def test_a_command_of_the_benchmarks_starts(module: str) -> None:
     command = [sys.executable, "-m", module, "--help"]
