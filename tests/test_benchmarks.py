@@ -11,20 +11,10 @@ import pytest
 PROJECT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(
-    "module",
-@pytest.mark.parametrize(
-    "module",
-    [
-        "benchmarks",
-        "benchmarks.console",
-        "benchmarks.maintenance",
-        "benchmarks.peers",
-        "benchmarks.replicas_model",
-        "benchmarks.spark_peers",
-    ],
-)
-)
+MODULES = ("", ".console", ".maintenance", ".peers", ".replicas_model", ".spark_peers")
+
+
+@pytest.mark.parametrize("module", [f"benchmarks{name}" for name in MODULES])
 def test_a_command_of_the_benchmarks_starts(module: str) -> None:
     command = [sys.executable, "-m", module, "--help"]
     run = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False)

@@ -11,7 +11,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance import maintainer
-from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Chooser, Work, WorkKind
+from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Work, WorkChooser, WorkKind
 from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
 from lance_flight.errors import Conflict, StorageFull
@@ -51,7 +51,7 @@ def ended(records: MaintenanceRecords) -> list[tuple[str, str, str]]:
 
 def test_the_table_with_most_to_gain_is_first_and_what_is_in_use_is_left(engine: Engine) -> None:
     in_use: set[str] = set()
-    chooser = Chooser(engine.root, lambda: in_use)
+    chooser = WorkChooser(engine.root, lambda: in_use)
     work = chooser.choose()
     assert chosen(work) == ("compact", "many")
     assert work is not None
@@ -61,7 +61,7 @@ def test_the_table_with_most_to_gain_is_first_and_what_is_in_use_is_left(engine:
 
 def test_work_that_has_failed_is_left_for_a_while(engine: Engine) -> None:
     now = [0.0]
-    chooser = Chooser(engine.root, set, now=lambda: now[0])
+    chooser = WorkChooser(engine.root, set, now=lambda: now[0])
     work = chooser.choose()
     assert work is not None
     chooser.postpone(work)
@@ -74,7 +74,7 @@ def test_a_vacuum_that_is_due_is_first_and_not_again_at_once(engine: Engine, tmp
     engine.update("ALTER TABLE few SET (retain = '2h')")
     age(tmp_path / "few", hours=3)
     now = [0.0]
-    chooser = Chooser(engine.root, set, now=lambda: now[0])
+    chooser = WorkChooser(engine.root, set, now=lambda: now[0])
     work = chooser.choose()
     assert chosen(work) == ("vacuum", "few")
     assert chosen(chooser.choose()) == ("vacuum", "few"), "it is due until it is done"

@@ -90,7 +90,7 @@ EMPTY = TableState(files=0, files_after=0, bytes=0, rows=0, deleted=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSurvey:
-    """What one table needs at a snapshot: partition tables to compact, those with most to gain first, and rows that are in no index."""
+    """Needs of one table at a snapshot: partition tables to compact, those with most to gain first, and rows that are in no index."""
 
     policy: MaintenancePolicy
     due: tuple[PartitionTable, ...] = ()

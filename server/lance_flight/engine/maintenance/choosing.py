@@ -49,7 +49,7 @@ class Work:
 
 @dataclass(slots=True)
 class _History:
-    """When the history of a table was looked at, under which retention, and when a vacuum has ended."""
+    """Times at which the history of a table was looked at, under which retention, and a vacuum has ended."""
 
     retain: float
     looked: float
@@ -57,7 +57,7 @@ class _History:
 
 
 @dataclass(slots=True)
-class Chooser:
+class WorkChooser:
     """Chooses work on the tables of a root. For one thread.
 
     `in_use` returns the places of tables that open transactions may change: a rewrite would make their commits fail.

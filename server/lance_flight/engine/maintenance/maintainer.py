@@ -20,7 +20,7 @@ from lance_flight.catalog.maintenance.root_lease import RootLease
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, VacuumRules, vacuum
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import UNREADABLE
-from lance_flight.engine.maintenance.choosing import Chooser, Work, WorkKind
+from lance_flight.engine.maintenance.choosing import Work, WorkChooser, WorkKind
 from lance_flight.engine.runtime.maintenance_records import OK, MaintenanceRecords
 from lance_flight.errors import Cancelled, LanceFlightError
 from lance_flight.faults import failpoint
@@ -50,7 +50,7 @@ class Maintainer:
         self._root = root
         self._stopped = threading.Event()
         self._lease = RootLease(root.store, pause=self._stopped.wait)
-        self._chooser = Chooser(root, in_use)
+        self._chooser = WorkChooser(root, in_use)
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     @property
@@ -161,7 +161,7 @@ class _Modest:
         return checked
 
 
-def _compact(work: Work, check: Callable[[], None], chooser: Chooser) -> str:
+def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
     rules = CompactionRules(
         files=work.policy.compact_files, deleted=work.policy.compact_deleted, tables_per_commit=TABLES_PER_COMMIT
     )
@@ -173,14 +173,14 @@ def _compact(work: Work, check: Callable[[], None], chooser: Chooser) -> str:
     return str(report)
 
 
-def _reindex(work: Work, check: Callable[[], None], chooser: Chooser) -> str:
+def _reindex(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
     reports = refresh_indices(work.table, run=_Modest(check))
     if not any(report.tables for report in reports):
         chooser.surveyor.settle_indices(work.table)
     return "; ".join(map(str, reports))
 
 
-def _vacuum(work: Work, check: Callable[[], None], chooser: Chooser) -> str:
+def _vacuum(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
     hours = work.policy.retain / HOUR
     # A policy that keeps less was chosen by who may drop the table.
     rules = VacuumRules(retain_hours=hours, force=hours < FLOOR_HOURS)
@@ -189,7 +189,7 @@ def _vacuum(work: Work, check: Callable[[], None], chooser: Chooser) -> str:
     return f"{total.versions:,} versions and {total.files:,} files removed, {total.bytes:,} bytes; {report.snapshots:,} snapshots stay"
 
 
-_DO: dict[WorkKind, Callable[[Work, Callable[[], None], Chooser], str]] = {
+_DO: dict[WorkKind, Callable[[Work, Callable[[], None], WorkChooser], str]] = {
     WorkKind.COMPACT: _compact,
     WorkKind.REINDEX: _reindex,
     WorkKind.VACUUM: _vacuum,

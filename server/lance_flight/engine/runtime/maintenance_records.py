@@ -82,7 +82,7 @@ class MaintenanceRecords:
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """How many pieces of work have ended, by their kind and outcome."""
+        """Numbers of pieces of work that have ended, by their kind and outcome."""
         with self._lock:
             return dict(self._counts)
 
