@@ -55,8 +55,9 @@ class SqlTransaction:
 
     @property
     def places(self) -> list[str]:
-        """The places of the tables that were read so far, where they may be changed still: no change of another writer should come between."""
-        return [] if self._is_read_only else list(self._snapshots)
+        """The places of the tables that were read or changed so far, and may be changed still: no change of another writer should come between."""
+        changed = self._table
+        return [] if self._is_read_only else [*self._snapshots, *([] if changed is None else [changed.place])]
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
         """Return the result of `read` on the table of a name inside this transaction."""
