@@ -70,9 +70,10 @@ def serve_until(
     if not is_done:
         _log.warning("calls did not end within %s seconds: %d", grace, len(server.in_flight))
         return False
-    # It waits without an end where gRPC holds a connection for open.
+    # It waits without an end where gRPC holds a connection for open. The calls of one that is replaced go on until then.
+    seconds = CLOSING_SECONDS if closing is None else grace
     closing = closing or _closing(server)
-    closing.join(CLOSING_SECONDS)
+    closing.join(seconds)
     return not closing.is_alive()
 
 
