@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from lance_flight.faults import MAINTENANCE_POINTS, VARIABLE
 
 from tests.catalog.aging import age
 from tests.service.operated import operated
-from tests.service.server_process import PRIVATE, Server, files, serving, started
+from tests.service.server_process import PRIVATE, SERVE, Server, files, serving, started
 
 ON = ("--maintenance", "on", "--maintenance-share", "1")
 APPENDS = 200
@@ -173,6 +174,15 @@ def test_snapshots_go_when_the_retention_of_their_table_is_over_and_no_sooner(tm
         assert not done(server, "vacuum", "kept")
 
 
+def serve_until_killed(root: Path, point: str) -> None:
+    """Run a server that maintains until it is killed at a point, which may be before it is ready."""
+    command = [*SERVE, str(root), "--port", "0", *ON]
+    found = subprocess.run(
+        command, env=os.environ | {VARIABLE: point}, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert found.returncode == EXIT_BY_KILL, found.stderr
+
+
 POINTS = [*MAINTENANCE_POINTS, "data_written", "table_staged", "all_staged", "manifest_written", "committed"]
 
 
@@ -180,8 +190,7 @@ POINTS = [*MAINTENANCE_POINTS, "data_written", "table_staged", "all_staged", "ma
 def test_a_server_that_is_killed_loses_nothing_and_the_next_one_goes_on(tmp_path: Path, point: str) -> None:
     root = tmp_path / "root"
     small_files(root, {"t": "p", "q": None})
-    with started(root, *ON, environment=os.environ | {VARIABLE: point}) as server:
-        assert server.process.wait(PATIENCE) == EXIT_BY_KILL
+    serve_until_killed(root, point)
     with serving(root, *ON) as server:
         for table in ("t", "q"):
             until(lambda table=table: data_files(server, table) <= 2)
@@ -195,8 +204,7 @@ def test_a_vacuum_that_is_killed_is_done_by_the_next_server(tmp_path: Path, poin
     with serving(root) as server:
         server.run("ALTER TABLE t SET (retain = '2h')")
     age(root / "t", hours=3)
-    with started(root, *ON, environment=os.environ | {VARIABLE: point}) as server:
-        assert server.process.wait(PATIENCE) == EXIT_BY_KILL
+    serve_until_killed(root, point)
     with serving(root, *ON) as server:
         is_right(server, "t", 5)
         server.ingest("t", one(5), "append")
