@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import PeerOperation, PeerRequest
+from lance_flight.cli.load_balancer import free_ports
 from lance_flight.cli.service import peers_of
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
@@ -25,13 +25,6 @@ from tests.service.server_process import PRIVATE, Server, serving
 
 LONG = "SELECT count(*) FROM generate_series(1, 100000000000)"
 ASKED = PeerRequest(operation=PeerOperation.ROWS, subject="queries", principal=None)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
 
 
 @pytest.fixture(scope="module")
