@@ -86,6 +86,25 @@ def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item, name in zip(items, names, strict=True) if name in kept]
 
 
+class FailuresAtOnce:
+    """Prints each failure when it happens, so that a run that ends early has named what failed."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            said = report.longreprtext.strip().splitlines()[-40:]
+            self._terminal.write_line("\n".join(["", f"FAILED at {report.when}: {report.nodeid}", *said]))
+
+
+@pytest.hookimpl(trylast=True)  # once the terminal reporter is there
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailuresAtOnce(terminal))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, []):
