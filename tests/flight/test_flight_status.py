@@ -125,7 +125,7 @@ def test_an_unexpected_error_is_logged_and_not_told(
     assert "Traceback" not in words(answer)
     reference = answer.details().split("reference ")[1][:8]
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert reference in record.message
+    assert reference in record.getMessage()
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "a secret of the house"
 
