@@ -81,8 +81,9 @@ def _process(module: Sequence[str], log: Path | None = None) -> Iterator[Server]
 
 
 def environment() -> dict[str, str]:
-    """Ours for all: Lance may decode on every core, and nothing that this process set for its own engine."""
-    inherited = {name: value for name, value in os.environ.items() if name != "TOKIO_WORKER_THREADS"}
+    """Ours for all: Lance may decode on every core, modules are compiled once, and nothing that this process set for its own engine."""
+    left = ("TOKIO_WORKER_THREADS", "PYTHONDONTWRITEBYTECODE")
+    inherited = {name: value for name, value in os.environ.items() if name not in left}
     return inherited | {"LANCE_CPU_THREADS": str(CORES)}
 
 

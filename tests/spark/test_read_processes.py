@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from lance_flight_client.spark.source import LanceFlightDataSource
 from pyspark import cloudpickle
@@ -94,3 +98,26 @@ def test_a_read_is_planned_once_and_processes_import_what_they_need(
 def test_a_daemon_imports_what_its_workers_need(worker: str, imported: list[str]) -> None:
     found = in_new_process(DAEMON, worker.encode())
     assert [name for name in ("lance", "pandas", "pyarrow.dataset") if name in found["imported"]] == imported
+
+
+PLACE = "import lance_flight_client.spark.daemon, pyspark; print(pyspark.__file__)"
+
+
+@pytest.mark.parametrize(
+    ("place", "suffix"), [("installed", "site-packages/pyspark"), ("other", "pyspark.zip/pyspark")]
+)
+def test_a_worker_imports_the_installed_pyspark_rather_than_its_archive(
+    tmp_path: Path, place: str, suffix: str
+) -> None:
+    archive = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
+    if place == "other":
+        archive = Path(shutil.copy(archive, tmp_path))
+    path = os.pathsep.join([str(archive), *map(str, archive.parent.glob("py4j*.zip"))])
+    done = subprocess.run(
+        [sys.executable, "-c", PLACE],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(Path(done.stdout.strip()).parent).endswith(suffix)

@@ -4,7 +4,11 @@ Executors read the files of a root themselves, or the endpoints of a server. Not
 read: Spark forks its Python workers, and Lance does not survive a fork.
 """
 
-from lance_flight_client.spark.connector.sessions import configure
-from lance_flight_client.spark.machine import activate, prepare
+from lance_flight_client.spark.pyspark_path import prefer_installed
+
+prefer_installed()
+
+from lance_flight_client.spark.connector.sessions import configure  # noqa: E402
+from lance_flight_client.spark.machine import activate, prepare  # noqa: E402
 
 __all__ = ["activate", "configure", "prepare"]
