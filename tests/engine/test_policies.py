@@ -12,16 +12,15 @@ import pytest
 from datafusion import SessionContext
 from datafusion.substrait import Serde
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.sql.substrait import statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
+from tests.engine.principals import engine, query, told
 from tests.stock import stored_rows, stored_tables
 
 POLICIES = Policies.parse("""
@@ -69,28 +68,6 @@ OTHERS = [
     "CREATE TABLE hidden_events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)",
 ]
 LATER = ["INSERT INTO events VALUES ('a', '2026-03-01', 4, 'late')", "DELETE FROM events WHERE n = 1 AND tenant = 'a'"]
-
-
-def engine(root: Path) -> Engine:
-    root.mkdir(exist_ok=True)
-    return Engine(Root(Store(str(root))), target_partitions=2)
-
-
-def query(of: Engine, sql: str, access: Access = UNLIMITED) -> pa.Table:
-    plan = of.plan(sql, scope=Scope(access=access))
-    assert plan is not None
-    parts = [of.run(Task.from_bytes(task.to_bytes()), access=access).read_all() for task in plan.tasks]
-    return pa.concat_tables(parts)
-
-
-def told(of: Engine, sql: str, access: Access = UNLIMITED) -> str:
-    """The rows of a statement, or the error that it gives, or how many rows it affected."""
-    try:
-        if of.describe(sql, Scope(access=access)).schema is None:
-            return str(of.update(sql, scope=Scope(access=access)))
-        return str(sorted(map(repr, query(of, sql, access).to_pylist())))
-    except LanceFlightError as error:
-        return f"{type(error).__name__}: {error}"
 
 
 @pytest.fixture(scope="module")
