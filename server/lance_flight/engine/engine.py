@@ -54,7 +54,7 @@ from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest_options import APPENDED, IngestOptions
 from lance_flight.errors import LimitExceeded, NotFound, SqlError
-from lance_flight.model.schema import primary_key_name
+from lance_flight.model.schema import NamespaceSchema, primary_key_name
 
 
 class Engine:
@@ -400,13 +400,18 @@ class Engine:
 
     def schema_of(self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> pa.Schema:
         """Return the columns of a table as a client sees them, with their comments."""
-        return temporary.over(self.root.guarded(access)).read(name, lambda table: table.snapshot().schema.commented)
+        return self._described(name, access, temporary).commented
 
     def primary_key(self, name: TableName, access: Access, temporary: Temporary) -> tuple[str, tuple[str, ...]] | None:
         """Return the name and the columns of the primary key of a table; None without one."""
-        root = temporary.over(self.root.guarded(access))
-        columns = root.read(name, lambda table: table.snapshot().schema.primary_key)
+        columns = self._described(name, access, temporary).primary_key
         return (primary_key_name(name.name), columns) if columns else None
+
+    def _described(self, name: TableName, access: Access, temporary: Temporary) -> NamespaceSchema:
+        """Return the columns of a table that a principal may know of."""
+        root = temporary.over(self.root.guarded(access))
+        schema: NamespaceSchema = root.read(name, lambda table: table.snapshot().schema)
+        return access.owning(temporary.names).described(schema, root.governing(name))
 
     @contextmanager
     def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, AdmissionSlot]]:

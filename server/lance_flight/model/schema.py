@@ -6,7 +6,7 @@ number under `lance_flight:field_id`, because Lance itself numbers columns by po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -228,6 +228,12 @@ class NamespaceSchema:
         found = self.sources.get(field_id)
         return None if found is None else found.field
 
+    def only(self, names: Collection[str]) -> NamespaceSchema:
+        """Return the schema with some of its top-level columns alone; a primary key with other columns is left out."""
+        key = self.primary_key if set(self.primary_key) <= set(names) else ()
+        fields = [field if field.name in key else _without_key(field) for field in self.arrow if field.name in names]
+        return replace(self, arrow=pa.schema(fields, self.arrow.metadata))
+
     def id_of(self, name: str) -> int:
         """Return the id of a top-level column, or `NotFound` with the nearest names."""
         if name not in self.ids:
@@ -245,6 +251,12 @@ def primary_key_of(schema: pa.Schema) -> tuple[str, ...]:
     positions = [(field.metadata or {}).get(KEY_POSITION, b"") for field in marked]
     placed = [int(text) if text.isdigit() else 0 for text in positions]
     return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda each: each[0]))
+
+
+def _without_key(field: pa.Field) -> pa.Field:
+    """Return a field without the metadata that makes it part of the primary key."""
+    kept = {key: text for key, text in (field.metadata or {}).items() if key not in (PRIMARY_KEY, KEY_POSITION)}
+    return field.with_metadata(kept or None)
 
 
 def is_blob(field: pa.Field) -> bool:

@@ -14,21 +14,30 @@ EXPLAIN_SCHEMA = pa.schema(
     [pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)]
 )
 
+_NOT_SHOWN = "the plan is not shown: the query reads a table of which columns are masked, or not granted"
+
 
 def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Table:
-    """Return the plans of a query; `analyze` runs it and adds the rows, opened tables and time that it took."""
+    """Return the plans of a query; `analyze` runs it and adds the rows, opened tables and time that it took.
+
+    Of a query over columns that are masked, or not all granted, only counts are told: plans have the masks, and the columns that these read.
+    """
     division = divide(session, frame, ask_keys=analyze, is_told=True)
-    rows = [("logical_plan", session.optimised(division.whole).display_indent())]
-    rows.append(("physical_plan", session.plan(division.whole).display_indent()))
+    logical, physical = session.optimised(division.whole), session.plan(division.whole)
+    is_restricted = session.named.is_restricted
+    rows = [("logical_plan", logical.display_indent()), ("physical_plan", physical.display_indent())]
+    if is_restricted:
+        rows = [("policy", _NOT_SHOWN)]
     reports = [report() for report in session.log.reports]
     if analyze:
         session.log.tables_read = 0
         began = time.perf_counter()
         produced = sum(batch.num_rows for batch in division.batches())
         seconds = time.perf_counter() - began
-        rows.append(("analyze", f"rows: {produced}\ntables opened: {session.log.tables_read}\nseconds: {seconds:.3f}"))
+        opened = "" if is_restricted else f"tables opened: {session.log.tables_read}\n"
+        rows.append(("analyze", f"rows: {produced}\n{opened}seconds: {seconds:.3f}"))
     rows += [("partitions", report) for report in reports]
-    rows += division.notes
+    rows += [] if is_restricted else division.notes
     return pa.Table.from_arrays(
         [pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA
     )

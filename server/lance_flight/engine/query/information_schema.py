@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTable, RowTable
+from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.sql.routines import routines
@@ -51,6 +52,7 @@ class InformationSchema:
 
     root: Root
     tables: Root | SqlTransaction
+    access: Access
     check: Callable[[], None]
     condition: pc.Expression | None = None
 
@@ -103,9 +105,10 @@ class InformationSchema:
         yield from routines()
 
     def schema_of(self, name: TableName) -> NamespaceSchema:
-        """Return the columns of a table; none of one that was dropped meanwhile, or whose own use says why it cannot be read."""
+        """Return the columns of a table that the principal may know of; none of one that was dropped meanwhile, or whose own use says why it cannot be read."""
         try:
-            return self.tables.read(name, lambda table: table.snapshot().schema)
+            schema: NamespaceSchema = self.tables.read(name, lambda table: table.snapshot().schema)
+            return self.access.described(schema, self.root.governing(name))
         except (NotFound, Corrupt):
             return _NO_COLUMNS
 

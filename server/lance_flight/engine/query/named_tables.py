@@ -19,8 +19,15 @@ from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.metadata import tables as metadata_tables
 from lance_flight.engine.query.metadata.table import MetadataTable
-from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES, OF_EVERYBODY, OF_PARTITIONS
+from lance_flight.engine.query.metadata.tables import (
+    LINEAGE,
+    METADATA_TABLES,
+    OF_COLUMNS,
+    OF_EVERYBODY,
+    OF_PARTITIONS,
+)
 from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.policies.columns import ColumnPolicy, MaskedTable, stored_name, unmasked
 from lance_flight.engine.query.policies.rows import RowPolicy
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
@@ -60,7 +67,8 @@ class NamedTables:
     the principal may not read is not seen by anything that is built on a view.
 
     `views` are the tables by `schema.name`, and `scanned` those whose rows are read, in portions if need be. They are pruned
-    by `hints`, too. `hidden` are the hidden columns that the statement names. `providers` are those that DataFusion reads them by: the ones of an
+    by `hints`, too. `masked` are those whose masks it reads, and `withheld` columns that the principal knows of and may not read, with
+    their tables. `hidden` are the hidden columns that the statement names. `providers` are those that DataFusion reads them by: the ones of an
     earlier run (`known`) read the tables of this one, as long as their columns are the same.
     """
 
@@ -78,6 +86,8 @@ class NamedTables:
         self.views: dict[str, TableView] = {}
         self.scanned: dict[str, TableView] = {}
         self.providers: dict[TableName, Provider] = {}
+        self.masked: set[TableName] = set()
+        self.withheld: dict[str, str] = {}
         self.hints = InferredFilters()
         self.is_steady = True
         self._tables = context.tables
@@ -88,17 +98,19 @@ class NamedTables:
         self._known = known or {}
 
     def dataset(self, name: TableName) -> pads.Dataset:
-        """Return the dataset of a table name as written in SQL; raise `NotFound` if there is none."""
+        """Return the dataset of a table name as written in SQL, or as `unmasked` has it; raise `NotFound` if there is none."""
         if name in self.providers:
             return self.providers[name]
-        named = self._reference(name)
+        named = self._reference(stored_name(name))
         table, metadata = named.table, named.metadata
         is_target = metadata == TARGET_ROWS and table == self._context.target
         extra_columns = metadata if is_target or metadata == LINEAGE else None
         at = self._at if named.at is None and not is_target else named.at
 
         def opened(found: Table) -> pads.Dataset:
-            view = self._view(found, table, name.name, at, extra_columns)
+            if metadata == LINEAGE or metadata in OF_COLUMNS:
+                self._context.access.check_all_columns(self._governing(table), f"${metadata} tells of whole rows")
+            view = self._view(found, table, name, at, extra_columns, is_of_rows=metadata is None or bool(extra_columns))
             if metadata is not None and extra_columns is None:
                 built = _metadata_table(metadata, found, view, is_whole=self._policy(table).is_everything)
                 return self._computed_table(built, view.failure)
@@ -108,17 +120,41 @@ class NamedTables:
 
         return self._tables.read(table, opened)
 
-    def reveal(self, hidden: frozenset[str]) -> None:
-        """Resolve tables with these hidden columns too from here on, at the same versions."""
-        if not hidden <= self.hidden:
-            self.hidden |= hidden
-            self.providers.clear()
-            self.views.clear()
-            self.scanned.clear()
+    def masked_table(self, name: TableName) -> MaskedTable | None:
+        """Return what stands in the place of a table of this name; None for a table that is read as it is, and for no table."""
+        if not self._context.access.has_masks:
+            return None
+        named = self._reference(name)
+        is_target = named.metadata == TARGET_ROWS and named.table == self._context.target
+        if not (named.metadata is None or is_target) or not self._tables.has(named.table):
+            return None
+        policy = self._columns(named.table)
+        if not policy.masks:
+            return None
+        self.masked.add(self._governing(named.table))
+        stored = unmasked(name)
+        columns = self.dataset(stored).schema
+        made = frozenset(each.name for each in self.views[str(stored)].extra_columns)
+        return MaskedTable(name=name, policy=policy, columns=columns, made=made)
+
+    @property
+    def is_restricted(self) -> bool:
+        """True if a table that is read has columns that are masked, or not granted."""
+        return any(view.visible is not None for view in self.views.values())
+
+    def reveal(self, hidden: frozenset[str]) -> bool:
+        """Resolve tables with these hidden columns too from here on, at the same versions; return whether that is new."""
+        if hidden <= self.hidden:
+            return False
+        self.hidden |= hidden
+        self.providers.clear()
+        self.views.clear()
+        self.scanned.clear()
+        return True
 
     def revealed(self, name: TableName) -> list[str]:
         """Return the hidden columns that a name's table shows to this statement."""
-        view = self.views.get(f"{name.db_schema}.{name.name}")
+        view = self.views.get(str(name)) or self.views.get(str(unmasked(name)))
         if view is None or Reference.parse(name).metadata is not None:
             return []
         return [field.name for field in view.extra_columns]
@@ -171,6 +207,7 @@ class NamedTables:
             ends = self._version(table, name, first), self._version(table, name, last)
             if self._context.holds is not None:
                 self._context.holds.extend(table.hold_between(*ends))
+            self._context.access.check_all_columns(self._governing(name), "table_changes tells of whole rows")
             return changes_table(
                 table, name, ends, self._policy(name), target_partitions=self._context.target_partitions, log=self._log
             )
@@ -180,7 +217,21 @@ class NamedTables:
     def _policy(self, name: TableName, *, is_target: bool = False) -> RowPolicy:
         """Return the policy of the rows that the statement sees of a table."""
         needed = {Privilege.SELECT, *(self._context.changing if is_target else ())}
-        return self._context.access.rows(needed, self._context.root.governing(name))
+        return self._context.access.rows(needed, self._governing(name))
+
+    def _columns(self, name: TableName) -> ColumnPolicy:
+        """Return the policy of the columns that the statement sees of a table."""
+        return self._context.access.columns(self._governing(name))
+
+    def _governing(self, name: TableName) -> TableName:
+        return self._context.root.governing(name)
+
+    def _is_main(self, name: TableName) -> bool:
+        return self._context.root.branch is None and self._governing(name) == name
+
+    def _newest(self, name: TableName) -> Snapshot:
+        """Return the newest snapshot of a table's main branch, whose columns are those that grants name."""
+        return self._context.root.on_branch(None).table(self._governing(name)).snapshot()
 
     def _version(self, table: Table, name: TableName, at: Point) -> int:
         """Resolve a point to a version, which stays the same while the statement runs."""
@@ -194,23 +245,31 @@ class NamedTables:
         self,
         found: Table,
         name: TableName,
-        reference: str,
+        reference: TableName,
         at: Any,
         extra_columns: str | None = None,
+        *,
+        is_of_rows: bool = True,
     ) -> TableView:
         """Return the view of a table at a point, with `extra_columns`: the addresses or the lineage of its rows."""
-        key = f"{name.db_schema}.{reference}"
+        key, read = str(reference), str(stored_name(reference))
         if key in self.views:
             return self.views[key]
-        reading, is_target = self.readings.get(key), extra_columns == TARGET_ROWS
-        policy = self._policy(name, is_target=is_target)
+        reading, is_target = self.readings.get(read), extra_columns == TARGET_ROWS
+        policy, columns = self._policy(name, is_target=is_target), self._columns(name)
+        if columns.masks and is_of_rows and key == read:
+            raise Refused(f"table {name.name!r} has masks for {columns.user!r}; expected a query that computes them")
         with naming(name, at):
             snapshot, step = self._snapshot(found, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
+        is_newest = columns.is_everything or (reading is None and at is None and self._is_main(name))
+        visible = columns.visible(snapshot, snapshot if is_newest else self._newest(name), for_masks=key != read)
+        hides_layout = columns.hides_layout(snapshot, visible)
+        self._withhold(name, columns, snapshot)
         snapshot = policy.visible(snapshot)
         named_in = self._named_in(found) if step is not None else None
         floating = UnpinnedResolver(found.store, snapshot, reading.resolved if reading else {}, named_in)
-        self.readings[key] = TableVersion(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
+        self.readings[read] = TableVersion(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
         view = TableView(
             name=name.name,
             key=key,
@@ -225,13 +284,21 @@ class NamedTables:
             targets=self.targets if is_target else None,
             extra_columns=(
                 *_beside(name, extra_columns, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
-                *self._hidden(extra_columns, snapshot.schema.plain),
+                *([] if hides_layout else self._hidden(extra_columns, snapshot.schema.plain)),
             ),
-            pruned=self._known_prunings(TableName(name.db_schema, reference), snapshot),
+            pruned=self._known_prunings(reference, snapshot),
             on_read=self._noting(found),
+            visible=visible,
+            hides_layout=hides_layout,
         )
         self.views[key] = view
         return view
+
+    def _withhold(self, name: TableName, columns: ColumnPolicy, snapshot: Snapshot) -> None:
+        """Record the columns of a table that the principal knows of, and may not read."""
+        if columns.granted is not None:
+            known = self._context.access.known_columns(self._governing(name), snapshot.schema.ids)
+            self.withheld |= {each: name.name for each in known if each not in columns.granted}
 
     def _hidden(self, extra_columns: str | None, columns: pa.Schema) -> Iterator[pa.Field]:
         """Yield the hidden columns that the statement names, but those that the table has columns of the same name for."""

@@ -1,6 +1,6 @@
-"""Views that one statement names: each is planned as the query that it stands for, which the optimiser takes in.
+"""Views and masked tables that one statement names: each is planned as the query that it stands for, which the optimiser takes in.
 
-A view is looked for where a name is no table's. DataFusion asks for names while it plans, and must not be called then: so a view is
+A view is looked for where a name is no table's, and a masked table stands before the stored one. DataFusion asks for names while it plans, and must not be called then: so a view is
 noted, the planning fails, the view is planned, and the statement is planned again.
 """
 
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from datafusion import DataFrame
+import pyarrow as pa
+from datafusion import DataFrame, col
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.engine.query.policies.columns import MaskedTable
 from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.time_travel import Reference
-from lance_flight.errors import Conflict, LanceFlightError, LimitExceeded, NotFound, SqlError
+from lance_flight.errors import Conflict, LanceFlightError, LimitExceeded, NotFound, Refused, SqlError
 
 MOST_VIEWS = 100
 """Most views that a statement reads, those that views read included."""
@@ -29,14 +32,16 @@ class PlannedViews:
     def __init__(self, context: StatementContext) -> None:
         self._definitions: dict[TableName, ViewDefinition] = {}
         self._tables: dict[TableName, DataFusionTable] = {}
-        self._wanted: list[ViewDefinition] = []
+        self._wanted: list[ViewDefinition | MaskedTable] = []
         self._path: list[TableName] = []
+        self._masking: TableName | None = None
+        self.masked: set[TableName] = set()
         self.begin(context)
 
     def begin(self, context: StatementContext) -> None:
         """Read the root of another run."""
         self._root: Root = context.root
-        self._digests = context.views
+        self._digests, self._access = context.views, context.access
 
     @property
     def texts(self) -> list[str]:
@@ -64,10 +69,29 @@ class PlannedViews:
                     f"{named.name!r} is a view, which has no versions and no metadata tables; expected a table"
                 )
             return None
+        if self._access.lists_columns(name):
+            raise Refused(
+                f"{name.name!r} is a view, and {self._access.principal!r} has SELECT on listed columns of it; expected SELECT without a list"
+            )
         if self._digests.get(str(name), view.digest) != view.digest:
             raise Conflict(f"view {name.name!r} was replaced since this statement was planned; run it again")
         self._wanted.append(view)
         return None
+
+    def resolve_masked(self, table: MaskedTable) -> DataFusionTable | None:
+        """Return what DataFusion reads a masked table by; note one that is not planned yet, and return None as without one."""
+        if table.name not in self._tables:
+            self._wanted.append(table)
+        return self._tables.get(table.name)
+
+    def is_planning(self, name: TableName) -> bool:
+        """Return whether the query of this masked table is being planned, and may read the stored one."""
+        return self._masking == name
+
+    def forget_masked(self) -> None:
+        """Plan masked tables anew, since their stored ones have other columns from here on."""
+        for name in self.masked:
+            self._tables.pop(name, None)
 
     def plan(self, statement: Callable[[], DataFrame], frame: Callable[[str], DataFrame]) -> DataFrame:
         """Plan a statement, and with `frame` the views that it names and that are not planned yet."""
@@ -76,12 +100,14 @@ class PlannedViews:
             try:
                 return statement()
             except LanceFlightError:
-                wanted = dict.fromkeys(view.name for view in self._wanted)
-                if not wanted:
-                    raise
                 found = {view.name: view for view in self._wanted}
-            for name in wanted:
-                self._plan_view(found[name], frame)
+                if not found:
+                    raise
+            for view in found.values():
+                if isinstance(view, MaskedTable):
+                    self._plan_masked(view, frame)
+                else:
+                    self._plan_view(view, frame)
 
     def _plan_view(self, view: ViewDefinition, frame: Callable[[str], DataFrame]) -> None:
         if view.name in self._path:
@@ -102,3 +128,29 @@ class PlannedViews:
             self._path.pop()
         self._definitions[view.name] = view
         self._tables[view.name] = planned.into_view()
+
+    def _plan_masked(self, table: MaskedTable, frame: Callable[[str], DataFrame]) -> None:
+        before, self._masking = self._masking, table.name
+        try:
+            planned = frame(table.sql)
+        except (SqlError, NotFound) as exc:
+            self._check_masks(table, frame)
+            raise Refused(f"table {table.name.name!r} cannot be planned with its masks; each of them can") from exc
+        finally:
+            self._masking = before
+        casts = table.casts(pa.schema(planned.schema()))
+        if casts:
+            columns = {name: col(quoted(name)) for name in planned.schema().names}
+            planned = planned.select(
+                *(each.cast(casts[name]).alias(name) if name in casts else each for name, each in columns.items())
+            )
+        self.masked.add(table.name)
+        self._tables[table.name] = planned.into_view()
+
+    def _check_masks(self, table: MaskedTable, frame: Callable[[str], DataFrame]) -> None:
+        """Raise the error of the mask that cannot be planned."""
+        for column, query in table.probes():
+            try:
+                frame(query)
+            except (SqlError, NotFound) as exc:
+                raise table.error(column, exc) from exc

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from lance_flight.catalog.roots.directory import Root, TableName
@@ -10,18 +11,33 @@ from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.sql.functions import plain_message
 from lance_flight.engine.sql.habits import file_advice
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, OutOfMemory, StorageFull
+from lance_flight.errors import (
+    LanceFlightError,
+    LimitExceeded,
+    NotFound,
+    OutOfMemory,
+    QueryFailed,
+    Refused,
+    StorageFull,
+)
 
 _NO_MEMORY = "Resources exhausted"
 """Text that DataFusion puts into every error of its memory pool."""
+_NO_FIELD = re.compile(r"No field named (?:[^\s,]+\.)?\"?(?P<column>[^\s\".,]+)\"?[.,]")
 _TOO_LARGE = "value: LimitExceeded("
 """Text in the message of an error that a bounded function raised."""
 
 
 class QueryErrors:
-    """Errors of one statement: those that its `log` has recorded, and the reasons why its names could not be resolved."""
+    """Errors of one statement: those that its `log` has recorded, and the reasons why its names could not be resolved.
 
-    def __init__(self, root: Root, log: ScanLog) -> None:
+    `withheld` are columns without SELECT that the principal knows of, with their tables. Where tables are `masked`, what is said of a failed
+    run names no value: it may be one that a mask was computed of.
+    """
+
+    def __init__(self, root: Root, log: ScanLog, withheld: Mapping[str, str], masked: Collection[TableName]) -> None:
+        self._withheld = withheld
+        self._masked = masked
         self._root = root
         self._log = log
         self._missing: dict[str, str] = {}
@@ -37,10 +53,18 @@ class QueryErrors:
         """Raise errors of the block as errors of lance-flight; DataFusion's own ones become `otherwise`."""
         try:
             yield
-        except LanceFlightError:
-            raise
+        except LanceFlightError as exc:
+            raise self._without_values(exc) from exc.__cause__
         except Exception as exc:
-            raise self._translate(exc, otherwise) from exc
+            raise self._without_values(self._translate(exc, otherwise)) from exc
+
+    def _without_values(self, error: LanceFlightError) -> LanceFlightError:
+        if not self._masked or type(error) is not QueryFailed:
+            return error
+        names = ", ".join(sorted({repr(name.name) for name in self._masked}))
+        return QueryFailed(
+            f"an expression failed on a value; which one is not told of a query that reads masked columns, of {names}"
+        )
 
     def _translate(self, exc: Exception, otherwise: type[LanceFlightError]) -> LanceFlightError:
         """Return the error of lance-flight that caused an exception, else DataFusion's message as `otherwise`."""
@@ -57,4 +81,10 @@ class QueryErrors:
         elif _TOO_LARGE in str(exc):
             otherwise = LimitExceeded
         message = plain_message(exc)
+        missing = _NO_FIELD.search(message)
+        if missing is not None and missing["column"] in self._withheld:
+            column = missing["column"]
+            return Refused(
+                f"no SELECT on column {column!r} of table {self._withheld[column]!r}; a role in the policy file grants it"
+            )
         return otherwise(self._root.store.words(message + file_advice(message)))

@@ -25,6 +25,7 @@ from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
 from lance_flight.engine.query.plan_bounds import check_plan
 from lance_flight.engine.query.planned_views import PlannedViews
+from lance_flight.engine.query.policies.columns import stored_name
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
@@ -108,7 +109,7 @@ class QuerySession:
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
         self.named = NamedTables(context, self.log, self._evaluations, known, hidden)
-        self._errors = QueryErrors(self.root, self.log)
+        self._errors = QueryErrors(self.root, self.log, self.named.withheld, self._planned_views.masked)
         self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly)
         self._prepared: DataFrame | None = None
 
@@ -172,10 +173,14 @@ class QuerySession:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; raise `SqlError` or `NotFound` if it is invalid."""
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
-            return self.planned(lambda: self._bounded(substrait.planned(self.datafusion, plan_sent)))
+            return self._planned_views.plan(
+                lambda: self.planned(lambda: self._bounded(substrait.planned(self.datafusion, plan_sent))),
+                self._frame_of_view,
+            )
         is_bound = parameters is not None or parameter_count(sql) == 0
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
-        self.named.reveal(hidden_columns_in(sql))
+        if self.named.reveal(hidden_columns_in(sql)):
+            self._planned_views.forget_masked()
         if self.named.hidden:
             datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
@@ -224,7 +229,7 @@ class QuerySession:
     def _revealed(self, db_schema: str | None, reference: str) -> list[str]:
         """Return the hidden columns that a table shows to this statement; `NotFound` if there is no such table."""
         name = TableName(db_schema or self.db_schema, reference)
-        if self.resolve(name.db_schema, reference) is None:
+        if self.resolve(name.db_schema, reference) is None and self.named.masked_table(name) is None:
             raise NotFound(f"no table {reference!r}")
         return self.named.revealed(name)
 
@@ -350,7 +355,8 @@ class QuerySession:
     def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a query that runs without DataFusion."""
         self._run_first()
-        yield from batches
+        with self._errors.raised_as(QueryFailed):
+            yield from batches
 
     def stream_portion(
         self, frame: DataFrame, portion: Mapping[str, Rows], target_partitions: int
@@ -412,7 +418,11 @@ class QuerySession:
             return self.inner.get(reference)
         name = TableName(db_schema, reference)
         try:
-            return self.named.dataset(name)
+            masked = self.named.masked_table(name)
+            if masked is not None:
+                return self._planned_views.resolve_masked(masked)
+            if stored_name(name) == name or self._planned_views.is_planning(stored_name(name)):
+                return self.named.dataset(name)
         except NotFound as exc:
             # The error itself would keep the frames of all callers, and the rows of this very statement with them.
             self._errors.note_missing(reference, name, str(exc))
@@ -433,7 +443,8 @@ class QuerySession:
         if db_schema == SYSTEM and self.context.system is not None:
             return self.context.system.table(reference)
         if db_schema == INFORMATION_SCHEMA:
-            return InformationSchema(root=self.root, tables=self.tables, check=self.log.cancellation.check).table(
+            check = self.log.cancellation.check
+            return InformationSchema(root=self.root, tables=self.tables, access=self.access, check=check).table(
                 reference
             )
         return None

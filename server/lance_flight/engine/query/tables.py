@@ -163,6 +163,9 @@ class TableView:
     It is scanned in `target_partitions` lanes. `only` are the partition tables that may be read (None: all), and
     `hint` says what the plan requires of every scan beyond its pushed filters. `extra_columns` are columns that a scan makes: of
     merged tables it can `_partition` alone. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
+
+    `visible` are the stored columns that it has for the principal (None: all). Where it `hides_layout`, neither EXPLAIN nor the list of
+    statements counts its partitions.
     """
 
     name: str
@@ -180,6 +183,8 @@ class TableView:
     targets: Targets | None = None
     extra_columns: tuple[pa.Field, ...] = ()
     on_read: Callable[[Sequence[str]], None] | None = None
+    visible: frozenset[str] | None = None
+    hides_layout: bool = False
 
     @property
     def store(self) -> Store:
@@ -188,7 +193,9 @@ class TableView:
 
     @property
     def schema(self) -> pa.Schema:
-        plain = self.snapshot.schema.plain
+        plain, visible = self.snapshot.schema.plain, self.visible
+        if visible is not None:
+            plain = pa.schema([each for each in plain if each.name in visible])
         return pa.schema([*plain, *self.extra_columns]) if self.extra_columns else plain
 
     @property
@@ -232,7 +239,7 @@ class TableView:
     def prune(self, predicate: Predicate) -> Pruning:
         """Find the partitions that a scan reads, and record them as read."""
         pruning = self._pruning(predicate, self.hint())
-        if self.snapshot.is_partitioned:
+        if self.snapshot.is_partitioned and not self.hides_layout:
             self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
         if self.on_read is not None:
             kept = zip(self.snapshot.tables, pruning.versions, strict=True)
@@ -270,10 +277,12 @@ class TableView:
         return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
 
     def _report(self, pruning: Pruning, predicate: Predicate) -> str:
-        indices = self._indices(predicate)
-        if not self.snapshot.is_partitioned:
+        indices = [] if self.visible is not None else self._indices(predicate)
+        if self.hides_layout or not self.snapshot.is_partitioned:
             return "\n".join([f"table {self.name}, snapshot {self.snapshot.version}", *map(_index_line, indices)])
-        return report(self.name, pruning, self.snapshot.version, indices)
+        full = report(self.name, pruning, self.snapshot.version, indices)
+        # The conditions that pruned may be those of masks, over columns that are not granted.
+        return full if self.visible is None else full.split("\n", 1)[0]
 
     def _indices(self, predicate: Predicate) -> list[str]:
         """Return the indices that Lance may use for rows where `predicate` is TRUE, for EXPLAIN."""

@@ -47,7 +47,11 @@ class Changes:
 
     def policy(self, writing: frozenset[Privilege], name: TableName) -> RowPolicy:
         """Return the row policy of writes to a table, or to a branch of one."""
-        return self.access.rows(writing, self.root.governing(name))
+        governing = self.root.governing(name)
+        policy = self.access.rows(writing, governing)
+        if Privilege.SELECT in writing:
+            self.access.check_all_columns(governing, "rows are replaced as a whole")
+        return policy
 
     def together(self, work: Callable[[SqlTransaction], int]) -> int:
         """Change rows within the transaction, and return their number."""

@@ -19,6 +19,7 @@ class Delete(RowChange):
     """DELETE FROM t [[AS] a] [WHERE condition]."""
 
     forms = ("DELETE",)
+    rewrites = False
 
     target: Target
     where: str | None = None

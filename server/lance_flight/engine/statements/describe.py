@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -56,7 +57,7 @@ class Describe(RowsStatement):
         if view is not None:
             return _ColumnsOfView(view.columns)
         session.tables.table(name)
-        return _Columns(session.tables, name)
+        return _Columns(session.tables, name, partial(session.access.known_columns, session.root.governing(name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,14 @@ class _Columns:
 
     tables: Root | SqlTransaction
     table: TableName
+    known: Callable[[Iterable[str]], Collection[str]]
     schema: pa.Schema = DESCRIBE_SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         fields, ids, uses, comments = self.tables.read(self.table, _columns)
-        yield from _described(fields, ids, uses, comments)
+        known = self.known(fields.names)
+        yield from _described([field for field in fields if field.name in known], ids, uses, comments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ class _PropertiesOfSchema:
 
 
 def _described(
-    fields: pa.Schema, ids: Mapping[str, int], uses: Mapping[str, str], comments: Mapping[str, str]
+    fields: Iterable[pa.Field], ids: Mapping[str, int], uses: Mapping[str, str], comments: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows about columns, by their names' field ids, partitionings and comments."""
     rows = [

@@ -14,6 +14,8 @@ from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import OVERWRITING, Privilege
+from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -29,7 +31,7 @@ from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.row_delta import assigned
 from lance_flight.engine.writes.writable_tables import WritableTable
-from lance_flight.errors import NotFound, SqlError
+from lance_flight.errors import NotFound, Refused, SqlError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ class Insert(ChangeStatement):
         return ()
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
+        self._policy(changes)
         session, piece = changes.new_session(changes.transaction), next(pieces(self.query)).sql
         session.frame(piece)
         return parameter_schema(
@@ -74,13 +77,17 @@ class Insert(ChangeStatement):
 
     def _insert(self, changes: Changes, transaction: SqlTransaction) -> int:
         """Write the rows of all bindings in one commit, and return their number."""
+        policy, name = self._policy(changes), table_name(self.table)
         target = self._target(transaction)
-        name = table_name(self.table)
-        writing = OVERWRITING if self.overwrite else frozenset({Privilege.INSERT})
-        policy = changes.policy(writing, name)
         data = self._rows(changes, transaction, target)
         table = WritableTable(transaction.table(name), transaction, policy)
         return table.overwrite(data) if self.overwrite else table.append(data)
+
+    def _policy(self, changes: Changes) -> RowPolicy:
+        """Return the row policy of the written rows; it is asked for before anything is told of the target's columns."""
+        name = table_name(self.table)
+        changes.tables.table(name)
+        return changes.policy(OVERWRITING if self.overwrite else frozenset({Privilege.INSERT}), name)
 
     def _rows(self, changes: Changes, transaction: SqlTransaction, target: pa.Schema) -> Iterator[pa.Table]:
         bound = _bound_rows(self.query, changes.bindings)
@@ -91,11 +98,21 @@ class Insert(ChangeStatement):
         for binding, piece in product(changes.bindings, pieces(self.query)):
             session = changes.new_session(transaction, None)
             frame = session.literal_rows(piece.sql) if piece.is_literal else session.frame(piece.sql, binding)
+            self._check_source(session)
             source = storable(frame.schema())
             self._check_width(len(source), target)
             session.prepare(frame)
             for batch in division.rows(session, frame, source):
                 yield assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
+
+    def _check_source(self, session: QuerySession) -> None:
+        """Refuse rows that are read from the target itself through masks, which would take the place of values."""
+        name = session.root.governing(table_name(self.table))
+        if name in session.named.masked:
+            raise Refused(
+                f"INSERT INTO {name.name} would store masked values of {name.name} itself; expected SELECT on its columns"  # noqa: S608 - a message
+                " without masks, or other rows"
+            )
 
     def _check_width(self, width: int, target: pa.Schema) -> None:
         if width != len(target):

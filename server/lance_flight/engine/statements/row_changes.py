@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 from datafusion import DataFrame
@@ -87,6 +87,8 @@ class RowChange(TargetChange):
 
     __slots__ = ()
 
+    rewrites: ClassVar[bool] = True
+    """True if the columns that the statement does not name are read and written again."""
     target: Target
 
     @property
@@ -118,9 +120,13 @@ class RowChange(TargetChange):
         return self.query(session, target.columns, keeps_ids=target.keeps_row_ids)
 
     def writable(self, session: QuerySession) -> WritableTable:
-        """Return the target as the transaction of a session sees it."""
+        """Return the target as the transaction of a session sees it; `Refused` where its rows cannot be written as they were."""
         transaction = session.transaction or SqlTransaction(session.root)
-        return WritableTable(transaction.table(self.target_name), transaction)
+        table = transaction.table(self.target_name)
+        if self.rewrites:
+            what = f"{self.label.upper()} writes whole rows"
+            session.access.check_all_columns(session.root.governing(self.target_name), what)
+        return WritableTable(table, transaction)
 
     def change(
         self,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
 from lance_flight.catalog.maintenance.policies import chosen_options
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -46,7 +47,9 @@ class ShowCreateTable(RowsStatement):
 
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         session.tables.table(table_name(self.table))
-        return _Definition(session.tables, table_name(self.table))
+        name = table_name(self.table)
+        described = partial(session.access.described, table=session.root.governing(name))
+        return _Definition(session.tables, name, described)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +85,33 @@ class _Definition:
 
     tables: Root | SqlTransaction
     table: TableName
+    described: Callable[[NamespaceSchema], NamespaceSchema]
     schema: pa.Schema = _SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        definition = self.tables.read(self.table, lambda table: definition_of(self.table, table.snapshot()))
+        definition = self.tables.read(self.table, self._definition)
         row = [references.CATALOG, self.table.db_schema, self.table.name, definition]
         yield pa.RecordBatch.from_arrays([pa.array([value], pa.utf8()) for value in row], schema=self.schema)
 
+    def _definition(self, table: Table) -> str:
+        snapshot = table.snapshot()
+        return definition_of(self.table, snapshot, self.described(snapshot.schema))
 
-def definition_of(name: TableName, snapshot: Snapshot) -> str:
-    """Return the CREATE TABLE that makes a table of the same columns and partition fields, without its history and rows."""
-    schema, fields = snapshot.schema, snapshot.current_spec.fields
+
+def definition_of(name: TableName, snapshot: Snapshot, schema: NamespaceSchema) -> str:
+    """Return the CREATE TABLE that makes a table of the same columns and partition fields, without its history and rows.
+
+    `schema` are those of its columns that are shown; partition fields of others are left out.
+    """
+    left_out = snapshot.schema.sources.keys() - schema.sources.keys()
+    fields = tuple(each for each in snapshot.current_spec.fields if left_out.isdisjoint(each.source_ids))
     lines = [_column(field, schema) for field in schema.plain]
     if schema.primary_key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quoted, schema.primary_key))})")
     clauses = [f"CREATE TABLE {quoted(name.db_schema, name.name)} (\n  " + ",\n  ".join(lines) + "\n)"]
     if snapshot.is_partitioned and fields:
-        clauses.append(f"PARTITIONED BY ({partitioning(snapshot.current_spec, schema)})")
+        clauses.append(f"PARTITIONED BY ({partitioning(replace(snapshot.current_spec, fields=fields), schema)})")
     if schema.comment is not None:
         clauses.append(f"COMMENT {text_literal(schema.comment)}")
     options = {"stable_row_ids": "true"} if snapshot.has_stable_row_ids else {}

@@ -159,7 +159,10 @@ def ingest(
     """
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
-    policy = access.rows(_privileges(options), root.governing(name))
+    privileges = _privileges(options)
+    policy = access.rows(privileges, root.governing(name))
+    if Privilege.SELECT in privileges:
+        access.check_all_columns(root.governing(name), "rows are replaced as a whole")
     if options.commit_id is not None:
         if transaction is not None:
             raise Unsupported("an ingest in a transaction has no commit_id; expected one that commits by itself")

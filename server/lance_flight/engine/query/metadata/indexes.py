@@ -44,6 +44,8 @@ def _indexes(view: TableView, names: list[str]) -> pa.Table:
     rows = []
     for definition in indices_of(view.snapshot):
         column = view.snapshot.schema.names[definition.field_id]
+        if column not in view.schema.names:
+            continue
         row: dict[str, Any] = {
             "name": definition.name,
             "column_name": column,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.engine.query.policies.columns import EVERY_COLUMN, ColumnPolicy, GrantedColumn, combined
 from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.errors import Refused
+from lance_flight.model.schema import NamespaceSchema
 
 
 class Privilege(Enum):
@@ -47,11 +49,12 @@ class GrantedTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Some privileges on some tables; with a condition, on the rows that fulfil it alone."""
+    """Some privileges on some tables; with a condition, on the rows that fulfil it alone, and SELECT with `columns` on these alone."""
 
     privileges: frozenset[Privilege]
     tables: GrantedTables
     condition: Condition | None = None
+    columns: tuple[GrantedColumn, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +126,70 @@ class Access:
                 parts.append(tuple(dict.fromkeys(each for each in conditions if each is not None)))
         return RowPolicy(table.name, self.principal, tuple(dict.fromkeys(parts)))
 
+    def columns(self, table: TableName) -> ColumnPolicy:
+        """Return the policy of the columns that the principal may read; `Refused` if it may read none, or some in some rows and others in others."""
+        if self.grants is None or table in self.own:
+            return EVERY_COLUMN
+        self.check(Privilege.SELECT, table)
+        grants = [grant for grant in self.grants if Privilege.SELECT in grant.privileges and table in grant.tables]
+        everywhere = [grant.columns for grant in grants if grant.condition is None]
+        found = [
+            combined([*everywhere, *(grant.columns for grant in grants if grant.condition == condition)])
+            for condition in dict.fromkeys(grant.condition for grant in grants)
+        ]
+        if combined(everywhere or [()]) is None:
+            return EVERY_COLUMN
+        if any(columns != found[0] for columns in found):
+            raise Refused(
+                f"{self.principal!r} has SELECT on other columns of table {table.name!r} in some rows than in others;"
+                " expected grants of the same columns with each WHERE, or all columns without one"
+            )
+        return ColumnPolicy(table=table.name, user=self.principal, granted=found[0])
+
+    @property
+    def has_masks(self) -> bool:
+        """True if a grant masks a column of any table."""
+        return any(column.mask is not None for grant in self.grants or () for column in grant.columns or ())
+
+    def lists_columns(self, table: TableName) -> bool:
+        """Return whether the principal has SELECT on listed columns of a table, and no grant of SELECT on all of them."""
+        columns = [
+            grant.columns
+            for grant in self.grants or ()
+            if Privilege.SELECT in grant.privileges and table in grant.tables
+        ]
+        return bool(columns) and None not in columns
+
+    def check_all_columns(self, table: TableName, what: str) -> None:
+        """Raise `Refused`, which begins with `what` needs it, unless the principal may read all columns of a table as they are stored."""
+        if not self.columns(table).is_everything:
+            raise Refused(
+                f"{what}: {self.principal!r} has SELECT on some columns of table {table.name!r} alone, or on masked ones;"
+                " expected SELECT on all columns without masks"
+            )
+
+    def known_columns(self, table: TableName, columns: Iterable[str]) -> list[str]:
+        """Return those of a table's columns that the principal may know of: all of them with any grant that lists none."""
+        if self.grants is None or table in self.own:
+            return list(columns)
+        listed = combined([grant.columns for grant in self.grants if table in grant.tables])
+        return [name for name in columns if listed is None or name in listed]
+
+    def described(self, schema: NamespaceSchema, table: TableName) -> NamespaceSchema:
+        """Return the schema of a table with the columns alone that the principal may know of."""
+        known = self.known_columns(table, schema.ids)
+        return schema if len(known) == len(schema.ids) else schema.only(known)
+
     def check_all_rows(self, privilege: Privilege, table: TableName) -> None:
-        """Raise `Refused` unless the principal has a privilege on all rows of a table."""
+        """Raise `Refused` unless the principal has a privilege on all rows of a table, and SELECT on all columns as well."""
         policy = self.rows([privilege], table)
         if not policy.is_everything:
             raise Refused(
                 f"{self.principal!r} has {privilege.value} on some rows of table {table.name!r} alone ({policy}), and"
                 " this is done to all of them"
             )
+        if privilege is Privilege.SELECT:
+            self.check_all_columns(table, "this is done to whole rows")
 
     def _check_reads(self, privilege: Privilege, table: TableName) -> None:
         if self.reads_only and privilege is not Privilege.SELECT:

@@ -6,6 +6,7 @@ members = ["anna", "group:tenant-a"]     # principals; groups of a token; "*" is
 grants = [
     "SELECT, INSERT ON events WHERE tenant = 'a'",
     "SELECT ON reference.*",
+    "SELECT (id, name, concat('***', right(phone, 4)) AS phone) ON customers",
 ]
 ```
 """
@@ -13,15 +14,17 @@ grants = [
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
 
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, GrantedTables, Privilege
+from lance_flight.engine.query.policies.columns import GrantedColumn
 from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.functions import unsteady
 from lance_flight.errors import InvalidInput, Refused, SqlError
 from lance_flight.file_reloading import Watched
 
@@ -102,15 +105,16 @@ def _role(name: str, role: Any) -> Role:
     for key in sorted(_KEYS):
         if not isinstance(role[key], list) or not all(isinstance(each, str) and each for each in role[key]):
             raise InvalidInput(f"{what} has {key} {role[key]!r}; expected a list of texts")
-    return Role(frozenset(role["members"]), tuple(_grant(what, text) for text in role["grants"]))
+    return Role(frozenset(role["members"]), tuple(grant for text in role["grants"] for grant in _grants(what, text)))
 
 
-def _grant(what: str, text: str) -> Grant:
+def _grants(what: str, text: str) -> Iterator[Grant]:
+    """Yield the grants of a text: one of privileges on whole rows, and one for each list of columns."""
     try:
         cursor = Cursor.over(text)
-        privileges = _privileges(cursor)
+        listed = [_privileges(cursor)]
         while cursor.accept(","):
-            privileges |= _privileges(cursor)
+            listed.append(_privileges(cursor))
         cursor.expect("ON")
         tables = _tables(cursor)
         condition = Condition.parse(cursor.rest()) if cursor.accept("WHERE") else None
@@ -118,19 +122,55 @@ def _grant(what: str, text: str) -> Grant:
     except SqlError as exc:
         raise InvalidInput(
             f"{what} grants {text!r}: {exc}; expected PRIVILEGE, … ON table [WHERE condition], privileges being"
-            f" {', '.join(_WORDS)}"
+            f" {', '.join(_WORDS)}, and SELECT (column, expression AS column, …)"
         ) from exc
-    if condition is not None and not privileges <= OF_ROWS:
-        words = ", ".join(sorted(privilege.value for privilege in privileges - OF_ROWS))
+    except Refused as exc:
+        raise InvalidInput(f"{what} grants {text!r}: {exc}") from exc
+    of_rows = frozenset[Privilege]().union(*(privileges for privileges, columns in listed if columns is None))
+    if condition is not None and not of_rows <= OF_ROWS:
+        words = ", ".join(sorted(privilege.value for privilege in of_rows - OF_ROWS))
         raise InvalidInput(f"{what} grants {text!r}: {words} is granted for whole tables; expected no WHERE")
-    return Grant(privileges=privileges, tables=tables, condition=condition)
+    if of_rows:
+        yield Grant(privileges=of_rows, tables=tables, condition=condition)
+    for privileges, columns in listed:
+        if columns is not None:
+            yield Grant(privileges=privileges, tables=tables, condition=condition, columns=columns)
 
 
-def _privileges(cursor: Cursor) -> frozenset[Privilege]:
+def _privileges(cursor: Cursor) -> tuple[frozenset[Privilege], tuple[GrantedColumn, ...] | None]:
     for word, privileges in _WORDS.items():
         if cursor.accept(word):
-            return privileges
+            if not cursor.accept("("):
+                return privileges, None
+            if privileges != {Privilege.SELECT}:
+                raise Refused(f"{word} is granted for whole rows; expected columns behind SELECT alone")
+            return privileges, _columns(cursor)
     raise cursor.error("a privilege")
+
+
+def _columns(cursor: Cursor) -> tuple[GrantedColumn, ...]:
+    """Read `column, expression AS column, …)`."""
+    found = [_column(cursor)]
+    while cursor.accept(","):
+        found.append(_column(cursor))
+    cursor.expect(")")
+    names = [column.name for column in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(f"column {twice!r} is listed twice")
+    return tuple(found)
+
+
+def _column(cursor: Cursor) -> GrantedColumn:
+    start = cursor.at
+    expression = cursor.until(",", ")", "AS")
+    if expression and cursor.accept("AS"):
+        name = cursor.name("the column that the expression stands for")
+        for problem in unsteady(expression):
+            raise Refused(f"the mask {expression} of column {name!r}: {problem}")
+        return GrantedColumn(name, expression)
+    cursor.at = start
+    return GrantedColumn(cursor.name("a column, or an expression AS column"))
 
 
 def _tables(cursor: Cursor) -> GrantedTables:

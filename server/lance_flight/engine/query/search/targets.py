@@ -153,7 +153,8 @@ def target(
     view = planner.scanned.get(key)
     if view is None:
         raise Unsupported(
-            f"{table!r} is no table that can be searched; expected a table, not a query or what a function returns"
+            f"{table!r} is no table that can be searched; expected a table, not a query or what a function returns, and SELECT"
+            " on it without masks"
         )
     scan = scans[0] if scans else None
     targets = Targets()

@@ -9,7 +9,7 @@ from typing import ClassVar
 from lance_flight.catalog.manifests.properties import check_in_place
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.sql.references import table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required, TableStatement, on
@@ -48,6 +48,7 @@ class HistoryAlteration(Alteration):
         changes.begin_steps(NOT_ALTERED)
         root, name = self.root_of(changes), table_name(self.table)
         table = root.table(name)
+        self.check_columns(changes.access, root.governing(name))
         check_in_place(name.name, table.snapshot().misplaced)
         self.alter(root, name, table)
         return 0
@@ -55,6 +56,9 @@ class HistoryAlteration(Alteration):
     def root_of(self, changes: Changes) -> Root:
         """Return the root in which the table is looked up."""
         return changes.root
+
+    def check_columns(self, access: Access, name: TableName) -> None:
+        """Raise `Refused` if the principal could read columns afterwards that it may not read now."""
 
     @abstractmethod
     def alter(self, root: Root, name: TableName, table: Table) -> None:

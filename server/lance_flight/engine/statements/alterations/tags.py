@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.sql.time_travel import Point, naming, read_as_of, read_point
@@ -60,6 +61,11 @@ class Rollback(HistoryAlteration):
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> Rollback:
         return cls(table, read_point(cursor))
+
+    def check_columns(self, access: Access, name: TableName) -> None:
+        # The columns of a grant are those of the newest schema: an older one may have called others so.
+        if access.lists_columns(name):
+            access.check_all_columns(name, "ROLLBACK gives columns the names that they had")
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         with naming(name, self.at):
