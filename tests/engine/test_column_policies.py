@@ -18,6 +18,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.running_statement import StatementKind
 from lance_flight.engine.sql.substrait import statement_of
 from lance_flight.engine.writes.ingest_options import IngestOptions, Replaces
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused
@@ -368,6 +369,21 @@ def test_explain_counts_partitions_by_granted_columns_alone(
     assert (plan.partitions == full.plan(sql).partitions) == (table == "customers")  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("hidden", ["_partition", "_rowid"])
+def test_hidden_columns_tell_no_partition_by_columns_that_are_not_granted(full: Engine, who: str, hidden: str) -> None:
+    for sql in (f"SELECT {hidden} FROM by_email", f"SELECT count(*) FROM by_email GROUP BY {hidden}"):
+        assert told(full, sql, RESTRICTED[who]).startswith(f"SqlError: No field named {hidden}")
+        assert told(full, sql, OWNER).startswith("[")
+
+
+def test_a_masked_table_is_read_by_its_query_alone(full: Engine) -> None:
+    scope = Scope(access=MASKS)
+    with full.running.entered(StatementKind.QUERY, "test", scope.issuer) as running:
+        named = full.sessions.begin(full.sessions.of_scope(scope, running)).named
+        with pytest.raises(Refused, match="expected a query that computes them"):
+            named.dataset(TableName(PUBLIC, "customers"))
+
+
 def test_a_mask_that_fails_on_a_value_does_not_tell_it(full: Engine) -> None:
     access = granting("SELECT (id, CAST(CAST(email AS BIGINT) AS VARCHAR) AS email) ON customers")
     for sql in (
@@ -380,6 +396,10 @@ def test_a_mask_that_fails_on_a_value_does_not_tell_it(full: Engine) -> None:
         assert said.startswith("QueryFailed: an expression failed on a value"), said
         assert not SECRET.search(said)
     assert SECRET.search(told(full, "SELECT CAST(email AS BIGINT) FROM customers"))
+    access = granting("SELECT (id, CAST(CAST(email AS BIGINT) AS VARCHAR) AS email) ON by_email")
+    for sql in ("SELECT id FROM by_email WHERE email = '1'", "SELECT email, count(*) FROM by_email GROUP BY email"):
+        for text in (sql, f"EXPLAIN {sql}", f"EXPLAIN ANALYZE {sql}"):
+            assert not SECRET.search(told(full, text, access))
 
 
 DELETED = [
@@ -582,6 +602,8 @@ WRONG_GRANTS = [
     ("SELECT (left(id, 1)) ON t", r"expected \)"),
     ("SELECT (left(id, 1) AS) ON t", "the column that the expression stands for"),
     ("SELECT (random() AS id) ON t", "'random' is not deterministic"),
+    ("SELECT ($1 AS id) ON t", "a parameter may not stand in it"),
+    ("SELECT (left(?, 1) AS id) ON t", "a parameter may not stand in it"),
     ("SELECT (now() AS id) ON t", "not deterministic"),
     ("SELECT ((SELECT max(id) FROM t) AS id) ON t", "a subquery or window may not stand in it"),
     ("SELECT (rank() OVER (ORDER BY id) AS id) ON t", "a subquery or window may not stand in it"),

@@ -264,3 +264,85 @@ def test_a_view_shows_what_its_reader_may_see_of_the_tables(tenants: Tenants) ->
     assert "[refused]" in tenants.refuses("alice", "DROP VIEW recent")
     assert "[refused]" in tenants.refuses("carol", "CREATE VIEW mine AS SELECT n FROM events")
     assert sorted(tenants.rows("alice", "SELECT n FROM recent")) == [(1,), (2,)]
+
+
+CARE = """
+[roles.owner]
+members = ["owner"]
+grants = ["ALL ON *"]
+
+[roles.care]
+members = ["alice"]
+grants = ["SELECT (id, concat('***', right(phone, 4)) AS phone) ON people"]
+
+[roles.count]
+members = ["bob"]
+grants = ["SELECT (id) ON people"]
+"""
+
+
+@pytest.fixture
+def people(tenants: Tenants) -> Tenants:
+    """The server with a table of which alice sees a masked column, and bob one column."""
+    tenants.rows(
+        "owner", "CREATE TABLE people (id BIGINT, phone VARCHAR, income BIGINT) PARTITIONED BY (bucket(2, id))"
+    )
+    tenants.rows("owner", "INSERT INTO people VALUES (1, '5550001', 777), (2, '5550002', 777)")
+    tenants.policies.write_text(CARE)
+    return tenants
+
+
+def test_columns_are_those_of_the_grant_in_all_that_a_driver_asks(people: Tenants) -> None:
+    for name, columns in {"alice": ["id", "phone"], "bob": ["id"], "owner": ["id", "phone", "income"]}.items():
+        with people.connect(name) as connection, connection.cursor() as cursor:
+            assert connection.adbc_get_table_schema("people").names == columns
+            listed = connection.adbc_get_objects(depth="columns", table_name_filter="people").read_all().to_pylist()
+            (table,) = (each for schema in listed[0]["catalog_db_schemas"] for each in schema["db_schema_tables"])
+            assert [column["column_name"] for column in table["table_columns"]] == columns
+            assert cursor.adbc_execute_schema("SELECT * FROM people").names == columns
+            cursor.execute("SELECT * FROM people WHERE id = ?", (1,))
+            assert cursor.fetch_arrow_table().to_pylist() == [
+                {name: value for name, value in {"id": 1, "phone": "***0001", "income": 777}.items() if name in columns}
+                if name != "owner"
+                else {"id": 1, "phone": "5550001", "income": 777}
+            ]
+    assert people.rows("alice", "SELECT count(*) FROM people WHERE phone = '5550001'") == [(0,)]
+    assert "777" not in people.refuses("bob", "SELECT id FROM people WHERE income = 777").replace("income = 777", "")
+
+
+def test_tickets_and_prepared_statements_follow_the_masks_of_the_file(people: Tenants) -> None:
+    def phones(table: pa.Table) -> list[str]:
+        return sorted(table["phone"].to_pylist())
+
+    masked, stored = ["***0001", "***0002"], ["5550001", "5550002"]
+    people.policies.write_text(CARE.replace("concat('***', right(phone, 4)) AS phone", "phone"))
+    with (
+        people.connect("alice") as connection,
+        connection.cursor() as cursor,
+        flight.connect(people.server.uri) as client,
+    ):
+        cursor.adbc_prepare("SELECT phone FROM people")
+        cursor.execute("SELECT phone FROM people")
+        assert phones(cursor.fetch_arrow_table()) == stored
+        alice = people.options("alice")
+        query = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query="SELECT phone FROM people")))
+        endpoints = client.get_flight_info(query, alice).endpoints
+        people.policies.write_text(CARE)
+        assert phones(pa.concat_tables(client.do_get(each.ticket, alice).read_all() for each in endpoints)) == masked
+        cursor.execute("SELECT phone FROM people")
+        assert phones(cursor.fetch_arrow_table()) == masked
+        people.policies.write_text(CARE.replace(", concat('***', right(phone, 4)) AS phone", ""))
+        with pytest.raises(pa.ArrowInvalid, match="No field named phone") as failed:
+            client.do_get(endpoints[0].ticket, alice).read_all()
+        assert "555" not in str(failed.value)
+        with pytest.raises(Error):
+            cursor.execute("SELECT phone FROM people")
+
+
+def test_a_wrong_mask_is_named_and_gives_nothing(people: Tenants) -> None:
+    people.policies.write_text(CARE.replace("right(phone, 4)", "random()"))
+    said = people.refuses("alice", "SELECT * FROM people")
+    assert "the policy file cannot be read" in said
+    people.policies.write_text(CARE.replace("concat('***', right(phone, 4))", "1.5"))
+    assert "the mask 1.5 of column 'phone' of table 'people'" in people.refuses("alice", "SELECT * FROM people")
+    assert people.rows("bob", "SELECT count(*) FROM people") == [(2,)]

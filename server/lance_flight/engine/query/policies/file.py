@@ -25,6 +25,7 @@ from lance_flight.engine.query.policies.columns import GrantedColumn
 from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import unsteady
+from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.errors import InvalidInput, Refused, SqlError
 from lance_flight.file_reloading import Watched
 
@@ -166,7 +167,8 @@ def _column(cursor: Cursor) -> GrantedColumn:
     expression = cursor.until(",", ")", "AS")
     if expression and cursor.accept("AS"):
         name = cursor.name("the column that the expression stands for")
-        for problem in unsteady(expression):
+        parameters = ["a parameter may not stand in it"] if parameter_count(expression) else []
+        for problem in [*parameters, *unsteady(expression)]:
             raise Refused(f"the mask {expression} of column {name!r}: {problem}")
         return GrantedColumn(name, expression)
     cursor.at = start
