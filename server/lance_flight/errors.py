@@ -23,6 +23,7 @@ LanceFlightError
 │   └── StatementTimeout      it took longer than statements may
 ├── StorageFull         no room where something is written: free some, and run it again
 ├── LimitExceeded       more than the server gives to one client, statement or session
+│   └── QuotaExceeded         the quota of a role is used up: try again when the message says
 ├── Unauthenticated     no valid credentials
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
@@ -243,6 +244,13 @@ class LimitExceeded(LanceFlightError):
 
     code = "limit_exceeded"
     sqlstate = "54000"
+
+
+class QuotaExceeded(LimitExceeded):
+    """A statement beyond the quota of its principal's role; it is free again later, as the message says."""
+
+    code = "quota_exceeded"
+    sqlstate = "53400"
 
 
 class Unauthenticated(LanceFlightError):

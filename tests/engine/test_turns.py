@@ -8,20 +8,27 @@ from collections.abc import Sequence
 import pytest
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.errors import Cancelled, LimitExceeded
+from lance_flight.engine.runtime.quotas import Quota, Resource
+from lance_flight.errors import Cancelled, LimitExceeded, QuotaExceeded
 
 
 def turn(
-    turns: AdmissionQueue, principal: str = "alice", session: str = "a", cancellation: Cancellation | None = None
+    turns: AdmissionQueue,
+    principal: str = "alice",
+    session: str = "a",
+    cancellation: Cancellation | None = None,
+    quotas: Sequence[Quota] = (),
 ) -> AdmissionSlot:
-    return AdmissionSlot(turns, principal, session, cancellation or Cancellation())
+    return AdmissionSlot(turns, principal, session, cancellation or Cancellation(), quotas)
 
 
 class Waiting:
     """Somebody who waits for a turn on a thread of his own, and notes when he got it."""
 
-    def __init__(self, turns: AdmissionQueue, principal: str, session: str, served: list[str]) -> None:
-        self.turn = turn(turns, principal, session)
+    def __init__(
+        self, turns: AdmissionQueue, principal: str, session: str, served: list[str], quotas: Sequence[Quota] = ()
+    ) -> None:
+        self.turn = turn(turns, principal, session, quotas=quotas)
         self.error: Exception | None = None
         self._served = served
         before = waiting(turns)
@@ -144,3 +151,68 @@ def test_a_turn_is_kept_until_work_that_was_given_up_has_ended() -> None:
     ended.set()
     is_free.wait()
     turn(turns).take(is_new=True)
+
+
+ONE, TWO = (Quota(role=f"at most {most}", resource=Resource.STATEMENTS, limit=most) for most in (1, 2))
+
+
+def test_who_has_used_up_a_quota_waits_and_lets_others_work() -> None:
+    turns, served = AdmissionQueue(3, 100), list[str]()
+    first = turn(turns, quotas=[ONE])
+    first.take(is_new=True)
+    same_role = Waiting(turns, "bob", "b", served, [ONE])
+    other = turn(turns, "carol", "c", quotas=[TWO])
+    other.take(is_new=True)
+    other.leave()
+    assert served == []
+    first.leave()
+    same_role.join()
+    assert served == ["bob/b"]
+    assert turns.running == {ONE.account: 1}
+    same_role.turn.leave()
+    assert turns.running == {}
+
+
+def test_the_next_of_the_queue_is_passed_by_while_its_quota_is_used_up() -> None:
+    turns, served = AdmissionQueue(2, 100), list[str]()
+    limited, free = turn(turns, quotas=[ONE]), turn(turns, "dora", "d")
+    limited.take(is_new=True)
+    free.take(is_new=True)
+    waits_for_quota = Waiting(turns, "bob", "b", served, [ONE])
+    waits_for_slot = Waiting(turns, "carol", "c", served)
+    free.leave()
+    waits_for_slot.join()
+    limited.leave()
+    waits_for_quota.join()
+    assert served == ["carol/c", "bob/b"]
+
+
+def test_who_gives_up_waiting_for_a_quota_uses_nothing_of_it() -> None:
+    turns, served = AdmissionQueue(2, 100), list[str]()
+    first = turn(turns, quotas=[ONE])
+    first.take(is_new=True)
+    impatient = Waiting(turns, "bob", "b", served, [ONE])
+    impatient.turn.cancellation.cancel(lambda: Cancelled("over"))
+    impatient.join()
+    first.leave()
+    assert turns.running == {}
+    turn(turns, quotas=[ONE]).take(is_new=True)
+
+
+def test_those_who_wait_for_one_quota_leave_room_in_the_queue() -> None:
+    turns, served = AdmissionQueue(2, 8), list[str]()
+    first = turn(turns, quotas=[ONE])
+    first.take(is_new=True)
+    waiting_for_it = [Waiting(turns, name, name, served, [ONE]) for name in ("bob", "carol")]
+    with pytest.raises(QuotaExceeded, match=r"role 'at most 1' has a quota of statements = 1.*2 wait"):
+        turn(turns, "dora", "d", quotas=[ONE]).take(is_new=True)
+    slot = turn(turns, "erin", "e")
+    slot.take(is_new=True)
+    other = Waiting(turns, "fay", "f", served)
+    for each in (slot, first):
+        each.leave()
+    for waiter in (other, waiting_for_it[0]):
+        waiter.join()
+        waiter.turn.leave()
+    waiting_for_it[1].join()
+    assert sorted(served) == ["bob/bob", "carol/carol", "fay/f"]

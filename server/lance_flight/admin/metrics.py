@@ -36,7 +36,7 @@ class Load:
     """Counts and gauges that other parts of the server keep, read when metrics are scraped.
 
     Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
-    of the plan cache, commits ever, pieces of maintenance by kind and outcome, their seconds by kind, and restarts by their reason.
+    of the plan cache, commits ever, statements beyond a quota by its resource, pieces of maintenance by kind and outcome, their seconds by kind, and restarts by their reason.
     """
 
     statements: Mapping[str, int]
@@ -49,6 +49,7 @@ class Load:
     plan_hits: int
     plan_misses: int
     commits: Mapping[CommitEvent, int]
+    quota_refusals: Mapping[str, int]
     maintenance: Mapping[tuple[str, str], int]
     maintenance_seconds: Mapping[str, float]
     restarts: Mapping[str, int]
@@ -129,6 +130,12 @@ class _LoadCollector(Collector):
         yield CounterMetricFamily(f"{PREFIX}plan_cache_misses", "Queries that were planned.", load.plan_misses)
         for event, (name, text) in _COMMITS.items():
             yield CounterMetricFamily(PREFIX + name, text, load.commits[event])
+        refusals = CounterMetricFamily(
+            f"{PREFIX}quota_refusals", "Statements that were beyond a quota.", labels=["resource"]
+        )
+        for resource, count in load.quota_refusals.items():
+            refusals.add_metric([resource], count)
+        yield refusals
         works = CounterMetricFamily(
             f"{PREFIX}maintenance", "Maintenance that has ended, by outcome.", labels=["kind", "outcome"]
         )

@@ -121,6 +121,7 @@ def _load(service: Service) -> dict[str, object]:
         "plan_hits": plans.hits,
         "plan_misses": plans.misses,
         "commits": {event: commit_counts[event] for event in CommitEvent},
+        "quota_refusals": {each.value: count for each, count in service.engine.running.quotas.refusals.items()},
         "maintenance": service.engine.maintained.counts,
         "maintenance_seconds": service.engine.maintained.seconds,
     }

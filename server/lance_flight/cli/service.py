@@ -103,7 +103,7 @@ def build(
         limits=limits,
         peers=peers_of(config, TicketSealer(key), tls),
     )
-    policies = PolicyFile(config.policy_file) if config.policy_file else None
+    policies = PolicyFile(config.policy_file, shares=machine.sharing.processes) if config.policy_file else None
     admitting = authentication(config, key)
     if tls is None and config.has_authentication and config.host not in LOOPBACK:
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", config.host)

@@ -137,6 +137,8 @@ class Engine:
         One that returns a report is run as well, and its plan gives what it has done.
         """
         with self.running.entered(StatementKind.QUERY, sql, scope.issuer) as running:
+            if parameters is not None:
+                running.uncounted = parameters.nbytes
             statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
             if isinstance(statement, RowsStatement):
                 return self._plan(running, statement, parameters, endpoints, scope)

@@ -26,6 +26,7 @@ from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.quotas import NO_QUOTAS
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
@@ -144,11 +145,11 @@ class EngineBackend:
     def read(self, caller: Caller, payload: bytes) -> Rows:
         session = self._session(caller)
         return self._engine.stream(
-            Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session
+            Task.from_bytes(payload), self._issuer(caller, session), self._access(caller, session), session
         )
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
-        issuer = _issuer(caller, self._session(caller))
+        issuer = Issuer(principal=caller.principal, session=self._session(caller).id)
         tasks = [Task.from_bytes(payload) for payload in payloads]
         statements = {task.statement for task in tasks if task.report is None}
         outcomes = [self._engine.running.cancel(statement, issuer) for statement in statements]
@@ -160,7 +161,7 @@ class EngineBackend:
     def renew(self, caller: Caller, payload: bytes) -> datetime:
         session = self._session(caller)
         return self._engine.renew(
-            Task.from_bytes(payload), _issuer(caller, session), self._access(caller, session), session
+            Task.from_bytes(payload), self._issuer(caller, session), self._access(caller, session), session
         )
 
     def ingest(
@@ -206,11 +207,25 @@ class EngineBackend:
         scope = Scope(
             session,
             transaction,
-            _issuer(caller, session),
+            self._issuer(caller, session),
             self._access(caller, session),
             is_identified=not caller.is_connection,
         )
         return scope.with_own_tables() if _is_own(session, caller) else scope
+
+    def _issuer(self, caller: Caller, session: Session) -> Issuer:
+        roles, allowance = (
+            ((), NO_QUOTAS) if self._policies is None else self._policies.allowance(caller.principal, caller.groups)
+        )
+        return Issuer(
+            principal=caller.principal,
+            session=session.id,
+            peer=caller.peer,
+            roles=roles,
+            allowance=allowance,
+            trace=caller.trace,
+            is_gone=caller.is_gone,
+        )
 
     def _access(self, caller: Caller, session: Session) -> Access:
         granted = (
@@ -283,12 +298,6 @@ def _sql(statement: SqlOrPlan) -> str:
 def _milliseconds(seconds: float) -> int:
     """Convert seconds to milliseconds, limited to the 32 bits of SqlInfo."""
     return min(round(seconds * 1000), (1 << 31) - 1)
-
-
-def _issuer(caller: Caller, session: Session) -> Issuer:
-    return Issuer(
-        principal=caller.principal, session=session.id, peer=caller.peer, trace=caller.trace, is_gone=caller.is_gone
-    )
 
 
 def _is_own(session: Session, caller: Caller) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from datafusion import DataFrame
@@ -13,6 +13,7 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.pure_scans import bare_columns, is_one_row, stream
 from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.sql.typed_calls import shown_name
 
@@ -26,6 +27,7 @@ class PlanKey:
     branch: str | None
     execution: QueryOptions
     access: Access
+    pool: Pool = field(default_factory=Pool)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

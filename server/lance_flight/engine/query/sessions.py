@@ -45,6 +45,7 @@ class Sessions:
 
     def of_scope(self, scope: Scope, running: RunningStatement) -> StatementContext:
         """Return the context of a statement in its scope, without its transaction."""
+        pool = self.memory.pool(scope.issuer.allowance)
         return StatementContext(
             root=self.seen(scope),
             target_partitions=self.target_partitions,
@@ -52,7 +53,8 @@ class Sessions:
             execution=scope.execution,
             isolation=scope.isolation,
             access=scope.access,
-            runtime=self.memory.runtime(),
+            runtime=self.memory.runtime(pool),
+            pool=pool,
             planning_timeout=self.planning_timeout,
             running=running,
             system=self._system(scope.access),
@@ -62,6 +64,7 @@ class Sessions:
         self, task: Task, running: RunningStatement, access: Access, temporary: Temporary, holds: list[SnapshotLease]
     ) -> StatementContext:
         """Return the context of a task, with the snapshots that it was planned with."""
+        pool = self.memory.pool(running.issuer.allowance)
         return StatementContext(
             root=temporary.over(self.root.on_branch(task.branch).guarded(access)),
             target_partitions=self.target_partitions,
@@ -75,7 +78,8 @@ class Sessions:
             share=task.share,
             access=access,
             holds=holds,
-            runtime=self.memory.runtime(),
+            runtime=self.memory.runtime(pool),
+            pool=pool,
             planning_timeout=self.planning_timeout,
             running=running,
             system=self._system(access),

@@ -13,6 +13,7 @@ from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privile
 from lance_flight.engine.query.system_tables import SystemTables
 from lance_flight.engine.query.tables import Split
 from lance_flight.engine.runtime.client_sessions import Isolation
+from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -44,7 +45,7 @@ class StatementContext:
 
     The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
     `access` grants on the rows of all tables. Leases that keep the snapshots from being vacuumed are put into `holds`. `runtime` bounds what
-    DataFusion holds for the statement, and `planning_timeout` how many seconds it plans. `running` is the statement's entry
+    DataFusion holds for the statement, by its `pool`, and `planning_timeout` how many seconds it plans. `running` is the statement's entry
     in the registry; None if it cannot be cancelled.
     """
 
@@ -62,6 +63,7 @@ class StatementContext:
     access: Access = UNLIMITED
     holds: list[SnapshotLease] | None = None
     runtime: RuntimeEnvBuilder | None = None
+    pool: Pool = field(default_factory=Pool)
     planning_timeout: float = 0.0
     running: RunningStatement | None = None
     system: SystemTables | None = None

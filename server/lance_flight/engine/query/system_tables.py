@@ -1,6 +1,6 @@
-"""Schema `system`: the tables `queries`, `statements`, `sessions` and `maintenance` of the activity of this server and its peers, computed when they are read.
+"""Schema `system`: the tables `queries`, `statements`, `sessions`, `quotas` and `maintenance` of the activity of this server and its peers, computed when they are read.
 
-A principal sees its own rows, and an administrator all of them; those of maintenance are nobody's own. The tables are in no list of tables.
+A principal sees its own rows, and an administrator all of them; quotas are those of its roles, and those of maintenance are nobody's own. The tables are in no list of tables.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTa
 from lance_flight.engine.runtime.client_sessions import KnownSession
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecord, MaintenanceRecords
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
+from lance_flight.engine.runtime.quotas import QuotaUsage
 from lance_flight.engine.runtime.running_statement import Record
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
@@ -66,6 +67,10 @@ class SystemTables:
         running = [record.session for record in self.queries()]
         known = (session for session in self.clients.known() if self.principal in (None, session.principal))
         return [_Session(session, running.count(session.id)) for session in known]
+
+    def quotas(self) -> list[QuotaUsage]:
+        """Return the quotas that apply to the principal, as far as it has run statements within the last hour."""
+        return self.running.quota_usage(self.principal)
 
     def maintenance(self) -> list[MaintenanceRecord]:
         """Return the maintenance that runs and that has ended lately, if the principal is an administrator."""
@@ -133,6 +138,23 @@ _MAINTENANCE: RowTable[SystemTables, MaintenanceRecord] = RowTable(
         ComputedColumn("result", pa.utf8(), lambda record: record.result),
     ),
 )
+_QUOTAS: RowTable[SystemTables, QuotaUsage] = RowTable(
+    SystemTables.quotas,
+    (
+        ComputedColumn("role", pa.utf8(), lambda usage: usage.quota.role, is_nullable=True),
+        ComputedColumn("principal", pa.utf8(), lambda usage: usage.quota.principal, is_nullable=True),
+        ComputedColumn("resource", pa.utf8(), lambda usage: usage.quota.resource.value),
+        ComputedColumn("allowed", pa.int64(), lambda usage: usage.quota.limit),
+        ComputedColumn("used", pa.int64(), lambda usage: usage.used, is_nullable=True),
+        ComputedColumn("free_at", _MOMENT, lambda usage: usage.free_at, is_nullable=True),
+    ),
+)
 _TABLES: Mapping[str, RowTable[SystemTables, Any]] = MappingProxyType(
-    {"queries": _QUERIES, "statements": _STATEMENTS, "sessions": _SESSIONS, "maintenance": _MAINTENANCE}
+    {
+        "queries": _QUERIES,
+        "statements": _STATEMENTS,
+        "sessions": _SESSIONS,
+        "quotas": _QUOTAS,
+        "maintenance": _MAINTENANCE,
+    }
 )

@@ -1,21 +1,27 @@
-"""Admission control: a bounded number of running statements, and a fair queue for the waiting ones."""
+"""Admission control: a bounded number of running statements, of which quotas bound those of a role, and a fair queue for the waiting ones."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.quotas import Account, Quota, QuotaBook
 from lance_flight.errors import LimitExceeded
+
+QUOTA_OF_QUEUE = 4
+"""Divisor: a fourth of the queue is for statements that wait for one quota, which must leave room to others."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
     """Waiting call, woken when it is admitted or its statement is cancelled."""
 
+    quotas: Sequence[Quota] = ()
     woken: threading.Event = field(default_factory=threading.Event)
     is_admitted: bool = False
 
@@ -35,10 +41,19 @@ class _Queue:
         sessions.setdefault(session, deque()).append(waiter)
         self._count += 1
 
-    def pop(self) -> _Waiter:
-        """Remove and return the next waiter; the others of its principal, and then of its session, move behind all other waiters."""
-        principal, sessions = self._waiting.popitem(last=False)
-        session, waiters = sessions.popitem(last=False)
+    def pop(self, may_run: Callable[[_Waiter], bool]) -> _Waiter | None:
+        """Remove and return the next waiter that may run, None without one; the others of its principal, and then of its session, move behind all other waiters."""
+        found = (
+            (principal, session)
+            for principal, sessions in self._waiting.items()
+            for session, waiters in sessions.items()
+            if may_run(waiters[0])
+        )
+        principal, session = next(found, (None, None))
+        if principal is None or session is None:
+            return None
+        sessions = self._waiting.pop(principal)
+        waiters = sessions.pop(session)
         waiter = waiters.popleft()
         if waiters:
             sessions[session] = waiters
@@ -46,6 +61,15 @@ class _Queue:
             self._waiting[principal] = sessions
         self._count -= 1
         return waiter
+
+    def waiting_for(self, account: Account) -> int:
+        """Return the number of waiters whose quotas have this account."""
+        return sum(
+            any(quota.account == account for quota in waiter.quotas)
+            for sessions in self._waiting.values()
+            for waiters in sessions.values()
+            for waiter in waiters
+        )
 
     def remove(self, principal: str, session: str, waiter: _Waiter) -> None:
         """Remove a waiter that no longer waits."""
@@ -59,26 +83,39 @@ class _Queue:
 
 
 class AdmissionQueue:
-    """Admits at most `most` statements at a time, and lets at most `most_waiting` new ones wait. Safe to share among threads."""
+    """Admits at most `most` statements at a time, and lets at most `most_waiting` new ones wait. Safe to share among threads.
 
-    def __init__(self, most: int, most_waiting: int) -> None:
+    A statement whose quotas are used up waits as well, and lets those pass that have some left: whenever a slot is free, all waiters are
+    such ones.
+    """
+
+    def __init__(self, most: int, most_waiting: int, book: QuotaBook | None = None) -> None:
         self._free = most
         self._most = most
         self._most_waiting = most_waiting
+        self._book = book or QuotaBook()
+        self._running: Counter[Account] = Counter()
         self._queue = _Queue()
         self._lock = threading.Lock()
 
-    def take(self, principal: str, session: str, cancellation: Cancellation, *, is_new: bool) -> None:
+    def take(
+        self,
+        principal: str,
+        session: str,
+        cancellation: Cancellation,
+        *,
+        is_new: bool,
+        quotas: Sequence[Quota] = (),
+    ) -> None:
         """Wait for admission; raise `LimitExceeded` for a new statement if too many wait, and the reason of a cancelled one."""
         with self._lock:
-            if self._free:
-                self._free -= 1
+            exhausted = self._exhausted(quotas)
+            if self._free and exhausted is None:
+                self._admit(quotas)
                 return
-            if is_new and len(self._queue) >= self._most_waiting:
-                raise LimitExceeded(
-                    f"{self._most} statements are at work and {len(self._queue)} wait; expected a later try"
-                )
-            waiter = _Waiter()
+            if is_new:
+                self._check_room(exhausted)
+            waiter = _Waiter(quotas)
             self._queue.put(principal, session, waiter)
         try:
             with cancellation.waking(waiter.woken.set):
@@ -88,22 +125,49 @@ class AdmissionQueue:
             self._give_up(principal, session, waiter)
             raise
 
-    def leave(self) -> None:
-        """Release a slot and admit the next waiter."""
+    def leave(self, quotas: Sequence[Quota] = ()) -> None:
+        """Release a slot that was taken with some quotas, and admit the next waiters."""
         with self._lock:
-            if len(self._queue):
-                waiter = self._queue.pop()
+            self._free += 1
+            self._running.subtract(quota.account for quota in quotas)
+            self._running += Counter()  # drops what is 0
+            while self._free and (waiter := self._queue.pop(lambda each: self._exhausted(each.quotas) is None)):
+                self._admit(waiter.quotas)
                 waiter.is_admitted = True
                 waiter.woken.set()
-            else:
-                self._free += 1
+
+    @property
+    def running(self) -> Mapping[Account, int]:
+        """Return the numbers of slots that are taken, by the accounts of quotas."""
+        with self._lock:
+            return dict(self._running)
+
+    def _admit(self, quotas: Sequence[Quota]) -> None:
+        self._free -= 1
+        self._running.update(quota.account for quota in quotas)
+
+    def _exhausted(self, quotas: Sequence[Quota]) -> Quota | None:
+        """Return the first quota that is used up; None if there is none."""
+        return next((quota for quota in quotas if self._running[quota.account] >= quota.limit), None)
+
+    def _check_room(self, exhausted: Quota | None) -> None:
+        """Raise the error of a new statement for which there is no room in the queue."""
+        waiting = len(self._queue)
+        if waiting >= self._most_waiting:
+            raise LimitExceeded(f"{self._most} statements are at work and {waiting} wait; expected a later try")
+        if exhausted is not None:
+            waiting = self._queue.waiting_for(exhausted.account)
+            if waiting >= -(-self._most_waiting // QUOTA_OF_QUEUE):
+                raise self._book.refusal(
+                    exhausted, f"as many are at work, and {waiting} wait; expected a later try, when some have ended"
+                )
 
     def _give_up(self, principal: str, session: str, waiter: _Waiter) -> None:
         with self._lock:
             if not waiter.is_admitted:
                 self._queue.remove(principal, session, waiter)
                 return
-        self.leave()
+        self.leave(waiter.quotas)
 
 
 @dataclass(slots=True, eq=False)
@@ -114,18 +178,19 @@ class AdmissionSlot:
     principal: str
     session: str
     cancellation: Cancellation
+    quotas: Sequence[Quota] = ()
     _is_held: bool = False
 
     def take(self, *, is_new: bool = False) -> None:
         """Wait for admission; only a new statement is subject to the limit on the length of the queue."""
-        self.turns.take(self.principal, self.session, self.cancellation, is_new=is_new)
+        self.turns.take(self.principal, self.session, self.cancellation, is_new=is_new, quotas=self.quotas)
         self._is_held = True
 
     def leave(self) -> None:
         """Release the slot, if it is held, once no abandoned work of its statement is running."""
         if self._is_held:
             self._is_held = False
-            self.cancellation.after_abandoned(self.turns.leave)
+            self.cancellation.after_abandoned(partial(self.turns.leave, self.quotas))
 
     @contextmanager
     def paused(self) -> Iterator[None]:

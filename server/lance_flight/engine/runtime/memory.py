@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
+
 from datafusion import RuntimeEnvBuilder
 
 from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.quotas import NO_QUOTAS, Account, Allowance
+
+LEAST_SHARED = 4
+"""Divisor: a fourth of the memory of statements is for those without a quota, whatever the quotas of roles are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Memory pool of statements: its size in bytes (None: unbounded), and the account of the quota that it is for."""
+
+    size: int | None = None
+    account: Account | None = None
 
 
 class Memory:
     """Assigns memory to statements: of one pool for all of them, unless each has a bound of its own.
 
-    Contexts that are made with one builder have one pool. It is a fair one, so that a statement that spills leaves room to
+    The statements of a role with a quota have a pool of their own, which is taken from that of all. Contexts that are made with one
+    builder have one pool. It is a fair one, so that a statement that spills leaves room to
     others. Batches of Lance's that are read ahead are not counted: they are a few for each lane.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._statement = limits.statement_memory
         self._directory = limits.spill_directory
-        self._shared = (
-            None if limits.server_memory is None else self._runtime(limits.server_memory - limits.write_memory)
-        )
+        self._total = None if limits.server_memory is None else limits.server_memory - limits.write_memory
+        self._shared: dict[Account | None, tuple[Pool, RuntimeEnvBuilder]] = {}
+        self._lock = threading.Lock()
 
-    def runtime(self) -> RuntimeEnvBuilder:
-        """Return the runtime builder for the context of a new statement."""
+    def pool(self, allowance: Allowance = NO_QUOTAS) -> Pool:
+        """Return the pool that the statements of a principal take memory from."""
+        quota = allowance.memory
         if self._statement is not None:
-            return self._runtime(self._statement)
-        return RuntimeEnvBuilder() if self._shared is None else self._shared
+            return Pool(self._statement if quota is None else min(self._statement, quota.limit))
+        if self._total is None:
+            return Pool() if quota is None else Pool(quota.limit, quota.account)
+        reservable = self._total - self._total // LEAST_SHARED
+        if quota is None:
+            return Pool(self._total - min(allowance.reserved, reservable))
+        # Quotas that are more than there is are kept in proportion.
+        size = quota.limit * reservable // allowance.reserved if allowance.reserved > reservable else quota.limit
+        return Pool(max(size, 1), quota.account)
+
+    def runtime(self, pool: Pool) -> RuntimeEnvBuilder:
+        """Return the runtime builder for the context of a new statement in a pool."""
+        if pool.size is None:
+            return RuntimeEnvBuilder()
+        if self._statement is not None:
+            return self._runtime(pool.size)
+        with self._lock:
+            known = self._shared.get(pool.account)
+            if known is None or known[0] != pool:
+                known = self._shared[pool.account] = pool, self._runtime(pool.size)
+            return known[1]
 
     def _runtime(self, size: int) -> RuntimeEnvBuilder:
         builder = RuntimeEnvBuilder().with_fair_spill_pool(size)

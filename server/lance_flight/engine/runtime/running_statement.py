@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.quotas import NO_QUOTAS, UNMETERED, Allowance, ByteMeter
 from lance_flight.errors import Cancelled, StatementTimeout
 
 
@@ -44,12 +45,15 @@ _AT_WORK = (State.QUEUED, State.PLANNING, State.RUNNING)
 class Issuer:
     """Issuer of a statement: principal, session and address; `is_gone` returns whether the client has disconnected.
 
-    `trace` is the context of a trace that the statement belongs to.
+    `roles` are the principal's in the policy file, and `allowance` the quotas of these. `trace` is the context of a trace that the
+    statement belongs to.
     """
 
     principal: str = "anonymous"
     session: str = ""
     peer: str = ""
+    roles: tuple[str, ...] = ()
+    allowance: Allowance = NO_QUOTAS
     trace: Any = None
     is_gone: Callable[[], bool] = field(default=lambda: False, repr=False)
 
@@ -86,18 +90,25 @@ class Record:
 
 
 class RunningStatement:
-    """Mutable state of one running statement, written by its threads; `record` returns a snapshot."""
+    """Mutable state of one running statement, written by its threads; `record` returns a snapshot.
 
-    def __init__(self, statement_id: str, kind: StatementKind, sql: str, issuer: Issuer) -> None:
+    The `meter` counts its bytes; `uncounted` are those of its parameters until then.
+    """
+
+    def __init__(
+        self, statement_id: str, kind: StatementKind, sql: str, issuer: Issuer, meter: ByteMeter = UNMETERED
+    ) -> None:
         self.id = statement_id
         self.kind = kind
         self.sql = sql
         self.issuer = issuer
+        self.meter = meter
         self.cancellation = Cancellation()
         self.snapshots: Mapping[str, int] = {}
         self.partitions: dict[tuple[str, int], tuple[int, int]] = {}
         self.rows = 0
         self.size = 0
+        self.uncounted = 0
         self.progress: float | None = None
         self.awaited: set[int] = set()
         self.active: list[Issuer] = []
@@ -173,12 +184,14 @@ class RunningStatement:
             yield batch
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the same batches until the statement is cancelled, counting rows and bytes."""
+        """Yield the same batches until the statement is cancelled or its quota of bytes is used up, counting rows and bytes."""
         for batch in batches:
             self.cancellation.check()
+            size = batch.nbytes
+            self.meter.charge(size)
             with self._lock:
                 self.rows += batch.num_rows
-                self.size += batch.nbytes
+                self.size += size
             yield batch
 
     def record(self, outcome: str | None = None) -> Record:

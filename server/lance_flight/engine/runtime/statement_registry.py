@@ -21,6 +21,7 @@ import pyarrow as pa
 from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
+from lance_flight.engine.runtime.quotas import QuotaBook, QuotaUsage
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 from lance_flight.lru_cache import LruCache
@@ -53,7 +54,9 @@ class StatementRegistry:
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
         self._timeout = limits.statement_timeout
         self._ticket_lifetime = limits.ticket_lifetime
-        self._turns = AdmissionQueue(limits.running_statements, limits.waiting_statements)
+        self._statement_memory = limits.statement_memory
+        self.quotas = QuotaBook()
+        self._turns = AdmissionQueue(limits.running_statements, limits.waiting_statements, self.quotas)
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
         self._cancelled = LruCache[str, str](MOST_CANCELLED)
@@ -75,10 +78,15 @@ class StatementRegistry:
         with self._changed:
             return list(self._ended)
 
+    def quota_usage(self, principal: str | None) -> list[QuotaUsage]:
+        """Return the quotas that have counted for a principal (None: for any) within the last hour, with their use now."""
+        return self.quotas.usage(self._turns.running, principal)
+
     @contextmanager
     def entered(self, kind: StatementKind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
         """A new statement, which ends with the block unless its endpoints are awaited by then."""
-        statement = RunningStatement(secrets.token_hex(ID_BYTES), kind, sql, issuer)
+        meter = self.quotas.meter(issuer.allowance, issuer.principal)
+        statement = RunningStatement(secrets.token_hex(ID_BYTES), kind, sql, issuer, meter)
         with self._changed:
             self._enter(statement)
         with self.working(statement, issuer):
@@ -91,8 +99,9 @@ class StatementRegistry:
                 raise Cancelled("the statement of this ticket was cancelled")
             statement = self._statements.get(statement_id)
             if statement is None or statement.was_left:
+                meter = self.quotas.meter(issuer.allowance, issuer.principal)
                 statement = RunningStatement(
-                    statement_id or secrets.token_hex(ID_BYTES), StatementKind.QUERY, sql, issuer
+                    statement_id or secrets.token_hex(ID_BYTES), StatementKind.QUERY, sql, issuer, meter
                 )
                 statement.awaited.add(part)
                 statement.keep(self._ticket_lifetime)
@@ -125,9 +134,16 @@ class StatementRegistry:
 
     @contextmanager
     def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[AdmissionSlot]:
-        """Hold an admission slot inside the block, after waiting for it; the slot may be paused."""
+        """Hold an admission slot inside the block, after waiting for it; the slot may be paused.
+
+        A new statement is refused with `QuotaExceeded` once the bytes of its principal's quota are used up.
+        """
         statement.at(State.QUEUED)
-        turn = AdmissionSlot(self._turns, issuer.principal, issuer.session, statement.cancellation)
+        if is_new:
+            statement.meter.charge(statement.uncounted)
+            statement.uncounted = 0
+        quotas = issuer.allowance.slot_quotas(self._statement_memory)
+        turn = AdmissionSlot(self._turns, issuer.principal, issuer.session, statement.cancellation, quotas)
         turn.take(is_new=is_new)
         try:
             yield turn

@@ -62,4 +62,4 @@ def _plan_key(
     is_one = parameters is None or parameters.num_rows == 1
     if text is None or not (is_shared and is_one) or len(text) > LONGEST_TEXT:
         return None
-    return PlanKey(text, context.db_schema, branch, context.execution, context.access)
+    return PlanKey(text, context.db_schema, branch, context.execution, context.access, context.pool)

@@ -8,6 +8,7 @@ grants = [
     "SELECT ON reference.*",
     "SELECT (id, name, concat('***', right(phone, 4)) AS phone) ON customers",
 ]
+quota = { statements = 4 }               # see `quotas`
 ```
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -23,6 +24,8 @@ from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.policies.columns import GrantedColumn
 from lance_flight.engine.query.policies.conditions import Condition
+from lance_flight.engine.query.policies.quotas import NO_QUOTA, Quotas, RoleQuota
+from lance_flight.engine.runtime.quotas import Allowance
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import unsteady
 from lance_flight.engine.sql.parameters import parameter_count
@@ -31,6 +34,7 @@ from lance_flight.file_reloading import Watched
 
 EVERYBODY = "*"
 GROUP = "group:"
+QUOTA = "quota"
 
 _WORDS: Mapping[str, frozenset[Privilege]] = MappingProxyType(
     {
@@ -53,7 +57,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All roles of a policy file; a principal without any has no privileges.
+    """All roles of a policy file, with their quotas; a principal without any has no privileges.
 
     >>> policies = Policies.parse('roles.r = { members = ["ann"], grants = ["SELECT ON events WHERE tenant = 1"] }')
     >>> policies.access("ann").grants[0].condition
@@ -61,6 +65,7 @@ class Policies:
     """
 
     roles: Mapping[str, Role]
+    quotas: Quotas = field(default_factory=Quotas)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -69,44 +74,62 @@ class Policies:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as exc:
             raise InvalidInput(f"the policy file is no TOML: {exc}") from exc
-        roles = table.pop("roles", {})
+        roles, default = table.pop("roles", {}), table.pop(QUOTA, None)
         if table or not isinstance(roles, dict):
             raise InvalidInput(
-                f"the policy file has {min(table, default='roles')!r}; expected nothing but [roles.<name>]"
+                f"the policy file has {min(table, default='roles')!r}; expected nothing but [roles.<name>] and {QUOTA}"
             )
-        return cls({name: _role(name, role) for name, role in roles.items()})
+        parsed = {name: _role(name, role) for name, role in roles.items()}
+        of_role = {name: _quota(f"role {name!r}", role.get(QUOTA)) for name, role in roles.items()}
+        return cls(parsed, Quotas(of_role=of_role, default=_quota("everybody", default)))
 
     def access(self, principal: str, groups: Collection[str] = ()) -> Access:
         """Return the rights of a principal: all grants of the roles that it or one of its groups has."""
+        granted = (self.roles[name].grants for name in self.roles_of(principal, groups))
+        return Access(principal, tuple(grant for grants in granted for grant in grants))
+
+    def roles_of(self, principal: str, groups: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the names of the roles that a principal or one of its groups has."""
         names = {EVERYBODY, *(GROUP + group for group in groups)}
         if not principal.startswith(GROUP):
             names.add(principal)
-        granted = (role.grants for role in self.roles.values() if role.members & names)
-        return Access(principal, tuple(grant for grants in granted for grant in grants))
+        return tuple(name for name, role in self.roles.items() if role.members & names)
 
 
 class PolicyFile:
     """Policies of a file, read again whenever it changes. Safe to share among threads.
 
-    While the file is invalid no principal has any rights: those that the change was to revoke are not known.
+    While the file is invalid no principal has any rights: those that the change was to revoke are not known. `shares` servers of one
+    machine have equal parts of each quota.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, shares: int = 1) -> None:
+        self._shares = shares
         self._file = Watched(path, Policies.parse, what="policy file", is_secret=False, closed=Refused)
 
     def access(self, principal: str, groups: Collection[str]) -> Access:
         """Return the current rights of a principal."""
         return self._file.value.access(principal, groups)
 
+    def allowance(self, principal: str, groups: Collection[str]) -> tuple[tuple[str, ...], Allowance]:
+        """Return the current roles of a principal, and its quotas."""
+        policies = self._file.value
+        roles = policies.roles_of(principal, groups)
+        return roles, policies.quotas.allowance(principal, roles, shares=self._shares)
+
 
 def _role(name: str, role: Any) -> Role:
     what = f"role {name!r} of the policy file"
-    if not isinstance(role, dict) or role.keys() - _KEYS or not role.keys() >= _KEYS:
-        raise InvalidInput(f"{what} has {sorted(role)}; expected members and grants")
+    if not isinstance(role, dict) or role.keys() - _KEYS - {QUOTA} or not role.keys() >= _KEYS:
+        raise InvalidInput(f"{what} has {sorted(role)}; expected members and grants, and {QUOTA} where there is one")
     for key in sorted(_KEYS):
         if not isinstance(role[key], list) or not all(isinstance(each, str) and each for each in role[key]):
             raise InvalidInput(f"{what} has {key} {role[key]!r}; expected a list of texts")
     return Role(frozenset(role["members"]), tuple(grant for text in role["grants"] for grant in _grants(what, text)))
+
+
+def _quota(owner: str, table: Any) -> RoleQuota:
+    return NO_QUOTA if table is None else RoleQuota.parse(owner, table)
 
 
 def _grants(what: str, text: str) -> Iterator[Grant]:
