@@ -20,6 +20,7 @@ SOURCES = {
 LAYERS = {
     "lance_flight.__main__": set(),
     "lance_flight.arrow_streams": set(),
+    "lance_flight.audit": {"lance_flight.errors", "lance_flight.lru_cache"},
     "lance_flight.backend_values": set(),
     "lance_flight.errors": set(),
     "lance_flight.faults": set(),
@@ -41,6 +42,7 @@ LAYERS = {
     },
     "lance_flight.engine": {
         "lance_flight.arrow_streams",
+        "lance_flight.audit",
         "lance_flight.backend_values",
         "lance_flight.catalog",
         "lance_flight.planning",
@@ -55,6 +57,7 @@ LAYERS = {
     },
     "lance_flight.flight": {
         "lance_flight.arrow_streams",
+        "lance_flight.audit",
         "lance_flight.backend_values",
         "lance_flight.errors",
         "lance_flight.lru_cache",
@@ -63,6 +66,7 @@ LAYERS = {
     },
     "lance_flight.flight.engine_backend": {
         "lance_flight.arrow_streams",
+        "lance_flight.audit",
         "lance_flight.backend_values",
         "lance_flight.flight",
         "lance_flight.engine",
@@ -71,6 +75,7 @@ LAYERS = {
     },
     "lance_flight.admin": {"lance_flight.engine", "lance_flight.catalog", "lance_flight.errors"},
     "lance_flight.cli": {
+        "lance_flight.audit",
         "lance_flight.config",
         "lance_flight.backend_values",
         "lance_flight.machine",

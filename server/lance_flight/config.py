@@ -264,12 +264,32 @@ class ServerConfig:
         least=0,
     )
 
+    audit_log: str = _setting(
+        OPERATION,
+        "",
+        "file of the audit log, - for standard output: logins, changed grants, DDL, refusals and reads of masked tables, a JSON object a line",
+    )
+    audit_statements: bool = _setting(
+        OPERATION,
+        default=False,
+        help_text="write the texts of statements into the audit log, too; they may hold data and secrets",
+    )
+    audit_required: bool = _setting(
+        OPERATION,
+        default=False,
+        help_text="refuse what the audit log is to hold while that cannot be written, instead of only logging that it cannot",
+    )
+
     def checked(self) -> ServerConfig:
         """Validate and return this configuration; `InvalidInput` for a bad value, `Refused` for serving remote clients unauthenticated."""
         for setting in settings():
             _check(setting, getattr(self, setting.name))
         self.storage  # noqa: B018 - checks it
         self._check_identity()
+        if self.audit_required and not self.audit_log:
+            raise InvalidInput(
+                "setting 'audit_required' is true without 'audit_log'; expected a file, or - for standard output"
+            )
         return self
 
     def _check_identity(self) -> None:

@@ -50,10 +50,14 @@ _SYSTEM_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 
 
 class LanceFlightError(Exception):
-    """Root of the error hierarchy; `str(error)` names the thing, the value and what was expected."""
+    """Root of the error hierarchy; `str(error)` names the thing, the value and what was expected.
+
+    One that the audit trail holds already `is_recorded`.
+    """
 
     code: ClassVar[str] = "error"
     sqlstate: ClassVar[str] = "HY000"
+    is_recorded: bool = False
 
 
 class InvalidInput(LanceFlightError):

@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 class Watched(Generic[_T]):
     """Parsed content of a file, parsed again whenever the file has changed. Safe to share among threads.
 
-    The constructor raises `InvalidInput` for a file that cannot be read. While the file cannot be read later, `value` raises
+    `on_read` is called with the content, or the error, each time after the file was parsed. The constructor raises `InvalidInput` for a file
+    that cannot be read. While the file cannot be read later, `value` raises
     `closed`: the access that the change was to revoke is not known.
     """
 
@@ -38,12 +39,14 @@ class Watched(Generic[_T]):
         is_secret: bool = True,
         closed: type[LanceFlightError] = Unauthenticated,
         now: Callable[[], float] = time.time,
+        on_read: Callable[[_T | InvalidInput], None] = lambda _: None,
     ) -> None:
         self._path = path
         self._parse = parse
         self._what = what
         self._closed = closed
         self._now = now
+        self._on_read = on_read
         self._lock = threading.Lock()
         self._seen: _Signature | None = None
         self._said = self._read()
@@ -74,6 +77,11 @@ class Watched(Generic[_T]):
             return self._said
 
     def _read(self) -> _T | InvalidInput:
+        found = self._parsed()
+        self._on_read(found)
+        return found
+
+    def _parsed(self) -> _T | InvalidInput:
         try:
             return self._parse(Path(self._path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as exc:

@@ -36,7 +36,8 @@ class Load:
     """Counts and gauges that other parts of the server keep, read when metrics are scraped.
 
     Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
-    of the plan cache, commits ever, statements beyond a quota by its resource, pieces of maintenance by kind and outcome, their seconds by kind, and restarts by their reason.
+    of the plan cache, commits ever, statements beyond a quota by its resource, events of the audit trail by
+    kind and decision and those that were lost, pieces of maintenance by kind and outcome, their seconds by kind, and restarts by their reason.
     """
 
     statements: Mapping[str, int]
@@ -50,6 +51,8 @@ class Load:
     plan_misses: int
     commits: Mapping[CommitEvent, int]
     quota_refusals: Mapping[str, int]
+    audit_events: Mapping[tuple[str, str], int]
+    audit_lost: int
     maintenance: Mapping[tuple[str, str], int]
     maintenance_seconds: Mapping[str, float]
     restarts: Mapping[str, int]
@@ -136,6 +139,11 @@ class _LoadCollector(Collector):
         for resource, count in load.quota_refusals.items():
             refusals.add_metric([resource], count)
         yield refusals
+        events = CounterMetricFamily(f"{PREFIX}audit_events", "Events of the audit log.", labels=["event", "decision"])
+        for (kind, decision), count in load.audit_events.items():
+            events.add_metric([kind, decision], count)
+        yield events
+        yield CounterMetricFamily(f"{PREFIX}audit_lost", "Those that could not be written.", load.audit_lost)
         works = CounterMetricFamily(
             f"{PREFIX}maintenance", "Maintenance that has ended, by outcome.", labels=["kind", "outcome"]
         )

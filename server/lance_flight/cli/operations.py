@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_flight import audit
+from lance_flight.admin.audit_log import AuditLog
 from lance_flight.admin.maintenance_log import MaintenanceLog
 from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.statement_log import StatementLog
@@ -56,6 +58,8 @@ class Operations:
             self._health = health.HealthServer(config.admin_host, config.health_port)
             self.addresses["health_port"] = self._health.uri
         self._tracing = _tracing(config, os.environ)
+        self._audit = AuditLog(config.audit_log) if config.audit_log else None
+        audit.trail.begin(self._audit, is_required=config.audit_required, with_sql=config.audit_statements)
 
     @property
     def middleware(self) -> Mapping[str, Any]:
@@ -87,7 +91,9 @@ class Operations:
             self._health.set_serving(serving=phase is Phase.SERVING)
 
     def close(self) -> None:
-        """Send the spans that are left."""
+        """Send the spans that are left, and write what is left of the audit log."""
+        if self._audit is not None:
+            self._audit.close()
         if self._tracing is not None:
             self._tracing.close()
 
@@ -122,6 +128,8 @@ def _load(service: Service) -> dict[str, object]:
         "plan_misses": plans.misses,
         "commits": {event: commit_counts[event] for event in CommitEvent},
         "quota_refusals": {each.value: count for each, count in service.engine.running.quotas.refusals.items()},
+        "audit_events": {(kind.value, made.value): count for (kind, made), count in audit.trail.counts.items()},
+        "audit_lost": audit.trail.lost,
         "maintenance": service.engine.maintained.counts,
         "maintenance_seconds": service.engine.maintained.seconds,
     }

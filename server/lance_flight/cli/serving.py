@@ -36,8 +36,8 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stopped, stop))
     signal.signal(REPLACING, partial(_replace, replaced, stop))
-    if settings.tls_certificate or settings.has_authentication:
-        # Their files are read again when they change: a SIGHUP that asks for it must not end the server.
+    if settings.tls_certificate or settings.has_authentication or settings.audit_log:
+        # Their files are opened again when they change: a SIGHUP that asks for it must not end the server.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # What a server does that does not answer is asked with `kill -USR1`: it writes where each thread is.
     faulthandler.register(signal.SIGUSR1)

@@ -38,6 +38,7 @@ from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.sql.routines import routines
 from lance_flight.engine.statements.answering import Answering
+from lance_flight.engine.statements.auditing import record_ingest, recorded
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import (
     Answer,
@@ -143,9 +144,10 @@ class Engine:
             if isinstance(statement, RowsStatement):
                 return self._plan(running, statement, parameters, endpoints, scope)
             running.kind = StatementKind.UPDATE
-            if isinstance(statement, MaintenanceStatement):
-                return self._run_maintenance(running, statement, parameters, scope)
-            running.rows = self._run_change(running, statement, parameters, scope)
+            with recorded(statement, running.subject):
+                if isinstance(statement, MaintenanceStatement):
+                    return self._run_maintenance(running, statement, parameters, scope)
+                running.rows = self._run_change(running, statement, parameters, scope)
             return running.rows
 
     def plan(
@@ -377,6 +379,7 @@ class Engine:
                     transaction=None if temporary else transaction,
                     cancellation=running.cancellation,
                     access=UNLIMITED if temporary else scope.access,
+                    on_create=partial(record_ingest, str(name), running.subject),
                 )
 
         return receiver.run(work)

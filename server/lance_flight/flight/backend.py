@@ -23,7 +23,7 @@ SqlOrPlan: TypeAlias = str | SubstraitPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Caller of a method: its principal and groups, its address, and the key of its session.
+    """Caller of a method: its principal and groups with the kind of `proof`, its address, and the key of its session.
 
     `is_connection` says that this is nothing but the connection. `cookie` is the key in the cookie of its client, if it came with
     one, and tells the session apart by itself; `state` is what a cookie says of the session, and `is_from_elsewhere` that it was
@@ -34,6 +34,7 @@ class Caller:
 
     principal: str = "anonymous"
     groups: tuple[str, ...] = ()
+    proof: str = ""
     peer: str = ""
     session: str = ""
     is_connection: bool = False

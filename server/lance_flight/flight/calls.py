@@ -14,11 +14,13 @@ from types import MappingProxyType
 
 from pyarrow import flight
 
+from lance_flight import audit
+from lance_flight.audit import Subject
 from lance_flight.backend_values import PeerRequest, SessionState
 from lance_flight.errors import InvalidInput, Refused, Unavailable
 from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
-from lance_flight.flight.handshakes import Handshake, with_token
+from lance_flight.flight.handshakes import Handshake, record_handshake, with_token
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.peers import ACTION, open_request, sealed_request
@@ -215,6 +217,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     @handler
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
         """Admit a new call or raise `Unauthenticated`; other errors in headers are left to `call_of`, which can report them better."""
+        audit.enter(Subject())
         is_handshake = info.method == flight.FlightMethod.HANDSHAKE
         asked = sealed_request(headers)
         request = None if asked is None else open_request(self._cookies.sealer, asked, time.time())
@@ -223,6 +226,8 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         is_told_later = request is not None or (is_handshake and self._handshake.begin(headers))
         principal = None if is_told_later else self._authentication.admit(headers)
         granted = self._authentication.grant(principal) if is_handshake else None
+        if is_handshake and principal is not None:
+            record_handshake(principal)
         middleware = CallMiddleware(
             self._in_flight,
             self._authentication,
@@ -257,6 +262,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 def call_of(context: flight.ServerCallContext) -> Call:
     """Return the context of a call; raise `InvalidInput` for a header with an invalid value."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
+    audit.enter(Subject(client=context.peer()))
     if middleware.request is not None:
         raise Refused(f"a call of another server asks for nothing but the action {ACTION}")
     came = middleware.cookie
@@ -266,6 +272,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
             " expected a call without the cookie, which begins a new one"
         )
     principal = middleware.principal(context.peer_identity())
+    audit.enter(Subject(principal=principal.name, client=context.peer()))
     told_by = _told_by(principal, middleware.headers)
     session = _session(principal, told_by, middleware.headers, context.peer())
     has_token = told_by == _AUTHORIZATION
@@ -278,6 +285,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
         caller=Caller(
             principal=principal.name,
             groups=principal.groups,
+            proof=principal.proof.value,
             peer=context.peer(),
             session=session,
             is_connection=told_by is None,

@@ -9,7 +9,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from lance_flight import audit
 from lance_flight.arrow_streams import encode_rows
+from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.backend_values import (
     CancelStatus,
     Description,
@@ -198,7 +200,22 @@ class EngineBackend:
         if caller.state is not None and caller.state.generation > session.told.generation:
             clients.abandon_sql(session)
             settings.resume(session, caller.state)
+        if audit.trail.is_on:
+            self._enter(caller, session)
         return session
+
+    def _enter(self, caller: Caller, session: Session) -> None:
+        """Say to the audit trail whose call this is, and record the first one of a principal over a connection as its login."""
+        roles, _ = ((), None) if self._policies is None else self._policies.allowance(caller.principal, caller.groups)
+        subject = Subject(principal=caller.principal, roles=roles, client=caller.peer, session=session.id)
+        audit.enter(subject)
+        reason = "first call of the principal over its connection"
+        audit.trail.record_once(
+            AuditEvent(kind=EventKind.LOGIN, subject=subject, action=caller.proof, reason=reason),
+            caller.principal,
+            caller.proof,
+            caller.peer,
+        )
 
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
         session = self._session(caller)

@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyarrow import flight
 
+from lance_flight import audit
+from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.errors import Unauthenticated
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.credentials import AUTHORIZATION, Basic, credential_of
-from lance_flight.flight.identity.principal import ANONYMOUS
+from lance_flight.flight.identity.principal import ANONYMOUS, Principal, Proof
 from lance_flight.flight.status import handler
 
 TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it
@@ -56,11 +58,21 @@ class Handshake(flight.ServerAuthHandler):
             self._authentication.admit({})
             return
         user = ANONYMOUS if self._authentication.is_open else self._authentication.known(_password(message))
+        record_handshake(user)
         outgoing.write((self._authentication.grant(user) or "").encode())
 
     def is_valid(self, token: bytes) -> bytes:
         """Accept every call: what its token proves is the authentication's to say."""
         return b""
+
+
+def record_handshake(principal: Principal) -> None:
+    """Record a Handshake that has let a principal in; Flight does not say from which address."""
+    if principal.proof is Proof.NOTHING:
+        return
+    subject = Subject(principal=principal.name)
+    reason = "a Handshake proves the principal"
+    audit.record(AuditEvent(kind=EventKind.LOGIN, subject=subject, action=principal.proof.value, reason=reason))
 
 
 def with_token(headers: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:

@@ -30,6 +30,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from pyarrow import flight
 
+from lance_flight.audit import record_refusal
 from lance_flight.errors import (
     AlreadyExists,
     Cancelled,
@@ -108,6 +109,7 @@ def flight_error(error: BaseException) -> Exception:
     if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
     error = _translate(error)
+    record_refusal(error)
     if not isinstance(error, LanceFlightError):
         return _with_code(flight.FlightInternalError, _log_unexpected(error), "internal")
     builtin = _nearest(error, _BUILTIN)
@@ -121,6 +123,7 @@ def builtin_error(error: BaseException) -> Exception:
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
     error = _translate(error)
+    record_refusal(error)
     if not isinstance(error, LanceFlightError):
         return Failed(_log_unexpected(error))
     return (_nearest(error, _BUILTIN) or Failed)(_text(error))

@@ -57,6 +57,7 @@ class Sessions:
             pool=pool,
             planning_timeout=self.planning_timeout,
             running=running,
+            subject=running.subject,
             system=self._system(scope.access),
         )
 
@@ -82,6 +83,7 @@ class Sessions:
             pool=pool,
             planning_timeout=self.planning_timeout,
             running=running,
+            subject=running.subject,
             system=self._system(access),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from datafusion import RuntimeEnvBuilder
 
+from lance_flight.audit import Subject
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
@@ -46,7 +47,7 @@ class StatementContext:
     The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
     `access` grants on the rows of all tables. Leases that keep the snapshots from being vacuumed are put into `holds`. `runtime` bounds what
     DataFusion holds for the statement, by its `pool`, and `planning_timeout` how many seconds it plans. `running` is the statement's entry
-    in the registry; None if it cannot be cancelled.
+    in the registry; None if it cannot be cancelled. `subject` says to the audit trail who runs it.
     """
 
     root: Root
@@ -67,6 +68,7 @@ class StatementContext:
     planning_timeout: float = 0.0
     running: RunningStatement | None = None
     system: SystemTables | None = None
+    subject: Subject = field(default_factory=Subject)
 
     @property
     def tables(self) -> Root | SqlTransaction:

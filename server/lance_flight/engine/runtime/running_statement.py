@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_flight.audit import Subject
 from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.quotas import NO_QUOTAS, UNMETERED, Allowance, ByteMeter
@@ -123,6 +124,19 @@ class RunningStatement:
         self._seconds = dict.fromkeys(State, 0.0)
         self._state = State.QUEUED
         self._lock = threading.Lock()
+
+    @property
+    def subject(self) -> Subject:
+        """Return who runs the statement, for the audit trail."""
+        issuer = self.issuer
+        return Subject(
+            principal=issuer.principal,
+            roles=issuer.roles,
+            client=issuer.peer or None,
+            session=issuer.session or None,
+            statement=self.id,
+            sql=self.sql,
+        )
 
     @property
     def state(self) -> State:

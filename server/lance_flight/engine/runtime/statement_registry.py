@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lance_flight.audit import record_refusal
 from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
@@ -120,6 +121,7 @@ class StatementRegistry:
             is_closed = True
             raise
         except LanceFlightError as error:
+            record_refusal(error, statement.subject)
             statement.failure = statement.failure or error.code
             raise
         except BaseException as error:

@@ -84,6 +84,10 @@ class CreateTable(ChangeStatement):
             is_temporary=is_temporary,
         )
 
+    @property
+    def defined(self) -> str:
+        return str(table_name(self.table))
+
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         if self.is_temporary:
             return ()

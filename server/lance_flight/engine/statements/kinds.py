@@ -66,6 +66,11 @@ class Statement(ABC):
         """Return the name of the statement in error messages."""
         return type(self).__name__
 
+    @property
+    def defined(self) -> str | None:
+        """Return the table, view or schema that the statement defines or maintains; None for one that does neither."""
+        return None
+
     @abstractmethod
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         """List the privileges that the statement needs on all rows of tables; `own` are its session's temporary tables, which need none.
@@ -84,6 +89,10 @@ class TableStatement(Statement):
     """Privileges that the statement needs on all rows of the table."""
 
     table: TableRef
+
+    @property
+    def defined(self) -> str | None:
+        return str(table_name(self.table))
 
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         return on(table_name(self.table), *self.needs)

@@ -32,6 +32,10 @@ class CreateSchema(ChangeStatement):
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         return cls(db_schema=references.schema(cursor), if_not_exists=if_not_exists)
 
+    @property
+    def defined(self) -> str:
+        return self.db_schema
+
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
@@ -65,6 +69,10 @@ class DropSchema(ChangeStatement):
             raise SqlError(f"DROP SCHEMA {db_schema} CASCADE is not offered; expected DROP TABLE of its tables first")
         cursor.accept("RESTRICT")
         return cls(db_schema=db_schema, if_exists=if_exists)
+
+    @property
+    def defined(self) -> str:
+        return self.db_schema
 
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()

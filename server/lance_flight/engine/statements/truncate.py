@@ -28,6 +28,10 @@ class Truncate(TableStatement, TargetChange):
 
     table: TableRef
 
+    @property
+    def defined(self) -> None:
+        return None
+
     @classmethod
     def read(cls, cursor: Cursor) -> Truncate:
         cursor.accept("TABLE")

@@ -50,6 +50,10 @@ class CreateView(ChangeStatement):
             raise SqlError("CREATE OR REPLACE VIEW takes no IF NOT EXISTS; expected one of them")
         return cls(view=view, query=query, columns=columns, if_not_exists=if_not_exists, replace=is_replacing)
 
+    @property
+    def defined(self) -> str:
+        return str(table_name(self.view))
+
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         return on(table_name(self.view), Privilege.DDL)
 

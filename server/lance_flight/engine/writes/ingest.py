@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -152,10 +152,11 @@ def ingest(
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
     access: Access = UNLIMITED,
+    on_create: Callable[[], None] = lambda: None,
 ) -> int:
     """Store a stream of rows under `name` in one commit and return their number; `access` restricts the rows that may be stored.
 
-    `AlreadyCommitted` where the table has a commit of this id.
+    `on_create` is called before a table is made or replaced. `AlreadyCommitted` where the table has a commit of this id.
     """
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
@@ -172,6 +173,7 @@ def ingest(
     data, properties = _tables(reader), options.properties
     if existing is IfExists.REPLACE if there else create_missing:
         access.check_all_rows(Privilege.INSERT, name)
+        on_create()
         new = partial(create, root, name, storable(reader.schema), properties, data, existing=existing, policy=policy)
         return new(commit_id=options.commit_id, transaction=transaction, cancellation=cancellation)
     if options.overwrites is Replaces.TABLE:

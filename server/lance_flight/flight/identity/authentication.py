@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from lance_flight.audit import trail
 from lance_flight.errors import Unauthenticated
 from lance_flight.flight.identity.credentials import Basic, Credential, credential_of
 from lance_flight.flight.identity.principal import ANONYMOUS, Principal, Proof
@@ -30,6 +31,10 @@ class Granter(Protocol):
 
     def token(self, principal: Principal) -> str | None:
         """Return a bearer token for the principal's next calls; None if it gets none."""
+        ...
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is a principal of this name."""
         ...
 
 
@@ -67,7 +72,9 @@ class Authentication:
     def certified(self, name: str) -> Principal:
         """Return the principal of a call whose only credential is a certificate of this name."""
         if not name or name == ANONYMOUS.name:
-            raise Unauthenticated("the certificate of the client has no name that a principal can have")
+            reason = "the certificate of the client has no name that a principal can have"
+            trail.refuse_login(None, Proof.CERTIFICATE.value, reason)
+            raise Unauthenticated(reason)
         return Principal(name=name, proof=Proof.CERTIFICATE)
 
     def grant(self, principal: Principal | None) -> str | None:
@@ -82,6 +89,16 @@ class Authentication:
 
     def known(self, credential: Credential) -> Principal:
         """Return the principal of a credential; raise `Unauthenticated` for an invalid one."""
+        try:
+            return self._known(credential)
+        except Unauthenticated as error:
+            # A name that is not known may be a password in the wrong place.
+            is_user = isinstance(credential, Basic) and self.granter is not None and self.granter.knows(credential.user)
+            name = credential.user if isinstance(credential, Basic) and is_user else None
+            trail.refuse_login(name, _kind(credential), str(error))
+            raise
+
+    def _known(self, credential: Credential) -> Principal:
         for authenticator in self.authenticators:
             principal = authenticator.principal(credential)
             if principal is not None and principal.name != ANONYMOUS.name:
@@ -89,6 +106,10 @@ class Authentication:
         if isinstance(credential, Basic):
             raise Unauthenticated("the user or the password is wrong")
         raise Unauthenticated("the bearer token is not valid, or not any longer")
+
+
+def _kind(credential: Credential) -> str:
+    return Proof.PASSWORD.value if isinstance(credential, Basic) else "bearer token"
 
 
 OPEN = Authentication()

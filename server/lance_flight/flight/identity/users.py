@@ -77,6 +77,10 @@ class UsersFile:
         user = self._file.value.named.get(principal.name)
         return None if user is None else self._tokens.give(TokenClaims(user=user.name, mark=user.mark))
 
+    def knows(self, name: str) -> bool:
+        """Return whether there is a user of this name."""
+        return name in self._file.value.named
+
     def _by_password(self, name: str, password: str) -> Principal | None:
         users = self._file.value
         user = users.named.get(name)

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, GrantedTables, Privilege
+from lance_flight.engine.query.policies.changes import Stated, record_changes
 from lance_flight.engine.query.policies.columns import GrantedColumn
 from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.query.policies.quotas import NO_QUOTA, Quotas, RoleQuota
@@ -66,6 +67,7 @@ class Policies:
 
     roles: Mapping[str, Role]
     quotas: Quotas = field(default_factory=Quotas)
+    stated: Stated = field(default_factory=dict, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -74,6 +76,7 @@ class Policies:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as exc:
             raise InvalidInput(f"the policy file is no TOML: {exc}") from exc
+        stated = dict(table)
         roles, default = table.pop("roles", {}), table.pop(QUOTA, None)
         if table or not isinstance(roles, dict):
             raise InvalidInput(
@@ -81,7 +84,7 @@ class Policies:
             )
         parsed = {name: _role(name, role) for name, role in roles.items()}
         of_role = {name: _quota(f"role {name!r}", role.get(QUOTA)) for name, role in roles.items()}
-        return cls(parsed, Quotas(of_role=of_role, default=_quota("everybody", default)))
+        return cls(parsed, Quotas(of_role=of_role, default=_quota("everybody", default)), stated)
 
     def access(self, principal: str, groups: Collection[str] = ()) -> Access:
         """Return the rights of a principal: all grants of the roles that it or one of its groups has."""
@@ -105,7 +108,11 @@ class PolicyFile:
 
     def __init__(self, path: str, *, shares: int = 1) -> None:
         self._shares = shares
-        self._file = Watched(path, Policies.parse, what="policy file", is_secret=False, closed=Refused)
+        self._stated: Stated = {}
+        self._invalid = ""
+        self._file = Watched(
+            path, Policies.parse, what="policy file", is_secret=False, closed=Refused, on_read=self._record
+        )
 
     def access(self, principal: str, groups: Collection[str]) -> Access:
         """Return the current rights of a principal."""
@@ -116,6 +123,16 @@ class PolicyFile:
         policies = self._file.value
         roles = policies.roles_of(principal, groups)
         return roles, policies.quotas.allowance(principal, roles, shares=self._shares)
+
+    def _record(self, found: Policies | InvalidInput) -> None:
+        """Record what the file says otherwise than when it was last valid."""
+        if isinstance(found, InvalidInput):
+            if str(found) != self._invalid:
+                record_changes({}, found)
+            self._invalid = str(found)
+        else:
+            record_changes(self._stated, found.stated)
+            self._stated, self._invalid = found.stated, ""
 
 
 def _role(name: str, role: Any) -> Role:
