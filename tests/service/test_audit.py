@@ -23,14 +23,15 @@ from pyarrow import flight
 from tests.service.operated import Operated, operated
 from tests.service.principals import connect, refusal, rows, token_of, tokens_file
 
-POLICY = """
+MASKED = "SELECT (n + 1 AS n) ON masked"
+POLICY = f"""
 [roles.owner]
 members = ["owner", "carl"]
 grants = ["ALL ON *"]
 
 [roles.reader]
 members = ["reader"]
-grants = ["SELECT ON seen"]
+grants = ["SELECT ON seen", "{MASKED}"]
 """
 PASSWORD = "correct horse"  # noqa: S105
 SECRETS = (PASSWORD, "wrong horse", "mallory", token_of("owner"), token_of("reader"), "hush", "hash")
@@ -75,6 +76,7 @@ def running(place: Path) -> Iterator[Operated]:
     with operated(place / "root", *arguments(place), "--audit-log", str(place / "audit.jsonl")) as made:
         rows(made.server.uri, "owner", "CREATE TABLE seen (n BIGINT)")
         rows(made.server.uri, "owner", "CREATE TABLE hidden (n BIGINT)")
+        rows(made.server.uri, "owner", "CREATE TABLE masked AS SELECT 1 AS n")
         yield made
 
 
@@ -183,6 +185,19 @@ def test_a_refusal_says_to_whom_and_why(uri: str, trail: Trail) -> None:
     assert "4242" not in trail.path.read_text()
 
 
+def test_each_statement_that_reads_masks_is_recorded(uri: str, trail: Trail) -> None:
+    with connect(uri, "reader") as connection, connection.cursor() as cursor:
+        for _ in range(2):
+            cursor.execute("SELECT n FROM masked")
+            assert cursor.fetchall() == [(2,)]
+    rows(uri, "owner", "SELECT n FROM masked")
+    found = trail.wait(2, event="masked_read")
+    assert {(line["principal"], line["object"], *line["masked"]) for line in found} == {
+        ("reader", "public.masked", "n")
+    }
+    assert len({line["statement"] for line in found}) == len(found) >= 2
+
+
 def test_what_is_refused_outside_of_statements_is_recorded_as_well(uri: str, trail: Trail) -> None:
     owner, reader = (
         flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token_of(name)}".encode())])
@@ -203,7 +218,7 @@ def statement(sql: str) -> flight.FlightDescriptor:
 
 def test_a_changed_policy_file_says_which_grants_changed(uri: str, trail: Trail, place: Path) -> None:
     first = trail.wait(event="policy", object="reader", action="added")[0]
-    assert first["added"] == {"members": ["reader"], "grants": ["SELECT ON seen"]}
+    assert first["added"] == {"members": ["reader"], "grants": ["SELECT ON seen", MASKED]}
     policy = place / "policy"
     policy.write_text(POLICY.replace("SELECT ON seen", "SELECT, INSERT ON seen"))
     rows(uri, "reader", "INSERT INTO seen VALUES (1)")

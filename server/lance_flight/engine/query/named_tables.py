@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from lance_flight import audit
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ORIGIN_FIELD
@@ -259,6 +260,8 @@ class NamedTables:
         policy, columns = self._policy(name, is_target=is_target), self._columns(name)
         if columns.masks and is_of_rows and key == read:
             raise Refused(f"table {name.name!r} has masks for {columns.user!r}; expected a query that computes them")
+        if columns.masks:
+            audit.record_masked_read(self._context.subject, str(self._governing(name)), columns.masks)
         with naming(name, at):
             snapshot, step = self._snapshot(found, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
