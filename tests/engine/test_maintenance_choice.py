@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from lance.optimize import RewriteResult
+from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import Files
+from lance_flight.catalog.maintenance.survey import Surveyor, TableSurvey
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance import maintainer
 from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Work, WorkChooser, WorkKind
 from lance_flight.engine.maintenance.maintainer import Maintainer
+from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
 from lance_flight.errors import Conflict, StorageFull
 
 from tests.catalog.aging import age, table_files
+
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -116,7 +123,55 @@ def test_work_that_fails_is_recorded_and_the_next_is_done(
     while mine.step():
         pass
     assert ended(records) == [("compact", "many", code), ("compact", "few", "ok")]
+    assert records.counts["compact", code] == 1
     assert str(error) in records.records()[0].result
+
+
+def test_an_error_that_nothing_expects_is_logged_with_its_place_and_the_next_work_is_done(
+    mine: Maintainer, records: MaintenanceRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise KeyError("of ours")
+
+    monkeypatch.setattr(maintainer, "compact", fail)
+    while mine.step():
+        pass
+    assert ended(records) == [("compact", "many", "internal"), ("compact", "few", "ok")]
+    assert records.counts["compact", "internal"] == 1
+    assert records.records()[0].result == "KeyError; the log of the server has the details"
+    assert "compact of table public.many\nTraceback" in caplog.text
+
+
+def test_a_look_that_fails_does_not_end_the_thread_and_other_tables_are_looked_at(
+    mine: Maintainer, records: MaintenanceRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    survey, step, failed, done = Surveyor.survey, Maintainer.step, [False], threading.Event()
+
+    def broken(surveyor: Surveyor, table: Table) -> TableSurvey | None:
+        if table.place.endswith("many"):
+            raise KeyError("of ours")
+        return survey(surveyor, table)
+
+    def stepped(self: Maintainer) -> bool:
+        if not failed[0]:
+            failed[0] = True
+            raise KeyError("of the lease")
+        if not step(self):
+            done.set()
+        return True
+
+    monkeypatch.setattr(Surveyor, "survey", broken)
+    monkeypatch.setattr(Maintainer, "step", stepped)
+    monkeypatch.setattr(maintainer, "FAILED_SECONDS", 0.0)
+    mine.start()
+    assert done.wait(PATIENCE)
+    mine.stop()
+    assert ended(records) == [("compact", "few", "ok")]
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+        "maintenance cannot look at the root",
+        "table public.many cannot be looked at, and is left alone for a while",
+    ]
 
 
 def test_one_that_is_stopped_undoes_what_it_has_written(
@@ -149,6 +204,40 @@ def test_a_transaction_that_begins_meanwhile_ends_the_compaction_of_its_table(
     monkeypatch.setattr(Files, "run", begun)
     assert beside.step()
     assert ended(records) == [("compact", "many", "cancelled")]
+
+
+def test_a_transaction_that_begins_before_the_commit_of_a_rewrite_does_not_fail(
+    mine: Maintainer,
+    engine: Engine,
+    records: MaintenanceRecords,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session, run = engine.clients.session("client"), Files.run
+    begun: list[bytes] = []
+    written: list[str] = []
+
+    def run_noting(piece: Files) -> RewriteResult:
+        result = run(piece)
+        written.extend(file.path for fragment in result.new_fragments for file in fragment.files)
+        return result
+
+    def begin(point: str) -> None:
+        if point == "data_written" and not begun:
+            begun.append(engine.clients.begin(session))
+            engine.update("UPDATE many SET id = id + 100 WHERE id = 0", scope=Scope(session, begun[0]))
+
+    monkeypatch.setattr(Files, "run", run_noting)
+    monkeypatch.setattr(compaction, "failpoint", begin)
+    assert mine.step()
+    engine.clients.end(begun[0], commit=True)
+    assert ended(records) == [("compact", "many", "cancelled")]
+    assert engine.query("SELECT count(*) AS n, sum(id) AS s FROM many").to_pylist() == [{"n": 6, "s": 115}]
+    assert len(written) == 1
+    assert not [name for name in table_files(tmp_path / "many") if name.endswith(written[0])], "it is deleted again"
+    while mine.step():
+        pass
+    assert engine.query("SELECT count(*) AS n, sum(id) AS s FROM many").to_pylist() == [{"n": 6, "s": 115}]
 
 
 def test_one_that_is_off_starts_nothing(engine: Engine, records: MaintenanceRecords) -> None:

@@ -8,7 +8,7 @@ compacted is good for the version that was read alone, and is given up with the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count, islice
@@ -165,11 +165,13 @@ def compact(
     run: Runner = THREADS,
     among: Collection[str] | None = None,
     rebase: bool = False,
+    check: Callable[[], None] = lambda: None,
 ) -> CompactionReport:
     """Rewrite the tables that `rules` name, and return what was done; their rows stay the same.
 
     `among` are the object ids of the tables that are looked at (None: all). One with `rebase` gives up no table to which rows were merely
-    added: what was rewritten goes on top of them. The pins of up to `tables_per_commit` tables move in one commit. Indices are brought up to date afterwards.
+    added: what was rewritten goes on top of them. The pins of up to `tables_per_commit` tables move in one commit. `check` is called before each attempt to
+    commit: with what it raises, the attempt and all further work are given up. Indices are brought up to date afterwards.
     """
     rules = (rules or CompactionRules()).checked()
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
@@ -185,7 +187,7 @@ def compact(
         results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
         rewritten = [_rewritten(each, list(islice(results, len(each.pieces))), rebases=rebase) for each in due]
         failpoint("data_written")
-        version, tables = _commit(namespace, rewritten)
+        version, tables = _commit(namespace, rewritten, check)
         done += tables
         versions += [] if version is None else [version]
         if progress is not None and not pieces:
@@ -266,7 +268,9 @@ def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:
     return sum(len(f.metadata.files) for f in fragments) > rules.files or deleted > rules.deleted * rows
 
 
-def _commit(namespace: Table, rewritten: Sequence[_Rewritten]) -> tuple[int | None, list[CompactedTable]]:
+def _commit(
+    namespace: Table, rewritten: Sequence[_Rewritten], check: Callable[[], None]
+) -> tuple[int | None, list[CompactedTable]]:
     """Make the rewritten tables visible in one commit, all but those that were changed meanwhile."""
     lost: list[CompactedTable] = []
     left = list(rewritten)
@@ -287,6 +291,7 @@ def _commit(namespace: Table, rewritten: Sequence[_Rewritten]) -> tuple[int | No
             break
         transaction.add([each.edit for each in left], _operation([each.table for each in left]))
         try:
+            check()
             version = namespace.commits.commit(transaction)
         except SerializationFailure:
             # Some of the tables were changed: the next round finds out which, and keeps the files of the others.

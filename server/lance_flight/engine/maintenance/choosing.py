@@ -69,6 +69,8 @@ class WorkChooser:
     surveyor: Surveyor = field(default_factory=Surveyor)
     _failed: dict[tuple[str, WorkKind], float] = field(default_factory=dict)
     _histories: dict[str, _History] = field(default_factory=dict)
+    _unlooked: dict[TableName, float] = field(default_factory=dict)
+    """Tables at which a look has failed by an error that nothing expects, and when that was."""
 
     def choose(self, is_over: Callable[[], bool] = lambda: False) -> Work | None:
         """Return the most urgent work: a vacuum, which is due once in a while, or else what gains most; None where nothing is due.
@@ -80,6 +82,8 @@ class WorkChooser:
         for name in self.root.tables():
             if is_over():
                 return None
+            if self.now() - self._unlooked.get(name, -RETRY_SECONDS) < RETRY_SECONDS:
+                continue
             try:
                 table = self.root.table(name)
                 tables.append(table)
@@ -91,6 +95,9 @@ class WorkChooser:
             except (LanceFlightError, *UNREADABLE) as exc:
                 # Dropped in this moment, or broken, which `lance-flight doctor` tells; others have their turn.
                 log.info("table %s is left alone: %s", name, self.root.store.words(exc))
+            except Exception:
+                log.exception("table %s cannot be looked at, and is left alone for a while", name)
+                self._unlooked[name] = self.now()
         self._forget_others(tables)
         return best
 

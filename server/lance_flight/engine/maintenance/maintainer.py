@@ -21,7 +21,7 @@ from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, VacuumRul
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.engine.maintenance.choosing import Work, WorkChooser, WorkKind
-from lance_flight.engine.runtime.maintenance_records import OK, MaintenanceRecords
+from lance_flight.engine.runtime.maintenance_records import INTERNAL, OK, MaintenanceRecords
 from lance_flight.errors import Cancelled, LanceFlightError
 from lance_flight.faults import failpoint
 
@@ -37,7 +37,7 @@ STOPPING_SECONDS = 5.0
 
 
 class Maintainer:
-    """Maintains the tables of a root in a thread of its own, for the part `share` of the time (0: not at all).
+    """Maintains the tables of a root in a thread of its own, for the part `share` of the time (0: not at all), which may change.
 
     `in_use` returns the places of tables that open transactions may change, which are not rewritten meanwhile.
     """
@@ -49,8 +49,10 @@ class Maintainer:
         self._share = share
         self._root = root
         self._stopped = threading.Event()
+        self._woken = threading.Event()
         self._lease = RootLease(root.store, pause=self._stopped.wait)
         self._chooser = WorkChooser(root, in_use)
+        self._is_started = False
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     @property
@@ -59,13 +61,25 @@ class Maintainer:
         return self._share > 0
 
     def start(self) -> None:
-        """Begin to maintain, if it is on."""
-        if self.is_on:
+        """Begin to maintain, once it is on."""
+        self._is_started = True
+        self._begin()
+
+    def set_share(self, share: float) -> None:
+        """Maintain for another part of the time from now on; what is begun when it becomes 0 is given up as by `interrupt`."""
+        self._share = share
+        self._woken.set()
+        if self._is_started:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.is_on and self._thread.ident is None:
             self._thread.start()
 
     def interrupt(self) -> None:
         """Begin to stop: end after the piece that is being written, and undo what is not committed."""
         self._stopped.set()
+        self._woken.set()
 
     def stop(self) -> None:
         """Stop, and wait for that for a few seconds."""
@@ -78,7 +92,7 @@ class Maintainer:
         if not self._lease.hold():
             return False
         failpoint("maintenance_leased")
-        work = self._chooser.choose(self._stopped.is_set)
+        work = self._chooser.choose(lambda: self._stopped.is_set() or not self.is_on)
         if work is None:
             return False
         failpoint("maintenance_chosen")
@@ -95,14 +109,24 @@ class Maintainer:
     def _run(self) -> None:
         idle = REMOTE_IDLE_SECONDS if self._root.store.is_remote else IDLE_SECONDS
         while not self._stopped.is_set():
+            self._woken.clear()
+            share = self._share
+            if not share:
+                self.release()
+                self._woken.wait()
+                continue
             began = time.monotonic()
             try:
                 rest = 0.0 if self.step() else idle
             except (LanceFlightError, *UNREADABLE) as exc:
                 log.warning("maintenance cannot look at the root: %s", self._root.store.words(exc))
                 rest = FAILED_SECONDS
+            except Exception:
+                # An error of ours: without this thread nothing would be maintained until the server is started again.
+                log.exception("maintenance cannot look at the root")
+                rest = FAILED_SECONDS
             seconds = time.monotonic() - began
-            self._stopped.wait(max(seconds * (1 / self._share - 1), rest))
+            self._woken.wait(max(seconds * (1 / share - 1), rest))
         self.release()
 
     def _do(self, work: Work) -> None:
@@ -116,6 +140,10 @@ class Maintainer:
             result = self._root.store.words(exc)
             if not isinstance(exc, Cancelled):
                 self._chooser.postpone(work)
+        except Exception as exc:
+            log.exception("maintenance failed: %s of table %s", work.kind.value, work.name)
+            outcome, result = INTERNAL, f"{type(exc).__name__}; the log of the server has the details"
+            self._chooser.postpone(work)
         else:
             self._chooser.finish(work)
         failpoint("maintenance_done")
@@ -127,6 +155,8 @@ class Maintainer:
         def check() -> None:
             if self._stopped.is_set():
                 raise Cancelled("the server is stopping")
+            if not self.is_on:
+                raise Cancelled("maintenance was switched off")
             if not self._lease.hold():
                 raise Cancelled("another server maintains the root by now")
             if work.kind is WorkKind.COMPACT and self._chooser.is_in_use(work.table):
@@ -167,7 +197,7 @@ def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str
     )
     among = [each.object_id for each in work.due]
     # A table that is always written to would be compacted never.
-    report = compact(work.table, rules, run=_Modest(check), among=among, rebase=True)
+    report = compact(work.table, rules, run=_Modest(check), among=among, rebase=True, check=check)
     lost = {each.object_id for each in report.tables if each.is_lost}
     chooser.surveyor.settle(work.table, [each for each in work.due if each.object_id not in lost])
     return str(report)

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 MOST_RECORDS = 1000
 RUNNING = "running"
 OK = "ok"
+INTERNAL = "internal"
+"""Outcome of work that has failed by an error that nothing expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
