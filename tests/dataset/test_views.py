@@ -166,7 +166,12 @@ WRONG = [
     pytest.param({"filter": pc.field("nope") == 1}, InvalidInput, "nope", id="an expression over no column"),
     pytest.param({"filter": pc.field("id") + 1}, InvalidInput, "bool", id="an expression that is no condition"),
     pytest.param({"filter": True}, InvalidInput, "SQL or a pyarrow expression", id="a filter of another kind"),
-    pytest.param({"snapshot": 4711}, NotFound, "4711", id="no such version"),
+    pytest.param(
+        {"snapshot": 4711},
+        NotFound,
+        r"'readings' has no snapshot of version 4711; expected one of \d+",
+        id="no such version",
+    ),
     pytest.param({"snapshot": "none"}, NotFound, "'none'", id="no such tag"),
     pytest.param({"snapshot": datetime(1999, 1, 1)}, NotFound, "1999", id="before the table"),
     pytest.param({"root": "/nowhere/at/all"}, InvalidInput, "no directory here", id="no root"),

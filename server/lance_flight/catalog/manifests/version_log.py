@@ -19,6 +19,8 @@ from lance_flight.errors import Corrupt, NotFound
 
 OPERATION = "lance_flight:operation"
 TRANSACTIONS = "lance_flight:transactions"
+_MOST_NAMED = 10
+"""Most versions that an error lists; of more it says the first and the last."""
 
 
 class VersionLog(ABC):
@@ -65,11 +67,22 @@ class VersionLog(ABC):
         file = self._newest.head() if version is None else self._newest.file(version)
         found = None if file is None else self._snapshots.get(file)
         if found is None:
-            dataset = self.open(version)
+            dataset = self._open_snapshot(version)
             found = self._read(dataset)
             if file is not None and self._newest.file(int(dataset.version)) == file:
                 self._snapshots.put(file, found)
         return existing(found)
+
+    def _open_snapshot(self, version: int | None) -> LanceDataset:
+        """Return the Lance table of a snapshot; `NotFound` says which there are."""
+        try:
+            return self.open(version)
+        except NotFound:
+            known = [] if version is None else [number for number, _ in self.history()]
+            if not known:
+                raise
+        there = f"those from {known[0]} to {known[-1]}" if len(known) > _MOST_NAMED else ", ".join(map(str, known))
+        raise NotFound(f"table {self.root.name!r} has no snapshot of version {version}; expected one of {there}")
 
     def open(self, version: int | None = None) -> LanceDataset:
         """Return the Lance table itself, at a version or at its newest."""
