@@ -87,7 +87,7 @@ def test_what_is_printed_says_where_each_value_comes_from(tmp_path: Path, settin
         (config.sources(arguments, file=file, environment=environment), f"option {config.flag(setting.name)}"),
     ]:
         (line,) = [line for line in config.as_toml(found).splitlines() if setting.name in line.split()]
-        assert line.endswith(f"  # {name}")
+        assert line.endswith(f"  # {name}{config.RELOADED if config.is_reloadable(setting) else ''}")
 
 
 @pytest.mark.parametrize("way", ["file", "environment", "option"])

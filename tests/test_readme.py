@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.config import settings
+from lance_flight.config import is_reloadable, settings
 
 from tests.documents import blocks, text_of
 from tests.service.server_process import serving
@@ -129,11 +129,14 @@ def test_explain_shows_what_the_readme_shows(tmp_path: Path) -> None:
 
 
 def test_the_documented_settings_have_their_defaults_and_meanings() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", text_of("server/docs/configuration.md"), re.MULTILINE)
-    documented = {name: (default.strip("`"), text) for name, default, text in rows}
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", text_of("server/docs/configuration.md"), re.MULTILINE
+    )
+    documented = {name: (default.strip("`"), reloaded, text) for name, default, reloaded, text in rows}
     for setting in settings():
         default = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
-        assert documented.get(setting.name) == (default, setting.metadata["help"])
+        reloaded = "yes" if is_reloadable(setting) else ""
+        assert documented.get(setting.name) == (default, reloaded, setting.metadata["help"])
 
 
 def test_the_help_of_serve_lists_every_setting() -> None:

@@ -51,11 +51,17 @@ class PeerOperation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRequest:
-    """A question about a `subject`, the name of a table or the id of a statement, for a principal (None: an administrator)."""
+    """A question about a `subject`, the name of a table or the id of a statement, for a principal (None: an administrator).
+
+    A server on another machine passes it on to the other replicas there (`reaches_siblings`), which do not; `machine` is the random name
+    of that which asks.
+    """
 
     operation: PeerOperation
     subject: str
     principal: str | None
+    machine: str = ""
+    reaches_siblings: bool = False
 
 
 class IfExists(Enum):

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ LEAST_SHARE = 0.001
 
 BYTES, SECONDS = "bytes", "seconds"
 """Units of settings that may be given with a unit: `4GiB`, `30s`."""
+RELOADED = "; reloaded"
+"""Mark of the settings whose new value a running server takes, where they are listed."""
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +42,11 @@ TICKETS, LIMITS, STORAGE, OPERATION = "Tickets and policies", "Resources and lim
 
 
 def _setting(section: str, default: Any, help_text: str, **facts: Any) -> Any:
-    """Declare a setting of a section: `least`/`most` of a number, `among` for a word, its `unit`, `is_secret`, and the `old_name` of a renamed one."""
+    """Declare a setting of a section, with facts about it.
+
+    They are `least`/`most` of a number, `among` for a word, its `unit`, `is_secret`, the `old_name` of a renamed one, and `reloads` for one whose
+    new value a running server takes (`cli/reloading.py`).
+    """
     metadata = {"section": section, "help": help_text, **facts}
     return field(default=default, repr=not facts.get("is_secret"), metadata=metadata)
 
@@ -98,7 +105,9 @@ class ServerConfig:
     peers: str = _setting(
         TICKETS,
         "",
-        "addresses of the other servers over this root, comma-separated, as grpc://host:port: system tables, KILL and cancellation reach them",
+        "addresses of the other servers over this root, comma-separated, as grpc://host:port, or dns+grpc://name:port for all that a name"
+        " resolves to: system tables, KILL and cancellation reach them",
+        reloads=True,
     )
     policy_file: str = _setting(
         TICKETS,
@@ -125,6 +134,7 @@ class ServerConfig:
         "memory of all statements together, in bytes, beyond which they spill or fail; 0 means half of the machine's memory",
         least=0,
         unit=BYTES,
+        reloads=True,
     )
     memory_limit: int = _setting(
         LIMITS,
@@ -132,6 +142,7 @@ class ServerConfig:
         "memory of one statement, in bytes, beyond which it spills or fails; 0 means server_memory_limit",
         least=0,
         unit=BYTES,
+        reloads=True,
     )
     index_cache: int = _setting(
         LIMITS,
@@ -144,22 +155,46 @@ class ServerConfig:
         LIMITS, "", "directory for spill files; without it the directory for temporary files"
     )
     running_statements: int = _setting(
-        LIMITS, 0, "number of statements executed at the same time; 0 means four per core, at least 16", least=0
+        LIMITS,
+        0,
+        "number of statements executed at the same time; 0 means four per core, at least 16",
+        least=0,
+        reloads=True,
     )
     waiting_statements: int = _setting(
-        LIMITS, 1000, "number of statements that wait for admission; further ones are rejected", least=0
+        LIMITS, 1000, "number of statements that wait for admission; further ones are rejected", least=0, reloads=True
     )
     statement_timeout: float = _setting(
-        LIMITS, 0.0, "maximum execution time of a statement, in seconds; 0 means unlimited", least=0, unit=SECONDS
+        LIMITS,
+        0.0,
+        "maximum execution time of a statement, in seconds; 0 means unlimited",
+        least=0,
+        unit=SECONDS,
+        reloads=True,
     )
     planning_timeout: float = _setting(
-        LIMITS, 30.0, "maximum planning time of a statement, in seconds; 0 means unlimited", least=0, unit=SECONDS
+        LIMITS,
+        30.0,
+        "maximum planning time of a statement, in seconds; 0 means unlimited",
+        least=0,
+        unit=SECONDS,
+        reloads=True,
     )
     statement_limit: int = _setting(
-        LIMITS, 16 << 20, "maximum length of the text of a statement, in bytes; 0 means unlimited", least=0, unit=BYTES
+        LIMITS,
+        16 << 20,
+        "maximum length of the text of a statement, in bytes; 0 means unlimited",
+        least=0,
+        unit=BYTES,
+        reloads=True,
     )
     ticket_lifetime: float = _setting(
-        LIMITS, 600.0, "lifetime of tickets, and of the snapshots that they read, in seconds", least=0, unit=SECONDS
+        LIMITS,
+        600.0,
+        "lifetime of tickets, and of the snapshots that they read, in seconds",
+        least=0,
+        unit=SECONDS,
+        reloads=True,
     )
     ingest_idle_timeout: float = _setting(
         LIMITS,
@@ -167,12 +202,13 @@ class ServerConfig:
         "maximum time that an ingest waits for the next rows of its client, in seconds; 0 means unlimited",
         least=0,
         unit=SECONDS,
+        reloads=True,
     )
     batch_limit: int = _setting(
-        LIMITS, 1 << 30, "maximum size of a record batch of an ingest, in bytes", least=0, unit=BYTES
+        LIMITS, 1 << 30, "maximum size of a record batch of an ingest, in bytes", least=0, unit=BYTES, reloads=True
     )
     parameter_limit: int = _setting(
-        LIMITS, 64 << 20, "maximum size of the parameters of a statement, in bytes", least=0, unit=BYTES
+        LIMITS, 64 << 20, "maximum size of the parameters of a statement, in bytes", least=0, unit=BYTES, reloads=True
     )
     dictionary_ingest: str = _setting(
         LIMITS,
@@ -180,15 +216,17 @@ class ServerConfig:
         "accept dictionary-encoded columns in ingests: on, off, or auto (on if the server listens on loopback without"
         " authentication); a malformed dictionary stream crashes pyarrow's server before it can be rejected",
         among=("auto", "on", "off"),
+        reloads=True,
     )
     sessions: int = _setting(
         LIMITS,
         10_000,
         "number of client sessions that are kept; beyond it the least recently used one without a transaction ends",
         least=0,
+        reloads=True,
     )
     sessions_per_principal: int = _setting(
-        LIMITS, 10_000, "number of client sessions that are kept per principal", least=0
+        LIMITS, 10_000, "number of client sessions that are kept per principal", least=0, reloads=True
     )
     session_idle_timeout: float = _setting(
         LIMITS,
@@ -196,6 +234,7 @@ class ServerConfig:
         "idle time after which a session ends and its transactions are rolled back, in seconds",
         least=0,
         unit=SECONDS,
+        reloads=True,
     )
     storage_options: str = _setting(
         STORAGE,
@@ -210,6 +249,7 @@ class ServerConfig:
         "time that running calls have to end when the server is stopped, in seconds",
         least=0,
         unit=SECONDS,
+        reloads=True,
     )
     unresponsive_after: float = _setting(
         OPERATION,
@@ -223,6 +263,7 @@ class ServerConfig:
         "off",
         "compact tables, bring indices up to date and vacuum by retention in this server (see server/docs/maintenance.md): on or off",
         among=("off", "on"),
+        reloads=True,
     )
     maintenance_share: float = _setting(
         OPERATION,
@@ -230,6 +271,7 @@ class ServerConfig:
         "share of the time that maintenance works: after a second of work at 0.1 it rests for nine",
         least=LEAST_SHARE,
         most=1.0,
+        reloads=True,
     )
     admin_host: str = _setting(
         OPERATION, "127.0.0.1", "network interface of admin_port and health_port, which serve no data"
@@ -249,19 +291,24 @@ class ServerConfig:
         most=MAX_PORT,
     )
     log_level: str = _setting(
-        OPERATION, "warning", "least level that is logged: debug, info, warning or error", among=LOG_LEVELS
+        OPERATION,
+        "warning",
+        "least level that is logged: debug, info, warning or error",
+        among=LOG_LEVELS,
+        reloads=True,
     )
     log_format: str = _setting(
-        OPERATION, "text", "format of the log: text, or json with one object per line", among=LOG_FORMATS
+        OPERATION, "text", "format of the log: text, or json with one object per line", among=LOG_FORMATS, reloads=True
     )
     log_statements: bool = _setting(
-        OPERATION, default=False, help_text="log one line per finished statement, at any log_level"
+        OPERATION, default=False, help_text="log one line per finished statement, at any log_level", reloads=True
     )
     log_sql: int = _setting(
         OPERATION,
         1000,
         "number of characters of a statement's text in its log line and trace; 0 omits it, since SQL may hold data and secrets",
         least=0,
+        reloads=True,
     )
 
     audit_log: str = _setting(
@@ -290,6 +337,11 @@ class ServerConfig:
             raise InvalidInput(
                 "setting 'audit_required' is true without 'audit_log'; expected a file, or - for standard output"
             )
+        for address in self.peer_addresses:
+            if not re.fullmatch(r"(dns\+)?grpc(\+tls)?://.+:\d+", address):
+                raise InvalidInput(
+                    f"setting 'peers' has {address!r}; expected grpc://host:port, or grpc+tls, dns+grpc or dns+grpc+tls in place of grpc"
+                )
         return self
 
     def _check_identity(self) -> None:
@@ -319,6 +371,11 @@ class ServerConfig:
         return self.dictionary_ingest == "on"
 
     @property
+    def peer_addresses(self) -> tuple[str, ...]:
+        """Return the addresses of `peers`."""
+        return tuple(part.strip() for part in self.peers.split(",") if part.strip())
+
+    @property
     def storage(self) -> dict[str, str]:
         """Return the storage options as pairs."""
         pairs = [pair.strip() for pair in self.storage_options.split(",") if pair.strip()]
@@ -339,6 +396,20 @@ def storage_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def settings() -> tuple[dataclasses.Field[Any], ...]:
     """Return every setting, in order."""
     return dataclasses.fields(ServerConfig)
+
+
+def is_reloadable(setting: dataclasses.Field[Any]) -> bool:
+    """Return whether a running server takes a new value of a setting; of any other it does when it is started again."""
+    return bool(setting.metadata.get("reloads"))
+
+
+def reloadable_values(config: ServerConfig) -> dict[str, Any]:
+    """Return the values of the settings that a running server takes.
+
+    >>> reloadable_values(ServerConfig(sessions=5))["sessions"]
+    5
+    """
+    return {setting.name: getattr(config, setting.name) for setting in settings() if is_reloadable(setting)}
 
 
 def sections() -> dict[str, list[dataclasses.Field[Any]]]:
@@ -375,7 +446,7 @@ def sources(
     Without a `file` the environment may name one, as LANCE_FLIGHT_CONFIG.
     """
     environment = os.environ if environment is None else environment
-    file = file or environment.get(ENVIRONMENT_PREFIX + CONFIG)
+    file = file_of(file, environment)
     texts = [(setting, name, environment[name]) for setting in settings() for name in _variables(setting, environment)]
     return (
         SettingsSource("default", {setting.name: setting.default for setting in settings()}),
@@ -390,6 +461,12 @@ def sources(
             if value is not None
         ),
     )
+
+
+def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the configuration file that is given, or else that of the environment; None without one."""
+    environment = os.environ if environment is None else environment
+    return file or environment.get(ENVIRONMENT_PREFIX + CONFIG)
 
 
 def merged(found: Sequence[SettingsSource]) -> ServerConfig:
@@ -419,7 +496,7 @@ def as_toml(found: Sequence[SettingsSource]) -> str:
             value = getattr(values, setting.name)
             is_hidden = setting.metadata.get("is_secret") and value != setting.default
             said = f"# {setting.name} is hidden" if is_hidden else f"{setting.name} = {_as_toml(value)}"
-            lines.append(f"{said}  # {source.name}")
+            lines.append(f"{said}  # {source.name}{RELOADED if is_reloadable(setting) else ''}")
     return "\n".join(lines[1:])
 
 

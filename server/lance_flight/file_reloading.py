@@ -22,6 +22,24 @@ _UNSETTLED = 2.0
 _log = logging.getLogger(__name__)
 
 
+class WatchedFile:
+    """A file that is looked at for changes, by its size, times and inode. For one thread at a time."""
+
+    def __init__(self, path: str, *, now: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._now = now
+        self._seen: _Signature | None = None
+
+    def may_have_changed(self) -> bool:
+        """Return whether the file is not certainly as it was at the last look, as at the first one, or while it is not there."""
+        signature = _signature(self._path)
+        if signature is not None and signature == self._seen:
+            return False
+        is_settled = signature is not None and signature[0] < (self._now() - _UNSETTLED) * 1e9
+        self._seen = signature if is_settled else None
+        return True
+
+
 class Watched(Generic[_T]):
     """Parsed content of a file, parsed again whenever the file has changed. Safe to share among threads.
 
@@ -45,10 +63,9 @@ class Watched(Generic[_T]):
         self._parse = parse
         self._what = what
         self._closed = closed
-        self._now = now
         self._on_read = on_read
         self._lock = threading.Lock()
-        self._seen: _Signature | None = None
+        self._file = WatchedFile(path, now=now)
         self._said = self._read()
         if isinstance(self._said, InvalidInput):
             raise self._said
@@ -67,13 +84,10 @@ class Watched(Generic[_T]):
 
     def _current(self) -> _T | InvalidInput:
         with self._lock:
-            signature = _signature(self._path)
-            if signature is None or signature != self._seen:
+            if self._file.may_have_changed():
                 before, self._said = self._said, self._read()
                 if isinstance(self._said, InvalidInput) and str(self._said) != str(before):
                     _log.error("%s", self._said)
-                is_settled = signature is not None and signature[0] < (self._now() - _UNSETTLED) * 1e9
-                self._seen = signature if is_settled else None
             return self._said
 
     def _read(self) -> _T | InvalidInput:

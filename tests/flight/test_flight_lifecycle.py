@@ -63,7 +63,7 @@ def test_a_signal_that_comes_to_another_thread_ends_it_too() -> None:
     receiving = threading.Thread(target=receive)
     receiving.start()
     try:
-        serve_until(FlightSqlServer(CannedBackend(), KEY), stop, grace=PATIENCE, ready=lambda _: waits.set())
+        serve_until(FlightSqlServer(CannedBackend(), KEY), stop, grace=lambda: PATIENCE, ready=lambda _: waits.set())
     finally:
         is_over.set()
         receiving.join()
@@ -81,7 +81,7 @@ def test_ready_is_told_where_connections_are_accepted(pool: ThreadPoolExecutor, 
             seen.append(client.do_get(ticket).read_all())
         stop.set()
 
-    served = pool.submit(serve_until, FlightSqlServer(backend, KEY), stop, grace=PATIENCE, ready=ready)
+    served = pool.submit(serve_until, FlightSqlServer(backend, KEY), stop, grace=lambda: PATIENCE, ready=ready)
     assert served.result(PATIENCE) is True
     assert seen == [NUMBERS]
 
@@ -89,7 +89,7 @@ def test_ready_is_told_where_connections_are_accepted(pool: ThreadPoolExecutor, 
 def test_a_running_call_ends_before_the_server_does(pool: ThreadPoolExecutor) -> None:
     backend, stop = SlowBackend(), threading.Event()
     server = FlightSqlServer(backend, KEY)
-    served = pool.submit(serve_until, server, stop, grace=PATIENCE)
+    served = pool.submit(serve_until, server, stop, grace=lambda: PATIENCE)
     with flight.connect(server.uri) as client:
         info = pool.submit(client.get_flight_info, SELECT)
         assert backend.is_begun.wait(PATIENCE)
@@ -109,7 +109,7 @@ def test_a_call_that_outlasts_the_grace_is_reported(pool: ThreadPoolExecutor, ca
     with flight.connect(server.uri) as client:
         info = pool.submit(client.get_flight_info, SELECT)
         assert backend.is_begun.wait(PATIENCE)
-        assert serve_until(server, stop, grace=0.01) is False
+        assert serve_until(server, stop, grace=lambda: 0.01) is False
         assert "calls did not end within 0.01 seconds: 1" in caplog.text
         backend.go.set()
         assert info.result(PATIENCE).total_records == 4
@@ -118,7 +118,7 @@ def test_a_call_that_outlasts_the_grace_is_reported(pool: ThreadPoolExecutor, ca
 def test_new_calls_are_refused_while_running_ones_end(pool: ThreadPoolExecutor) -> None:
     backend, stop, stopping = SlowBackend(), threading.Event(), threading.Event()
     server = FlightSqlServer(backend, KEY)
-    served = pool.submit(serve_until, server, stop, grace=PATIENCE, stopping=stopping.set)
+    served = pool.submit(serve_until, server, stop, grace=lambda: PATIENCE, stopping=stopping.set)
     with flight.connect(server.uri) as client, flight.connect(server.uri) as another:
         backend.go.set()
         planned = another.get_flight_info(SELECT)
@@ -147,7 +147,7 @@ def test_new_calls_are_refused_while_running_ones_end(pool: ThreadPoolExecutor) 
 def test_what_is_open_at_the_end_is_rolled_back(pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
     stop = threading.Event()
     stop.set()
-    assert serve_until(FlightSqlServer(CannedBackend(begun=2), KEY), stop, grace=PATIENCE) is True
+    assert serve_until(FlightSqlServer(CannedBackend(begun=2), KEY), stop, grace=lambda: PATIENCE) is True
     assert "open transactions were rolled back: 2" in caplog.text
 
 
@@ -155,7 +155,7 @@ def test_a_stopped_server_takes_no_new_calls(pool: ThreadPoolExecutor, backend: 
     stop = threading.Event()
     server = FlightSqlServer(backend, KEY)
     stop.set()
-    assert serve_until(server, stop, grace=PATIENCE) is True
+    assert serve_until(server, stop, grace=lambda: PATIENCE) is True
     with flight.connect(server.uri) as client, pytest.raises(flight.FlightUnavailableError):
         client.get_flight_info(SELECT)
 

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import PeerOperation, PeerRequest
+from lance_flight.cli import service
 from lance_flight.cli.load_balancer import free_ports
-from lance_flight.cli.service import peers_of
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.commands import CancelFlightInfo, StatementQuery
-from lance_flight.flight.peers import ACTION, HEADER, SILENT_SECONDS, VALID_SECONDS, FlightPeers, seal_request
+from lance_flight.flight.peers import (
+    ACTION,
+    HEADER,
+    SILENT_SECONDS,
+    VALID_SECONDS,
+    FlightPeers,
+    Neighbours,
+    seal_request,
+)
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
+from tests.flight.certificates import authority
+from tests.service.replicated import wait_for
 from tests.service.server_process import PRIVATE, Server, serving
 
 LONG = "SELECT count(*) FROM generate_series(1, 100000000000)"
@@ -132,7 +143,123 @@ def test_a_question_lets_nothing_else_in(servers: list[Server]) -> None:
 @pytest.mark.parametrize("peers", ["127.0.0.1:1", "http://a:1", "grpc://a", "grpc://a:1, b:2"])
 def test_an_address_of_another_form_is_refused(peers: str) -> None:
     with pytest.raises(InvalidInput, match=r"expected grpc://host:port"):
-        peers_of(ServerConfig(peers=peers), TicketSealer(bytes(32)), None)
+        ServerConfig(peers=peers).checked()
+
+
+@dataclass
+class Certified:
+    """The files of certificates that servers and clients have, and the authority that has signed the newest."""
+
+    place: Path
+    ca: bytes = b""
+
+    def sign(self) -> None:
+        """Replace the authority, and the certificate that it has signed."""
+        signing = authority()
+        signing.signs_a_server().write(self.place / "certificate", self.place / "key")
+        (self.place / "authority").write_bytes(signing.pem)
+        self.ca = signing.pem
+
+    @property
+    def options(self) -> list[str]:
+        names = {"certificate": "certificate", "key": "key", "client-ca": "authority"}
+        return [text for name, file in names.items() for text in (f"--tls-{name}", str(self.place / file))]
+
+    def connect(self, uri: str) -> flight.FlightClient:
+        certificate, key = ((self.place / name).read_bytes() for name in ("certificate", "key"))
+        return flight.connect(uri, tls_root_certs=self.ca, cert_chain=certificate, private_key=key)
+
+    def is_reached(self, uri: str) -> bool:
+        try:
+            with self.connect(uri) as client:
+                return bool(list(client.list_actions(flight.FlightCallOptions(timeout=5))))
+        except flight.FlightError:
+            return False
+
+    def is_listed(self, asked: str, asking: str, sql: str) -> bool:
+        """Whether a statement of one server is listed by another one."""
+        with self.connect(asked) as client:
+            read(client, sql)
+        with self.connect(asking) as client:
+            return sql in read(client, "SELECT sql FROM system.statements").column(0).to_pylist()
+
+
+def test_a_renewed_certificate_and_authority_are_used_between_servers(tmp_path: Path) -> None:
+    """Each asks the other with the certificate, and expects that of the authority, that its files have now."""
+    certified, ports = Certified(tmp_path), free_ports(2)
+    certified.sign()
+    uris = [f"grpc+tls://127.0.0.1:{port}" for port in ports]
+    with ExitStack() as stack:
+        for port, other in zip(ports, reversed(uris), strict=True):
+            options = ("--port", str(port), "--peers", other, *certified.options)
+            stack.enter_context(serving(tmp_path / "root", *options))
+        assert certified.is_listed(*uris, "SELECT 1 AS over_there")
+        certified.sign()
+        wait_for(lambda: all(map(certified.is_reached, uris)))
+        wait_for(lambda: certified.is_listed(*uris, "SELECT 2 AS over_there"))
+
+
+def read(client: flight.FlightClient, sql: str) -> pa.Table:
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
+    return client.do_get(info.endpoints[0].ticket).read_all()
+
+
+SECRET = bytes(range(32))
+
+
+@contextmanager
+def machines(root: Path, key: Path) -> Iterator[list[list[Server]]]:
+    """Two machines of two servers each, which know of the other machine the address of its first server alone, as of a load balancer."""
+    key.write_bytes(SECRET)
+    key.chmod(0o600)
+    ports = free_ports(4)
+    uris = [f"grpc://127.0.0.1:{port}" for port in ports]
+    with ExitStack() as stack:
+        built = [service.build(str(root), ServerConfig(
+            port=port, ticket_key_file=str(key), peers=uris[2 if number < 2 else 0],
+        ), create=True, neighbours=Neighbours("one" if number < 2 else "two", (uris[number ^ 1],)))
+            for number, port in enumerate(ports)]  # fmt: skip
+        for each in built:
+            stack.callback(each.server.shutdown)
+        servers = [Server(root, uri, None) for uri in uris]  # type: ignore[arg-type]
+        for server in servers:
+            stack.callback(server.close)
+        yield [servers[:2], servers[2:]]
+
+
+def test_all_replicas_of_another_machine_are_reached_by_its_one_address_and_each_once(tmp_path: Path) -> None:
+    with machines(tmp_path / "root", tmp_path / "key") as (here, there):
+        texts = {f"SELECT {number} AS of_each" for number in range(4)}
+        for server, sql in zip([*here, *there], sorted(texts), strict=True):
+            server.query(sql)
+        for asking in (*here, *there):
+            listed = asking.rows("SELECT id, sql FROM system.statements WHERE sql LIKE 'SELECT _ AS of_each'")
+            assert {sql for _, sql in listed} == texts
+            assert len(listed) == len(set(listed)), "none is listed twice"
+
+
+def test_a_statement_of_any_replica_of_another_machine_is_killed_and_cancelled(tmp_path: Path) -> None:
+    with machines(tmp_path / "root", tmp_path / "key") as (here, there):
+        planned = info_of(there[1], f"{LONG} -- far")
+        (statement,) = waiting(here[1], f"{LONG} -- far")
+        assert here[1].run(f"KILL '{statement}'") == 1
+        with pytest.raises(Exception, match=r"\[cancelled\]"):
+            there[1].client.do_get(planned.endpoints[0].ticket).read_all()
+        again = info_of(there[1], f"{LONG} -- farther")
+        request = flight.Action(*encode_action(CancelFlightInfo(info=again.serialize())))
+        assert len(list(here[0].client.do_action(request))) == 1
+        with pytest.raises(Exception, match=r"\[cancelled\]"):
+            there[1].client.do_get(again.endpoints[0].ticket).read_all()
+
+
+def test_a_machine_that_asks_itself_has_nothing_to_say(tmp_path: Path) -> None:
+    """As where a name stands for all servers, the one that asks among them."""
+    (port,) = free_ports(1)
+    with serving(tmp_path / "root", "--port", str(port), "--peers", f"dns+grpc://localhost:{port}") as server:
+        server.query("SELECT 1 AS once")
+        listed = [row[0] for row in server.rows("SELECT id FROM system.statements")]
+        assert len(listed) == len(set(listed)) > 0
+        assert "[not_found] no statement 'none'" in server.refuses("KILL 'none'")
 
 
 class Odd(flight.FlightServerBase):  # type: ignore[misc]

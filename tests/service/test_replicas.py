@@ -9,7 +9,7 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,72 +20,18 @@ from adbc_driver_flightsql import dbapi
 from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
 from lance_flight.cli.load_balancer import Replica, configuration, find_program, free_ports, health_check
-from lance_flight.cli.replicas import replica_settings
+from lance_flight.cli.replicas import replica_settings, siblings_of
 from lance_flight.config import ServerConfig
 from lance_flight.flight.commands import StatementQuery
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.flight.certificates import authority
+from tests.service.replicated import PATIENCE, Replicated, replicated, wait_for
 from tests.service.server_process import COMMAND
 from tests.stock import stored_rows
 
-PATIENCE = 60.0
-_TICK = 0.05
 WRITERS = 4
-
-
-@dataclass(frozen=True)
-class Replicated:
-    """A parent process, and what it and its children write."""
-
-    process: subprocess.Popen[str]
-    root: Path
-    log: Path
-    uri: str
-
-    def children(self) -> dict[str, int]:
-        """The processes of the replicas, and of HAProxy, by their names."""
-        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        names = {}
-        for number in found:
-            said = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
-            names["haproxy" if said[0].endswith(b"haproxy") else number] = int(number)
-        return names
-
-    def replicas(self) -> list[int]:
-        return [number for name, number in self.children().items() if name != "haproxy"]
-
-    def until(self, message: str, count: int = 1) -> None:
-        """Wait until the log has a message so many times."""
-        wait = threading.Event()
-        for _ in range(round(PATIENCE / _TICK)):
-            if len(re.findall(message, self.log.read_text())) >= count:
-                return
-            assert self.process.poll() is None, self.log.read_text()
-            wait.wait(_TICK)
-        raise AssertionError(f"{message!r} was not logged:\n{self.log.read_text()}")
-
-
-@contextmanager
-def replicated(place: Path, *arguments: str) -> Iterator[Replicated]:
-    place.mkdir(parents=True, exist_ok=True)
-    ready, log, root = place / "ready", place / "log", place / "root"
-    command = [COMMAND, "serve", str(root), "--create", "--replicas", "2", "--port", "0", "--ready-file", str(ready)]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            [*command, "--log-format", "json", *arguments], stdout=errors, stderr=errors, text=True
-        ) as process,
-    ):
-        try:
-            pause = threading.Event()
-            while not ready.exists():
-                assert process.poll() is None, log.read_text()
-                pause.wait(_TICK)
-            yield Replicated(process, root, log, ready.read_text())
-        finally:
-            process.kill()
 
 
 @pytest.fixture
@@ -146,15 +92,6 @@ def loaded(running: Replicated) -> Iterator[Load]:
         load.stop.set()
         for writer in writers:
             writer.join(PATIENCE)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(round(PATIENCE / _TICK)):
-        if condition():
-            return
-        pause.wait(_TICK)
-    raise AssertionError("it did not come to that")
 
 
 def check_stored(running: Replicated, load: Load) -> None:
@@ -225,15 +162,24 @@ def test_a_stop_while_replicas_are_replaced_waits_for_their_calls(tmp_path: Path
 def test_haproxy_is_started_again(running: Replicated) -> None:
     os.kill(running.children()["haproxy"], signal.SIGKILL)
     running.until("haproxy was ended by SIGKILL; it is started again")
+    wait_for(lambda: answers(running))
 
-    def answers() -> bool:
-        try:
-            with closing(connected(running.uri)) as connection:
-                return rows(connection, "SELECT 1") == [(1,)]
-        except dbapi.Error:
-            return False
 
-    wait_for(answers)
+def answers(running: Replicated) -> bool:
+    try:
+        with closing(connected(running.uri)) as connection:
+            return rows(connection, "SELECT 1") == [(1,)]
+    except dbapi.Error:
+        return False
+
+
+def test_a_frozen_haproxy_is_replaced(tmp_path: Path) -> None:
+    with replicated(tmp_path / "place", "--unresponsive-after", "2") as running:
+        before = running.children()["haproxy"]
+        os.kill(before, signal.SIGSTOP)
+        running.until("haproxy has not answered for 2 seconds")
+        wait_for(lambda: running.children().get("haproxy", before) != before and answers(running))
+        assert "replica" not in "".join(line for line in running.log.read_text().splitlines() if "not answered" in line)
 
 
 def test_a_frozen_replica_is_replaced(tmp_path: Path) -> None:
@@ -316,10 +262,11 @@ REPLICAS = [Replica(1, 40001, 40011), Replica(2, 40002, 40012)]
 
 
 def test_a_replica_has_its_share_and_knows_the_others() -> None:
-    mine = replica_settings(SHARED, REPLICAS[1], REPLICAS, "grpc")
+    mine = replica_settings(SHARED, REPLICAS[1], len(REPLICAS))
     found = [mine.server_memory_limit, mine.memory_limit, mine.running_statements, mine.admin_port, mine.health_port]
     assert found == [50, 0, 3, 9001, 40012]
-    assert (mine.host, mine.port, mine.peers, mine.ready_file) == ("127.0.0.1", 40002, "grpc://127.0.0.1:40001", "")
+    assert (mine.host, mine.port, mine.peers, mine.ready_file) == ("127.0.0.1", 40002, SHARED.peers, "")
+    assert siblings_of(REPLICAS[1], REPLICAS, "grpc+tls") == ("grpc+tls://127.0.0.1:40001",)
     assert not mine.takes_dictionaries, "the public address is not this machine alone"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -11,8 +10,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -22,67 +19,12 @@ from lance_flight.flight.commands import StatementQuery
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
-from tests.service.server_process import COMMAND, Server
+from tests.service.server_process import Server
+from tests.service.supervised import Supervised, supervised
 
 PATIENCE = 60.0
 KILOBYTES = 40_000
 """More than an interpreter that parses arguments takes, and a quarter of what a server does."""
-
-
-@dataclass(frozen=True)
-class Supervised:
-    """A parent process, and what it and its servers write."""
-
-    process: subprocess.Popen[str]
-    log: Path
-    ready_file: Path
-
-    def next_uri(self) -> str:
-        """The address that the next server to accept connections says."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("serving"):
-                while not self.ready_file.exists():
-                    assert self.process.poll() is None
-                return line.split()[-1]
-        raise AssertionError(self.log.read_text())
-
-    @property
-    def child(self) -> int:
-        """The process of the server."""
-        (child,) = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(child)
-
-    def events(self) -> list[dict[str, object]]:
-        """What the parent has logged."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["logger"] == "lance_flight.cli.supervisor"]
-
-
-@contextmanager
-def supervised(place: Path, *arguments: str) -> Iterator[Supervised]:
-    (place / "root").mkdir(parents=True)
-    files = {"log": place / "log", "ready_file": place / "ready"}
-    command = [
-        COMMAND,
-        "serve",
-        str(place / "root"),
-        "--port",
-        "0",
-        "--ready-file",
-        str(files["ready_file"]),
-        *arguments,
-    ]
-    with (
-        files["log"].open("w") as errors,
-        subprocess.Popen(
-            [*command, "--log-format", "json"], stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):
-        try:
-            yield Supervised(process, **files)
-        finally:
-            process.kill()
 
 
 @pytest.fixture
@@ -126,7 +68,6 @@ def test_a_server_that_crashes_or_hangs_comes_back_at_the_same_address(tmp_path:
     [
         pytest.param(signal.SIGTERM, 0, id="TERM"),
         pytest.param(signal.SIGINT, 0, id="INT"),
-        pytest.param(signal.SIGHUP, -signal.SIGHUP, id="HUP"),
     ],
 )
 def test_a_signal_to_the_parent_ends_the_server_as_one_to_the_server_did(
@@ -233,7 +174,7 @@ def run_counted(command: Sequence[str], file: Path) -> tuple[int, int]:
 def report_of(script: str) -> list[str]:
     """What a script says that runs a `Supervisor`, its children's words included, and its exit status last."""
     code = (
-        "import os, signal, sys, threading, time\nfrom lance_flight.cli.supervisor import Child, Supervisor, end_with\n"
+        "import os, signal, sys, threading, time\nfrom lance_flight.cli.children import ChildSpec\nfrom lance_flight.cli.supervisor import Supervisor, end_with\n"
         "def say(text):\n os.write(1, f'{text}\\n'.encode())\n" + script
     )
     ended = subprocess.run(
@@ -263,7 +204,7 @@ def joins(number):
 
 counted = []
 children = [
-    Child(name=str(n), run=server(n), joins=lambda n=n: joins(n), leaves=lambda n=n: say(f'{n} leaves')) for n in (1, 2)
+    ChildSpec(name=str(n), run=server(n), joins=lambda n=n: joins(n), leaves=lambda n=n: say(f'{n} leaves')) for n in (1, 2)
 ]
 sys.exit(end_with(Supervisor(children, 0).run()))
 """
@@ -283,7 +224,7 @@ def masked(how, numbers):
         os.kill(os.getpid(), signal.SIGTERM)
     mask(how, numbers)
 signal.pthread_sigmask = masked
-Supervisor([Child(name="it", run=lambda life: signal.pause())], 0).run()
+Supervisor([ChildSpec(name="it", run=lambda life: signal.pause())], 0).run()
 """,
     "as a server is started": """
 fork = os.fork
@@ -291,7 +232,7 @@ def forked():
     os.kill(os.getpid(), signal.SIGTERM)
     return fork()
 os.fork = forked
-Supervisor([Child(name="it", run=lambda life: signal.pause())], 0).run()
+Supervisor([ChildSpec(name="it", run=lambda life: signal.pause())], 0).run()
 """,
     "while none of the servers behind a front runs": """
 def server(life):
@@ -300,7 +241,7 @@ def server(life):
         signal.pause()
     os.abort()
 def front_is_ready():
-    children[0].send(signal.SIGKILL)
+    supervisor._children[0].send(signal.SIGKILL)
     return True
 waits = Supervisor._start_again
 def waiting(self, child):
@@ -309,12 +250,46 @@ def waiting(self, child):
         os.kill(os.getpid(), signal.SIGTERM)
 Supervisor._start_again = waiting
 children = [
-    Child(name="server", run=server),
-    Child(name="front", run=lambda life: signal.pause(), is_front=True, probe=front_is_ready),
+    ChildSpec(name="server", run=server),
+    ChildSpec(name="front", run=lambda life: signal.pause(), is_front=True, probe=front_is_ready),
 ]
-Supervisor(children, 0).run()
+supervisor = Supervisor(children, 0)
+supervisor.run()
 """,
 }
+
+
+CRASHED = {
+    "crashes before it": ("pause(life)", "lambda: supervisor._children[0].send(signal.SIGABRT)", 0),
+    "crashes meanwhile": ("signal.signal(signal.SIGTERM, lambda *_: os.abort())\n    pause(life)", "stop", 0),
+    "is killed": (
+        "signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n    pause(life)",
+        "stop",
+        137,
+    ),
+    "fails": ("signal.signal(signal.SIGTERM, lambda *_: os._exit(3))\n    pause(life)", "stop", 3),
+}
+STOPS = """
+def pause(life):
+    life.report_ready({{}})
+    while True:
+        signal.pause()
+def server(life):
+    {body}
+def ended(life):
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    pause(life)
+def stop(*_):
+    os.kill(os.getpid(), signal.SIGTERM)
+Supervisor._start_again = stop
+supervisor = Supervisor([ChildSpec(name='a', run=server), ChildSpec(name='b', run=ended)], 0, ready={ready})
+sys.exit(end_with(supervisor.run()))
+"""
+
+
+@pytest.mark.parametrize(("body", "ready", "status"), CRASHED.values(), ids=CRASHED)
+def test_a_stop_that_is_done_is_a_success_unless_a_server_had_to_be_killed(body: str, ready: str, status: int) -> None:
+    assert report_of(STOPS.format(body=body, ready=ready)) == [str(status)]
 
 
 @pytest.mark.parametrize("script", STOPPED.values(), ids=STOPPED)

@@ -54,8 +54,19 @@ class JsonLines(logging.Formatter):
 def configure(level: str, format: LogFormat) -> None:
     """Write log records from `level` on to standard error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if format is LogFormat.JSON else TextLines())
+    handler.setFormatter(_FORMATTERS[format]())
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def reconfigure(level: str, format: LogFormat) -> None:
+    """Write log records from another level on from now on, in another format, to where they are written."""
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    for handler in root.handlers:
+        handler.setFormatter(_FORMATTERS[format]())
+
+
+_FORMATTERS: Mapping[LogFormat, type[logging.Formatter]] = {LogFormat.TEXT: TextLines, LogFormat.JSON: JsonLines}
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, object]:

@@ -43,7 +43,7 @@ class Tracing:
     def __init__(self, exporter: SpanExporter, *, sql_characters: int) -> None:
         self._provider = TracerProvider(resource=_resource())
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._sql_characters = sql_characters
+        self.sql_characters = sql_characters
         self.tracer = self._provider.get_tracer(NAME)
 
     def ended(self, record: Record) -> None:
@@ -76,8 +76,8 @@ class Tracing:
             "lance_flight.queued": record.queued_seconds,
             "lance_flight.planning": record.planning_seconds,
         }
-        if self._sql_characters:
-            said["db.query.text"] = shortened(record.sql, self._sql_characters)
+        if self.sql_characters:
+            said["db.query.text"] = shortened(record.sql, self.sql_characters)
         return said
 
 

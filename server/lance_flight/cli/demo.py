@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
             console.start()
             print(f"\nSee the partitions in a browser: {console.address}")
         print(_CONNECT.format(uri=server.uri), flush=True)
-    serve_until(server, stop, grace=GRACE)
+    serve_until(server, stop, grace=lambda: GRACE)
     if console is not None:
         console.stop()
     service.leave(0)

@@ -22,7 +22,7 @@ from lance_flight.admin.statement_log import StatementLog
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.cli.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
-from lance_flight.engine.runtime.running_statement import State
+from lance_flight.engine.runtime.running_statement import Record, State
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.calls import TRACING
 
@@ -45,7 +45,6 @@ class Operations:
     ) -> None:
         self.addresses: dict[str, str] = {}
         self._restarts = restarts
-        self._config = config
         self._readiness = Readiness(probe)
         self._pages: dict[str, Page] = {}
         self._health: HealthServer | None = None
@@ -60,6 +59,8 @@ class Operations:
         self._tracing = _tracing(config, os.environ)
         self._audit = AuditLog(config.audit_log) if config.audit_log else None
         audit.trail.begin(self._audit, is_required=config.audit_required, with_sql=config.audit_statements)
+        self._statement_log: StatementLog | None = None
+        self.apply(config)
 
     @property
     def middleware(self) -> Mapping[str, Any]:
@@ -72,10 +73,8 @@ class Operations:
     def watch(self, service: Service) -> None:
         """Count and log the statements of a service from now on, as the configuration asks for."""
         running, maintained = service.engine.running, service.engine.maintained
-        if service.maintainer.is_on:
-            maintained.observe(MaintenanceLog().ended)
-        if self._config.log_statements:
-            running.observe(StatementLog(self._config.log_sql).ended)
+        maintained.observe(MaintenanceLog().ended)
+        running.observe(self._log_statement)
         if self._pages:
             metrics = importlib.import_module("lance_flight.admin.metrics")
             counted = metrics.Metrics(lambda: metrics.Load(**_load(service), restarts=self._restarts))
@@ -83,6 +82,16 @@ class Operations:
             self._pages["/metrics"] = counted.page
         if self._tracing is not None:
             running.observe(self._tracing.ended)
+
+    def apply(self, config: ServerConfig) -> None:
+        """Log statements as a configuration asks for from now on."""
+        self._statement_log = StatementLog(config.log_sql) if config.log_statements else None
+        if self._tracing is not None:
+            self._tracing.sql_characters = config.log_sql
+
+    def _log_statement(self, record: Record) -> None:
+        if self._statement_log is not None:
+            self._statement_log.ended(record)
 
     def enter(self, phase: Phase) -> None:
         """Move readiness and the health service to another phase of the server's life."""

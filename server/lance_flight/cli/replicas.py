@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from lance_flight.cli.children import ChildSpec, Life
 from lance_flight.cli.load_balancer import (
     Replica,
     are_connected,
@@ -28,8 +29,9 @@ from lance_flight.cli.load_balancer import (
     run_program,
 )
 from lance_flight.cli.ready_file import check_ready_file, write_ready_file
+from lance_flight.cli.reloading import Reloader, message_of
 from lance_flight.cli.service_manager import ServiceManager
-from lance_flight.cli.supervisor import Child, Life, Supervisor, end_with
+from lance_flight.cli.supervisor import Supervisor, end_with
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
@@ -39,14 +41,19 @@ _DIVIDED = ("server_memory_limit", "memory_limit", "index_cache", "running_state
 """Settings that the replicas share; 0 stays what it means, of a machine that is shared."""
 _LOOPBACK = "127.0.0.1"
 _KEY_BYTES = 32
+_NAME_BYTES = 8
 
 log = logging.getLogger(__name__)
 
 Serve = Callable[[ServerConfig, Life], int]
 
 
-def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve, manager: ServiceManager) -> int:
-    """Run replicas and HAProxy below this process until it is asked to stop; in a replica this returns what `serve` does."""
+def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, manager: ServiceManager) -> int:
+    """Run replicas and HAProxy below this process until it is asked to stop; in a replica this returns what `serve` does.
+
+    Each has its share of the settings that the `reloader` has, also of those that it reloads.
+    """
+    settings = reloader.settings
     if not 1 <= number <= MOST_REPLICAS:
         raise InvalidInput(f"--replicas is {number}; expected 1 to {MOST_REPLICAS}")
     check_ready_file(settings.ready_file)
@@ -55,35 +62,51 @@ def serve_replicas(root: str, settings: ServerConfig, number: int, serve: Serve,
     if scheme == "grpc" and settings.has_authentication and settings.host not in LOOPBACK:
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", settings.host)
     port = settings.port or free_ports(1, settings.host)[0]
+    machine = secrets.token_hex(_NAME_BYTES)
     with _private_directory() as place:
-        settings = _with_key(settings, root, place)
+        key_file = _key_file(settings, root, place)
         replicas = _replicas(settings, number)
-        own = [replica_settings(settings, each, replicas, scheme) for each in replicas]
         file, control = place / "haproxy.cfg", place / "control"
         address = f"{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}"
         file.write_text(configuration(address, replicas, control=control))
         uri = f"{scheme}://{address}"
-        children = [
+
+        def settings_of(replica: Replica) -> ServerConfig:
+            return dataclasses.replace(replica_settings(reloader.settings, replica, number), ticket_key_file=key_file)
+
+        def run(replica: Replica, life: Life) -> int:
+            sharing.processes = number
+            siblings = siblings_of(replica, replicas, scheme)
+            return serve(settings_of(replica), dataclasses.replace(life, machine=machine, siblings=siblings))
+
+        def message(replica: Replica) -> bytes:
+            return message_of(settings_of(replica))
+
+        specs = [
             *(
-                Child(
+                ChildSpec(
                     name=f"replica {each.number}",
-                    run=partial(_run_replica, serve, mine, number),
+                    run=partial(run, each),
                     joins=partial(let_in, control, each.number),
                     leaves=partial(keep_out, control, each.number),
+                    settings=partial(message, each),
                 )
-                for each, mine in zip(replicas, own, strict=True)
+                for each in replicas
             ),
-            Child(
+            ChildSpec(
                 name=program,
                 run=partial(run_program, program, file),
                 is_front=True,
                 probe=partial(is_listening, control),
             ),
         ]
-        ready = partial(_ready, root, uri, settings.ready_file)
-        all_connected = partial(are_connected, control)
         status = Supervisor(
-            children, settings.unresponsive_after, manager=manager, ready=ready, may_replace=all_connected
+            specs,
+            settings.unresponsive_after,
+            manager=manager,
+            ready=partial(_ready, root, uri, settings.ready_file),
+            may_replace=partial(are_connected, control),
+            reloader=reloader,
         ).run()
     return end_with(status)
 
@@ -99,25 +122,25 @@ def _private_directory() -> Iterator[Path]:
             shutil.rmtree(place)
 
 
-def replica_settings(
-    settings: ServerConfig, replica: Replica, all_replicas: Sequence[Replica], scheme: str
-) -> ServerConfig:
-    """Return the settings of one replica, which listens on loopback and is called by the address of all."""
-    others = [f"{scheme}://{_LOOPBACK}:{each.port}" for each in all_replicas if each != replica]
-    divided = {name: -(-getattr(settings, name) // len(all_replicas)) for name in _DIVIDED}
+def replica_settings(settings: ServerConfig, replica: Replica, number: int) -> ServerConfig:
+    """Return the settings of one replica of a number of them, which listens on loopback and is called by the address of all."""
     place = replica.number - 1
     return dataclasses.replace(
         settings,
         host=_LOOPBACK,
         port=replica.port,
-        peers=",".join([*filter(None, [settings.peers]), *others]),
         health_port=replica.health_port,
         admin_port=settings.admin_port + place if settings.admin_port > 0 else settings.admin_port,
         ready_file="",
         # Loopback is not where clients are.
         dictionary_ingest="on" if settings.takes_dictionaries else "off",
-        **divided,
+        **{name: -(-getattr(settings, name) // number) for name in _DIVIDED},
     )
+
+
+def siblings_of(replica: Replica, all_replicas: Sequence[Replica], scheme: str) -> tuple[str, ...]:
+    """Return the addresses of the other replicas of a machine."""
+    return tuple(f"{scheme}://{_LOOPBACK}:{each.port}" for each in all_replicas if each != replica)
 
 
 def _replicas(settings: ServerConfig, number: int) -> list[Replica]:
@@ -131,20 +154,15 @@ def _replicas(settings: ServerConfig, number: int) -> list[Replica]:
     ]
 
 
-def _with_key(settings: ServerConfig, root: str, place: Path) -> ServerConfig:
-    """Return the settings with a key of tickets that all replicas have: the root keeps one, unless it is an object store."""
+def _key_file(settings: ServerConfig, root: str, place: Path) -> str:
+    """Return the file of the key of tickets that all replicas have: the root keeps one itself, unless it is an object store."""
     if settings.ticket_key_file or "://" not in root:
-        return settings
+        return settings.ticket_key_file
     file = place / "ticket.key"
     file.touch(mode=0o600)
     file.write_bytes(secrets.token_bytes(_KEY_BYTES))
     log.warning("no ticket_key_file: tickets are valid until these replicas are stopped")
-    return dataclasses.replace(settings, ticket_key_file=str(file))
-
-
-def _run_replica(serve: Serve, settings: ServerConfig, number: int, life: Life) -> int:
-    sharing.processes = number
-    return serve(settings, life)
+    return str(file)
 
 
 def _ready(root: str, uri: str, ready_file: str) -> None:

@@ -9,15 +9,21 @@ import argparse
 import dataclasses
 import importlib
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from lance_flight import config
 from lance_flight.admin import logs
 from lance_flight.cli.arguments import add_number, add_root, add_settings
+from lance_flight.cli.children import Life
+from lance_flight.cli.reloading import Reloader, asked_for, has_terminal, message_of, sent_by_parent
 from lance_flight.cli.replicas import serve_replicas
 from lance_flight.cli.service_manager import ServiceManager
-from lance_flight.cli.supervisor import Life, supervise
+from lance_flight.cli.supervisor import RELOADING, supervise
 from lance_flight.errors import InvalidInput
 
 
@@ -47,14 +53,17 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    settings = config.load(given, file=options.config)
+    load = partial(config.load, given, file=options.config)
+    settings = load()
     logs.configure(settings.log_level, logs.LogFormat(settings.log_format))
+    reloader = Reloader(settings, load, config.file_of(options.config))
     manager = ServiceManager.from_environment()
 
     def serve(settings: config.ServerConfig, life: Life) -> int:
         serving = importlib.import_module("lance_flight.cli.serving")
         ports: dict[str, Any] = dict(life.ports)
-        return int(serving.run(options, dataclasses.replace(settings, **ports), life))
+        settings = dataclasses.replace(settings, **ports)
+        return int(serving.run(options, settings, life, _changes(settings, life, reloader)))
 
     has_fork = hasattr(os, "fork")
     if options.replicas:
@@ -62,7 +71,31 @@ def run(options: argparse.Namespace) -> int:
             raise InvalidInput(
                 "--replicas are children of this process; expected it without --no-supervise, on a system with fork"
             )
-        return serve_replicas(options.root, settings, options.replicas, serve, manager)
+        return serve_replicas(options.root, reloader, options.replicas, serve, manager)
     if options.no_supervise or not has_fork:
         return serve(settings, Life(manager=manager))
-    return supervise(partial(serve, settings), unresponsive_after=settings.unresponsive_after, manager=manager)
+    return supervise(
+        lambda life: serve(reloader.settings, life),
+        unresponsive_after=settings.unresponsive_after,
+        manager=manager,
+        reloader=reloader,
+        settings=lambda: message_of(reloader.settings),
+    )
+
+
+def _changes(settings: config.ServerConfig, life: Life, reloader: Reloader) -> Iterator[config.ServerConfig]:
+    """Return the settings of this server as they change: those that its parent sends, or those that it loads itself."""
+    if life.settings is not None:
+        return sent_by_parent(settings, life.settings)
+    asked = threading.Event()
+    if signal.getsignal(RELOADING) != signal.SIG_IGN:
+        signal.signal(RELOADING, partial(_reload_or_stop, asked, has_terminal()))
+    return asked_for(reloader, asked)
+
+
+def _reload_or_stop(asked: threading.Event, had_terminal: bool, number: int, frame: FrameType | None) -> None:  # noqa: FBT001 - bound
+    """Ask for a reload, or stop the server whose terminal was closed."""
+    if had_terminal and not has_terminal():
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        asked.set()

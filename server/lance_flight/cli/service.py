@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import secrets
 import socket
 import sys
@@ -29,12 +28,10 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.query.policies.file import PolicyFile
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import warn_if_open
-from lance_flight.flight.encryption import Tls
 from lance_flight.flight.engine_backend import EngineBackend
-from lance_flight.flight.peers import FlightPeers
+from lance_flight.flight.peers import FlightPeers, Neighbours
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tickets import TicketSealer
 
@@ -72,11 +69,22 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A server, its engine, and the maintainer of its root, which is not started yet."""
+    """A server, its engine, its peers, and the maintainer of its root, which is not started yet."""
 
     server: FlightSqlServer
     engine: Engine
+    peers: FlightPeers
     maintainer: Maintainer
+
+    def apply(self, config: ServerConfig) -> None:
+        """Take the settings of a configuration that may change while a server runs; statements that run keep what they have begun with."""
+        limits = limits_of(config)
+        write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
+        self.engine.apply(limits)
+        self.peers.addresses = config.peer_addresses
+        self.server.inputs.parameter_limit = config.parameter_limit
+        self.server.inputs.takes_dictionaries = config.takes_dictionaries
+        self.maintainer.set_share(_share(config))
 
 
 def build(
@@ -85,10 +93,11 @@ def build(
     middleware: Mapping[str, Any] = MappingProxyType({}),
     *,
     create: bool = False,
+    neighbours: Neighbours | None = None,
 ) -> Service:
     """Build a server that accepts connections already; `middleware` is Flight's, added to the server's own.
 
-    A root that is not there is made with `create` alone.
+    A root that is not there is made with `create` alone. `neighbours` are the other replicas of this machine.
     """
     caches.indices = config.index_cache or machine.memory() // INDICES_OF_MEMORY
     limits = limits_of(config)
@@ -97,11 +106,14 @@ def build(
     settle_abandoned(store)
     key, tls_files = ticket_key(store, config), certificates(config)
     tls = None if tls_files is None else tls_files.read()
+    peers = FlightPeers(
+        addresses=config.peer_addresses, sealer=TicketSealer(key), tls=tls, neighbours=neighbours or Neighbours()
+    )
     engine = Engine(
         Root(store, PlainTables(config.plain_tables)),
         target_partitions=config.target_partitions or machine.cores(),
         limits=limits,
-        peers=peers_of(config, TicketSealer(key), tls),
+        peers=peers,
     )
     policies = PolicyFile(config.policy_file, shares=machine.sharing.processes) if config.policy_file else None
     admitting = authentication(config, key)
@@ -123,24 +135,17 @@ def build(
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
-    return Service(server, engine, maintainer_of(engine, config))
+    return Service(server, engine, peers, maintainer_of(engine, config))
 
 
 def maintainer_of(engine: Engine, config: ServerConfig) -> Maintainer:
     """Return the maintainer of a root, which works if the configuration says so."""
-    share = config.maintenance_share if config.maintenance.lower() == "on" else 0.0
-    return Maintainer(engine.root, engine.maintained, share=share, in_use=engine.clients.places_in_transactions)
+    in_use = engine.clients.places_in_transactions
+    return Maintainer(engine.root, engine.maintained, share=_share(config), in_use=in_use)
 
 
-def peers_of(config: ServerConfig, sealer: TicketSealer, tls: Tls | None) -> Peers:
-    """Return the other servers over a root that a configuration names, which are called with this one's certificate."""
-    addresses = _listed(config.peers)
-    for address in addresses:
-        if not re.fullmatch(r"grpc(\+tls)?://.+:\d+", address):
-            raise InvalidInput(f"peers has {address!r}; expected grpc://host:port or grpc+tls://host:port")
-    if not addresses:
-        return NO_PEERS
-    return FlightPeers(addresses=addresses, sealer=sealer, tls=tls)
+def _share(config: ServerConfig) -> float:
+    return config.maintenance_share if config.maintenance.lower() == "on" else 0.0
 
 
 def _listed(text: str) -> tuple[str, ...]:

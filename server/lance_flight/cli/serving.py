@@ -7,19 +7,22 @@ import faulthandler
 import logging
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import FrameType
 from urllib.parse import urlsplit
 
+from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
 from lance_flight.cli import service
+from lance_flight.cli.children import Life
 from lance_flight.cli.identity import certificates
 from lance_flight.cli.operations import Operations
 from lance_flight.cli.ready_file import check_ready_file, write_ready_file
-from lance_flight.cli.supervisor import REPLACING, Life
+from lance_flight.cli.supervisor import REPLACING
 from lance_flight.config import ServerConfig
 from lance_flight.flight.lifecycle import serve_until
+from lance_flight.flight.peers import Neighbours
 from lance_flight.flight.self_check import SelfCheck
 
 BEATS = 4
@@ -30,15 +33,15 @@ BEAT_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
-    """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
+def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes: Iterator[ServerConfig]) -> int:
+    """Serve until SIGTERM or SIGINT; the second one does not wait for running calls.
+
+    What `changes` gives takes the place of the settings that a running server takes.
+    """
     stop, stopped, replaced = threading.Event(), threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stopped, stop))
     signal.signal(REPLACING, partial(_replace, replaced, stop))
-    if settings.tls_certificate or settings.has_authentication or settings.audit_log:
-        # Their files are opened again when they change: a SIGHUP that asks for it must not end the server.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # What a server does that does not answer is asked with `kill -USR1`: it writes where each thread is.
     faulthandler.register(signal.SIGUSR1)
     check_ready_file(settings.ready_file)
@@ -46,8 +49,11 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
     operations = Operations(settings, store.check, life.restarts)
     for address in operations.addresses.values():
         print(f"administration at {address}", flush=True)
-    built = service.build(options.root, settings, operations.middleware)
+    neighbours = Neighbours(life.machine, life.siblings) if life.machine else Neighbours()
+    built = service.build(options.root, settings, operations.middleware, neighbours=neighbours)
     operations.watch(built)
+    running = _Running(settings, built, operations)
+    threading.Thread(target=running.follow, args=[changes], name="settings", daemon=True).start()
 
     def ready(uri: str) -> None:
         operations.enter(Phase.SERVING)
@@ -66,15 +72,36 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
     serve_until(
         built.server,
         stop,
-        grace=settings.grace,
+        grace=lambda: running.settings.grace,
         ready=ready,
         stopping=stopping,
         certificates=certificates(settings),
+        renewed=built.peers.renew,
         is_replaced=replaced.is_set,
     )
     built.maintainer.stop()
     operations.close()
     service.leave(0)
+
+
+class _Running:
+    """A server with the settings that it has at the moment."""
+
+    def __init__(self, settings: ServerConfig, built: service.Service, operations: Operations) -> None:
+        self.settings = settings
+        self._built, self._operations = built, operations
+
+    def follow(self, changes: Iterator[ServerConfig]) -> None:
+        """Take new settings as they come."""
+        for settings in changes:
+            try:
+                logs.reconfigure(settings.log_level, logs.LogFormat(settings.log_format))
+                self._built.apply(settings)
+                self._operations.apply(settings)
+                self.settings = settings
+            except Exception:
+                # The next ones may be better, and calls go on.
+                log.exception("new settings are not all in use; expected a restart")
 
 
 def _beat(life: Life, settings: ServerConfig, uri: str, stop: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Supervisor of server processes: restarts them after a crash, or after they have stopped answering.
+"""Supervisor of server processes: restarts them after a crash, or after they have stopped answering, and sends them new settings.
 
 The parent forks before anything heavy is imported: it stays as small as an interpreter, and a start takes no longer. The server writes a
 line to a pipe when it accepts connections, and again each time that it has answered a call of its own; the pipe's end is the server's.
@@ -12,21 +12,24 @@ import logging
 import os
 import select
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from types import FrameType, MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
+from lance_flight.cli.children import Child, ChildSpec, Life, Reason
+from lance_flight.cli.reloading import WATCH_SECONDS, Reloader, has_terminal
 from lance_flight.cli.service_manager import NO_MANAGER, ServiceManager
 
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
+"""Signals that end a server without a fault of its own; the supervisor then ends itself by the same signal."""
 REPLACING = signal.SIGUSR2
 """Signal that replaces one server after another, of several; each of them ends by it when its running calls have."""
-ENDING = STOPPING | {signal.SIGHUP}
-"""Signals that end a server without a fault of its own; the supervisor then ends itself by the same signal."""
+RELOADING = signal.SIGHUP
+"""Signal at which the configuration is loaded anew; servers are sent what has changed."""
+HANDLED = (*FORWARDED, REPLACING, RELOADING)
 
 QUICK_SECONDS = 10.0
 """Lifetime below which a server counts as failed at start."""
@@ -48,94 +51,21 @@ _PR_SET_PDEATHSIG = 1
 log = logging.getLogger(__name__)
 
 
-class Reason(StrEnum):
-    """Reason for a restart of the server."""
-
-    CRASH = "crash"
-    UNRESPONSIVE = "unresponsive"
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """State of one server process: the restarts before it, the ports of its predecessor, and the pipe to the parent.
-
-    A server without a parent reports to the service `manager` itself; elsewhere the parent does, whose process the manager knows.
-    One of several has a `name`.
-    """
-
-    name: str = ""
-    restarts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
-    ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    channel: int | None = None
-    manager: ServiceManager = NO_MANAGER
-
-    def report_ready(self, ports: Mapping[str, int]) -> None:
-        """Report that connections are accepted, with the ports by the names of their settings."""
-        self.manager.notify_ready()
-        if self.channel is not None:
-            os.write(self.channel, (" ".join(f"{name}={port}" for name, port in ports.items()) + "\n").encode())
-
-    def report_stopping(self) -> None:
-        """Report that new calls are refused; a parent knows it, since the signal came through it."""
-        self.manager.notify_stopping()
-
-    def beat(self) -> None:
-        """Send a heartbeat to the parent."""
-        if self.channel is not None:
-            os.write(self.channel, b"\n")
-
-
-@dataclass(slots=True, kw_only=True)
-class Child:
-    """Process that a supervisor keeps running; `run` is called in it, and gives its exit status.
-
-    A child that `is_front` listens for the others: it is started once they are ready, and ends after them. It sends nothing: its
-    `probe` tells that it is ready. `joins` is called each time that a child is ready, and `leaves` before it is replaced.
-    """
-
-    name: str
-    run: Callable[[Life], int]
-    is_front: bool = False
-    probe: Callable[[], bool] | None = None
-    joins: Callable[[], None] = lambda: None
-    leaves: Callable[[], None] = lambda: None
-    pid: int = 0
-    channel: int | None = None
-    ports: dict[str, int] = field(default_factory=dict)
-    restarts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
-    status: int = 0
-    is_ready: bool = False
-    was_ready: bool = False
-    is_replaced: bool = False
-    reason: Reason = Reason.CRASH
-    deaths: int = 0
-    silent: int = 0
-    begun: float = 0.0
-    start_at: float | None = None
-    look_at: float | None = None
-    kill_at: float | None = None
-
-    @property
-    def wakes_at(self) -> float | None:
-        """The moment at which something is to be done about it: to start it, to look for a heartbeat, or to kill it."""
-        if not self.pid:
-            return self.start_at
-        return self.look_at if self.kill_at is None else self.kill_at
-
-    def send(self, number: int) -> None:
-        """Send it a signal, if it runs."""
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-
-def supervise(serve: Callable[[Life], int], *, unresponsive_after: float, manager: ServiceManager = NO_MANAGER) -> int:
+def supervise(
+    serve: Callable[[Life], int],
+    *,
+    unresponsive_after: float,
+    manager: ServiceManager = NO_MANAGER,
+    reloader: Reloader | None = None,
+    settings: Callable[[], bytes] | None = None,
+) -> int:
     """Run `serve` in a child process, restart it when it fails, and return the exit status of the last one.
 
     In the child this returns what `serve` does. A child that was ready and is then silent for `unresponsive_after` seconds (0: any
-    number) is ended.
+    number) is ended. It is sent its `settings` when the `reloader` finds that they have changed.
     """
-    return end_with(Supervisor([Child(name="the server", run=serve)], unresponsive_after, manager=manager).run())
+    spec = ChildSpec(name="the server", run=serve, settings=settings)
+    return end_with(Supervisor([spec], unresponsive_after, manager=manager, reloader=reloader).run())
 
 
 def end_with(status: int) -> int:
@@ -150,21 +80,26 @@ class Supervisor:
     """Forks children, forwards signals to them, and waits for their end.
 
     One child alone ends the supervisor when it ends normally. Of several one that ends is started again, and SIGUSR2 replaces one after
-    another, each once `may_replace` says that the others are in use. `ready` is called once all are ready.
+    another, each once `may_replace` says that the others are in use. `ready` is called once all are ready. At SIGHUP, and when its file
+    changes, the `reloader` loads the configuration, and the children are sent the settings that have changed.
     """
 
     def __init__(
         self,
-        children: Sequence[Child],
+        specs: Sequence[ChildSpec],
         unresponsive_after: float,
         *,
         manager: ServiceManager = NO_MANAGER,
         ready: Callable[[], None] = lambda: None,
         may_replace: Callable[[], bool] = lambda: True,
+        reloader: Reloader | None = None,
     ) -> None:
-        self._children = children
-        self._is_alone = len(children) == 1
-        self._manager, self._ready, self._may_replace = manager, ready, may_replace
+        self._children = [Child(spec=spec) for spec in specs]
+        self._is_alone = len(specs) == 1
+        self._manager, self._ready, self._may_replace, self._reloader = manager, ready, may_replace, reloader
+        self._is_reload_asked = False
+        self._had_terminal = has_terminal()
+        self._watch_at = time.monotonic() + WATCH_SECONDS
         self._look = unresponsive_after / LOOKS or None
         self._waiting_for_all = True
         self._to_replace: list[Child] = []
@@ -183,23 +118,25 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in (*FORWARDED, *(() if self._is_alone else (REPLACING,))):
             signal.signal(number, self._forward)
+        if signal.getsignal(RELOADING) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(RELOADING, self._forward)
         for child in self._servers:
             child.start_at = time.monotonic()
         while True:
             begun = self._start_due()
             if begun is not None:
-                return begun.run(self._life)
+                return begun.spec.run(self._life)
             if self._is_stopping:
                 self._end_front()
                 if not any(child.pid for child in self._children):
-                    ended_by = self._ended_by or max(self._servers, key=lambda child: abs(child.status))
-                    return self._exit_status(ended_by.status)
+                    return self._exit_status()
             self._wait()
+            self._reload()
             self._replace_next()
 
     @property
     def _servers(self) -> list[Child]:
-        return [child for child in self._children if not child.is_front]
+        return [child for child in self._children if not child.spec.is_front]
 
     @property
     def _is_stopping(self) -> bool:
@@ -222,17 +159,22 @@ class Supervisor:
             if self._is_stopping:
                 return False
             reading, writing = os.pipe()
+            # Messages are taken whole or not at all.
+            receiving, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
             child.pid = os.fork()
             if child.pid == 0:
                 os.close(reading)
+                control.close()
                 name = "" if self._is_alone else child.name
-                self._life = Life(name, dict(child.restarts), child.ports, writing)
+                self._life = Life(name, dict(child.restarts), child.ports, writing, settings=receiving)
                 _leave_parent(parent)
                 return True
             os.close(writing)
-            child.channel, child.begun, child.start_at = reading, time.monotonic(), None
+            receiving.close()
+            control.setblocking(False)  # noqa: FBT003 - a socket's interface
+            child.channel, child.control, child.begun, child.start_at = reading, control, time.monotonic(), None
             child.is_ready, child.silent, child.kill_at = False, 0, None
-            child.look_at = None if child.probe is None else time.monotonic() + PROBE_SECONDS
+            child.look_at = None if child.spec.probe is None else time.monotonic() + PROBE_SECONDS
             child.reason = Reason.CRASH
         return False
 
@@ -240,6 +182,7 @@ class Supervisor:
         """Wait for what a child sends, for its end, for a signal, or for a moment at which something is to be done."""
         moments = [child.wakes_at for child in self._children if child.wakes_at is not None]
         moments += [time.monotonic() + PROBE_SECONDS] if self._to_replace else []
+        moments += [self._watch_at] if self._is_watching else []
         seconds = max(min(moments) - time.monotonic(), 0.0) if moments else None
         channels = {child.channel: child for child in self._children if child.channel is not None}
         found, _, _ = select.select([*channels, self._woken], [], [], seconds)
@@ -261,15 +204,15 @@ class Supervisor:
             name, _, port = pair.partition("=")
             child.ports[name] = int(port)
         child.silent = 0
-        child.look_at = None if self._look is None or child.is_front else time.monotonic() + self._look
+        child.look_at = None if self._look is None else time.monotonic() + self._look
         if child.is_replaced:
             return  # it finishes its calls, and takes no others
         is_known, child.is_ready, child.was_ready = child.is_ready, True, True
         if not is_known:
-            child.joins()
+            child.spec.joins()
         if is_known or not all(each.is_ready for each in self._servers):
             return
-        front = next((each for each in self._children if each.is_front), None)
+        front = next((each for each in self._children if each.spec.is_front), None)
         if front is not None and not front.pid and front.start_at is None:
             front.start_at = time.monotonic()
         elif self._waiting_for_all and (front is None or front.is_ready):
@@ -285,10 +228,12 @@ class Supervisor:
             child.look_at = None
             child.send(signal.SIGKILL)
             return
-        if child.probe is not None:
+        probe = child.spec.probe
+        if probe is not None and probe():
+            self._note(child, b"")
+            return
+        if probe is not None and not child.is_ready:
             child.look_at = time.monotonic() + PROBE_SECONDS
-            if child.probe():
-                self._note(child, b"")
             return
         child.silent += 1
         child.look_at = time.monotonic() + (self._look or 0.0)
@@ -297,15 +242,17 @@ class Supervisor:
                 "%s has not answered for %g seconds (unresponsive_after)", child.name, (self._look or 0.0) * LOOKS
             )
             child.reason, child.kill_at = Reason.UNRESPONSIVE, time.monotonic() + DUMP_SECONDS
-            child.send(signal.SIGUSR1)
+            if not child.spec.is_front:
+                child.send(signal.SIGUSR1)
 
     def _reap(self, child: Child) -> None:
         """Take the exit status of a child that has ended, and start it again unless it is over."""
-        if child.channel is not None:
-            os.close(child.channel)
+        child.close()
         child.status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-        child.pid, child.channel = 0, None
+        child.pid = 0
         if self._is_stopping:
+            if child.status < 0 and -child.status not in STOPPING and not child.spec.is_front:
+                log.error("%s %s while it was stopped", child.name, _how(child.status))
             return
         if child.is_replaced:
             child.is_replaced, child.start_at = False, time.monotonic()
@@ -319,7 +266,7 @@ class Supervisor:
     def _ends_all(self, child: Child) -> bool:
         """Return whether nothing is restarted: a child alone ended normally or by a signal, or one refused to start at first."""
         is_refused = child.status > 0 and not child.was_ready and not any(child.restarts.values())
-        return is_refused or (self._is_alone and (child.status == 0 or -child.status in ENDING))
+        return is_refused or (self._is_alone and (child.status == 0 or -child.status in STOPPING))
 
     def _start_again(self, child: Child) -> None:
         child.deaths = child.deaths + 1 if time.monotonic() - child.begun < QUICK_SECONDS else 0
@@ -342,7 +289,7 @@ class Supervisor:
             child = self._to_replace.pop(0)
             log.info("%s is replaced", child.name)
             child.is_replaced, child.is_ready = True, False
-            child.leaves()
+            child.spec.leaves()
             child.send(REPLACING)
 
     def _end_front(self) -> None:
@@ -351,9 +298,36 @@ class Supervisor:
             for child in self._children:
                 child.send(signal.SIGTERM)
 
-    def _exit_status(self, status: int) -> int:
-        """Return the exit status for that of a server; the negative number of the signal that is to end this process, too."""
-        if -status in ENDING:
+    @property
+    def _is_watching(self) -> bool:
+        return self._reloader is not None and self._reloader.is_watching and not self._is_stopping
+
+    def _reload(self) -> None:
+        """Load the configuration if SIGHUP has asked for it, or its file has changed, and send the servers what has changed."""
+        is_asked, self._is_reload_asked = self._is_reload_asked, False
+        is_due = self._is_watching and self._watch_at <= time.monotonic()
+        if self._reloader is None or self._is_stopping or not (is_asked or is_due):
+            return
+        self._watch_at = time.monotonic() + WATCH_SECONDS
+        if self._reloader.reload(is_asked=is_asked):
+            for child in self._servers:
+                child.send_settings()
+
+    def _exit_status(self) -> int:
+        """Return the exit status of the server that ended all of them, or the gravest of those that were stopped.
+
+        A negative one is the number of the signal that is to end this process, too. A stop that was asked for is done when nothing runs: a
+        server that crashed before it or meanwhile was of no further use, but for one that had to be killed.
+        """
+        if self._ended_by is not None:
+            return self._exit_status_of(self._ended_by.status)
+        counted = [child.status for child in self._servers if child.status >= 0 or child.status == -signal.SIGKILL]
+        # One that was stopped before it was ever ready has done nothing at the signal but end.
+        counted += [child.status for child in self._servers if -child.status in STOPPING and not child.was_ready]
+        return self._exit_status_of(max(counted, key=abs, default=0))
+
+    def _exit_status_of(self, status: int) -> int:
+        if -status in STOPPING:
             return -(self._stopped_by or -status)
         return status if status >= 0 else 128 - status
 
@@ -362,9 +336,16 @@ class Supervisor:
         if number == REPLACING:
             self._to_replace = self._servers
             return
+        if number == RELOADING:
+            if not self._had_terminal or has_terminal():
+                self._is_reload_asked = True
+                return
+            number = signal.SIGTERM
         is_first = number in STOPPING and self._stopped_by is None
         if is_first:
             self._stopped_by, self._stopped_at = number, time.monotonic()
+            for child in self._servers:
+                child.status = child.status if child.pid else 0
             self._manager.notify_stopping()
         elif number == signal.SIGINT == self._stopped_by and time.monotonic() - self._stopped_at < REPEAT_SECONDS:
             return
@@ -375,11 +356,11 @@ class Supervisor:
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
     """Deliver signals after the block; those that came before it have been handled once it begins."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, REPLACING))
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*FORWARDED, REPLACING))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
 
 
 def _leave_parent(parent: int) -> None:
@@ -387,6 +368,7 @@ def _leave_parent(parent: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in (*FORWARDED, REPLACING):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.signal(RELOADING, signal.SIG_IGN)
     os.setpgid(0, 0)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -88,6 +88,14 @@ class Engine:
         routines()  # DataFusion cannot list them while it plans
         self._answering = Answering(self.sessions, self.plans)
 
+    def apply(self, limits: Limits) -> None:
+        """Hold statements and sessions that begin from now on to other limits."""
+        self.limits = limits
+        self.clients.limits = limits
+        self.running.apply(limits)
+        self.sessions.apply(limits)
+        self._reports.seconds = limits.ticket_lifetime
+
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         with self.running.entered(StatementKind.PREPARE, sql, scope.issuer) as running:

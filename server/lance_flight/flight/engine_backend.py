@@ -253,17 +253,23 @@ class EngineBackend:
         return granted.reading() if session.reads_only else granted
 
     def answer_peer(self, request: PeerRequest) -> bytes:
+        peers = self._engine.peers.local(request)
+        if peers is None:
+            return b""
         match request.operation:
             case PeerOperation.ROWS:
-                return encode_rows(self._engine.sessions.system_rows(request.subject, request.principal))
+                return encode_rows(self._engine.sessions.system_rows(request.subject, request.principal, peers))
             case PeerOperation.KILL:
                 try:
-                    return self._engine.running.kill(request.subject, request.principal).value.encode()
+                    killed: CancelStatus | None = self._engine.running.kill(request.subject, request.principal)
                 except NotFound:
-                    return b""
+                    killed = peers.kill(request.subject, request.principal)
+                return b"" if killed is None else killed.value.encode()
             case PeerOperation.CANCEL:
-                issuer = Issuer(principal=request.principal or "")
-                return self._engine.running.cancel(request.subject, issuer).value.encode()
+                principal = request.principal or ""
+                outcomes = [self._engine.running.cancel(request.subject, Issuer(principal=principal))]
+                outcomes += peers.cancel(request.subject, principal)
+                return max(outcomes, key=list(CancelStatus).index).value.encode()
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
         limits = self._engine.limits

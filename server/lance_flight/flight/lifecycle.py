@@ -37,17 +37,18 @@ def serve_until(
     server: FlightSqlServer,
     stop: threading.Event,
     *,
-    grace: float,
+    grace: Callable[[], float],
     ready: Callable[[str], None] | None = None,
     stopping: Callable[[], None] | None = None,
     certificates: TlsFiles | None = None,
+    renewed: Callable[[Tls], None] = lambda _: None,
     is_replaced: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Serve until `stop` is set, then refuse new calls and give running ones `grace` seconds to end.
+    """Serve until `stop` is set, then refuse new calls and give running ones the seconds that `grace` then says to end.
 
     The rows of a query that is planned can be fetched for as long as other calls run. `ready` is called with the server's
     URI once connections are accepted, `stopping` when no more calls are to come. When its `certificates` change, a successor
-    takes the server's place. One that `is_replaced` tells its clients to connect anew instead of refusing their calls: another server takes
+    takes the server's place, and `renewed` is called with them. One that `is_replaced` tells its clients to connect anew instead of refusing their calls: another server takes
     them. Transactions that are open at the end are rolled back. The answer is whether every call has
     ended; if one has not, the interpreter would wait for it when it exits: end the process with `os._exit`.
     """
@@ -57,23 +58,25 @@ def serve_until(
         changed = None if certificates is None or server.tls is None else certificates.changed(server.tls)
         if changed is not None:
             server = succeeded(server, changed)
+            renewed(changed)
     closing = _closing(server) if is_replaced() else None
     if closing is None:
         server.in_flight.close()
     if stopping is not None:
         stopping()
     _log.info("stopping, calls in flight: %d", len(server.in_flight))
-    is_done = server.in_flight.wait(grace)
+    seconds = grace()
+    is_done = server.in_flight.wait(seconds)
     rolled_back = server.roll_back_open()
     if rolled_back:
         _log.warning("open transactions were rolled back: %d", rolled_back)
     if not is_done:
-        _log.warning("calls did not end within %s seconds: %d", grace, len(server.in_flight))
+        _log.warning("calls did not end within %s seconds: %d", seconds, len(server.in_flight))
         return False
     # It waits without an end where gRPC holds a connection for open. The calls of one that is replaced go on until then.
-    seconds = CLOSING_SECONDS if closing is None else grace
+    closing_seconds = CLOSING_SECONDS if closing is None else seconds
     closing = closing or _closing(server)
-    closing.join(seconds)
+    closing.join(closing_seconds)
     return not closing.is_alive()
 
 

@@ -1,22 +1,27 @@
 """Questions among servers over the same root, over Flight: each is sealed under the key that they share.
 
 ```text
-header lance-flight-peer = base64url of a sealed JSON: [format, seconds since 1970, question, subject, principal]
+header lance-flight-peer = base64url of a sealed JSON: [format, seconds since 1970, question, subject, principal, machine, reaches siblings]
 ```
+
+Of several replicas on a machine, others know one address: whichever is asked there passes the question on to its siblings, once, and answers for
+all. A machine that is asked by itself, as where a name resolves to all of them, answers with nothing.
 
 The action `PeerRequest` answers it: an Arrow stream for rows, a word for an outcome. A call with this header can do nothing else.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -25,6 +30,7 @@ from pyarrow import flight
 from lance_flight.backend_values import CancelStatus, PeerOperation, PeerRequest
 from lance_flight.errors import TicketError, Unauthenticated
 from lance_flight.flight.encryption import Tls
+from lance_flight.flight.peer_addresses import PeerAddress, PeerAddresses
 from lance_flight.flight.tickets import TicketSealer
 
 T = TypeVar("T")
@@ -37,7 +43,10 @@ SILENT_SECONDS = 10.0
 """Time for which a server is not asked that did not answer: system tables are not slow for as long as it is away."""
 VALID_SECONDS = 60.0
 """Time in which a question is answered after it was asked: clocks differ, and calls wait."""
-_FORMAT = 1
+SIBLING_SECONDS = 1.0
+"""Time for an answer of another replica of the same machine, within that of the server which has passed the question on."""
+_FORMAT = 2
+_NAME_BYTES = 8
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 log = logging.getLogger(__name__)
@@ -45,7 +54,15 @@ log = logging.getLogger(__name__)
 
 def seal_request(sealer: TicketSealer, request: PeerRequest, now: float) -> bytes:
     """Return the value of the header for a question that is asked now."""
-    said = [_FORMAT, now, request.operation.value, request.subject, request.principal]
+    said = [
+        _FORMAT,
+        now,
+        request.operation.value,
+        request.subject,
+        request.principal,
+        request.machine,
+        request.reaches_siblings,
+    ]
     return urlsafe_b64encode(sealer.peer(json.dumps(said).encode()))
 
 
@@ -57,68 +74,118 @@ def open_request(sealer: TicketSealer, text: str, now: float) -> PeerRequest:
         raise Unauthenticated(f"header {HEADER} was not written under the key of this server") from None
     if format != _FORMAT or abs(now - asked_at) > VALID_SECONDS:
         raise Unauthenticated(f"header {HEADER} is of another format, or {abs(now - asked_at):.0f} seconds old")
-    question, subject, principal = said
-    return PeerRequest(operation=PeerOperation(question), subject=subject, principal=principal)
+    question, subject, principal, machine, reaches_siblings = said
+    return PeerRequest(
+        operation=PeerOperation(question),
+        subject=subject,
+        principal=principal,
+        machine=machine,
+        reaches_siblings=reaches_siblings,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The replicas of one machine: its random name, which all of them have, and the addresses of the others."""
+
+    machine: str = field(default_factory=lambda: secrets.token_hex(_NAME_BYTES))
+    siblings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
 class FlightPeers:
-    """The servers at some addresses (`engine.runtime.peers.Peers`), which are called with the certificate of this one, and told by its authority."""
+    """The other servers over a root (`engine.runtime.peers.Peers`), which are called with the certificate of this one, and told by its authority.
+
+    `addresses` are those of other machines, and may be replaced; a certificate is replaced by `renew`. An answer has `seconds` to come.
+    """
 
     addresses: Sequence[str]
     sealer: TicketSealer
     tls: Tls | None = None
+    neighbours: Neighbours = field(default_factory=Neighbours)
+    seconds: float = SECONDS
     now: Callable[[], float] = time.time
-    _clients: dict[str, flight.FlightClient] = field(default_factory=dict, repr=False)
-    _silent: dict[str, float] = field(default_factory=dict, repr=False)
+    resolver: PeerAddresses = field(default_factory=PeerAddresses)
+    clients: dict[tuple[PeerAddress, Tls | None], flight.FlightClient] = field(default_factory=dict, repr=False)
+    silent: dict[PeerAddress, float] = field(default_factory=dict, repr=False)
 
     def rows(self, table: str, principal: str | None) -> Iterable[pa.Table]:
-        return self._ask(PeerRequest(operation=PeerOperation.ROWS, subject=table, principal=principal), _rows)
+        return self._ask(PeerOperation.ROWS, table, principal, _rows)
 
     def kill(self, statement: str, principal: str | None) -> CancelStatus | None:
-        request = PeerRequest(operation=PeerOperation.KILL, subject=statement, principal=principal)
-        return next((status for status in self._ask(request, _status) if status is not None), None)
+        return next(iter(self._ask(PeerOperation.KILL, statement, principal, _status)), None)
 
     def cancel(self, statement: str, principal: str) -> Iterable[CancelStatus]:
-        request = PeerRequest(operation=PeerOperation.CANCEL, subject=statement, principal=principal)
-        return [status for status in self._ask(request, _status) if status is not None]
+        return self._ask(PeerOperation.CANCEL, statement, principal, _status)
 
-    def _ask(self, request: PeerRequest, decode: Callable[[bytes], T]) -> list[T]:
-        """Return the answers of all that answer, which are asked at once; one that did not is left alone for a while."""
+    def local(self, request: PeerRequest) -> FlightPeers | None:
+        machine = self.neighbours.machine
+        if request.reaches_siblings and request.machine == machine:
+            return None
+        siblings = self.neighbours.siblings if request.reaches_siblings else ()
+        return replace(self, addresses=(), neighbours=Neighbours(machine, siblings), seconds=SIBLING_SECONDS)
+
+    def renew(self, tls: Tls) -> None:
+        """Call with another certificate, and expect those of another authority, from now on."""
+        self.tls = tls
+        self.clients.clear()
+        self.silent.clear()
+
+    def _ask(
+        self, operation: PeerOperation, subject: str, principal: str | None, decode: Callable[[bytes], T]
+    ) -> list[T]:
+        """Return the answers of all that have one, which are asked at once; a server that did not answer is left alone for a while."""
+        request = PeerRequest(
+            operation=operation, subject=subject, principal=principal, machine=self.neighbours.machine
+        )
+        beyond = replace(request, reaches_siblings=True)
+        asked = [
+            *((PeerAddress(sibling), request) for sibling in self.neighbours.siblings),
+            *((address, beyond) for address in self.resolver.resolve(self.addresses)),
+        ]
         now = self.now()
-        asked = [address for address in self.addresses if self._silent.get(address, 0.0) <= now]
+        asked = [(address, request) for address, request in asked if self.silent.get(address, 0.0) <= now]
         if not asked:
             return []
         with ThreadPoolExecutor(len(asked)) as pool:
-            answers = pool.map(lambda address: self._ask_one(address, request, decode), asked)
+            answers = pool.map(lambda each: self._ask_one(each[0], each[1], decode), asked)
             return [answer for found in answers for answer in found]
 
-    def _ask_one(self, address: str, request: PeerRequest, decode: Callable[[bytes], T]) -> list[T]:
-        """Return the answer of one server; nothing where it does not answer, or in another way than this release does."""
+    def _ask_one(self, address: PeerAddress, request: PeerRequest, decode: Callable[[bytes], T]) -> list[T]:
+        """Return the answer of one server; nothing where it has none, does not answer, or in another way than this release does."""
         header = (HEADER.encode(), seal_request(self.sealer, request, self.now()))
-        options = flight.FlightCallOptions(SECONDS, headers=[header])
+        options = flight.FlightCallOptions(self.seconds, headers=[header])
         try:
             (result,) = self._client(address).do_action(flight.Action(ACTION, b""), options)
-            return [decode(result.body.to_pybytes())]
+            answer = result.body.to_pybytes()
+            return [decode(answer)] if answer else []
         except (flight.FlightError, pa.ArrowException, ValueError) as exc:
-            log.warning("the server at %s does not answer its peers: %s", address, str(exc).partition(". Detail:")[0])
-            self._silent[address] = self.now() + SILENT_SECONDS
+            said = str(exc).partition(". Detail:")[0]
+            log.warning("the server at %s does not answer its peers: %s", address.uri, said)
+            self.silent[address] = self.now() + SILENT_SECONDS
             return []
 
-    def _client(self, address: str) -> flight.FlightClient:
-        if address not in self._clients:
-            tls = self.tls if address.startswith("grpc+tls") else None
-            is_mutual = tls is not None and tls.client_ca is not None
-            self._clients[address] = flight.connect(
-                address,
-                tls_root_certs=tls.client_ca if tls is not None else None,
-                cert_chain=tls.certificate if tls is not None and is_mutual else None,
-                private_key=tls.key if tls is not None and is_mutual else None,
-                # A certificate names the address that clients know.
-                disable_server_verification=tls is not None and urlsplit(address).hostname in _LOOPBACK,
-                generic_options=[("grpc.enable_http_proxy", 0)],
-            )
-        return self._clients[address]
+    def _client(self, address: PeerAddress) -> flight.FlightClient:
+        tls = self.tls if address.uri.startswith("grpc+tls") else None
+        client = self.clients.get((address, tls))
+        if client is None:
+            client = self.clients[address, tls] = self._connect(address, tls)
+        return client
+
+    def _connect(self, address: PeerAddress, tls: Tls | None) -> flight.FlightClient:
+        options: dict[str, Any] = {"generic_options": [("grpc.enable_http_proxy", 0)]}
+        is_here = urlsplit(address.uri).hostname in _LOOPBACK
+        if tls is not None and tls.client_ca is not None:
+            options |= {"cert_chain": tls.certificate, "private_key": tls.key, "tls_root_certs": tls.client_ca}
+        if tls is not None and tls.client_ca is not None and is_here:
+            # A certificate names the address that clients know. Replicas have the same one; without verification pyarrow would show none.
+            options["tls_root_certs"] = tls.certificate + b"\n" + tls.client_ca
+            options["override_hostname"] = importlib.import_module("lance_flight.flight.tls").name_of(tls.certificate)
+        elif tls is not None and is_here:
+            options["disable_server_verification"] = True
+        elif tls is not None and address.name is not None:
+            options["override_hostname"] = address.name
+        return flight.connect(address.uri, **options)
 
 
 def sealed_request(headers: Mapping[str, Sequence[str | bytes]]) -> str | None:
@@ -131,5 +198,5 @@ def _rows(answer: bytes) -> pa.Table:
     return pa.ipc.open_stream(answer).read_all()
 
 
-def _status(answer: bytes) -> CancelStatus | None:
-    return CancelStatus(answer.decode()) if answer else None
+def _status(answer: bytes) -> CancelStatus:
+    return CancelStatus(answer.decode())

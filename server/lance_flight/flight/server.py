@@ -51,7 +51,7 @@ from lance_flight.flight.session_cookies import SessionCookies
 from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import TicketSealer
-from lance_flight.flight.updates import NO_BOUND, Updates
+from lance_flight.flight.updates import NO_BOUND, InputRules, Updates
 from lance_flight.flight.wire import decode_action, decode_command
 from lance_flight.lru_cache import LruCache
 
@@ -65,6 +65,7 @@ class Shared:
     in_flight: InFlight = field(default_factory=InFlight)
     replica: str = field(default_factory=lambda: secrets.token_hex(REPLICA_BYTES))
     bindings: LruCache[str, bytes] = field(default_factory=no_bindings)
+    inputs: InputRules = field(default_factory=InputRules)
 
 
 class FlightSqlServer(flight.FlightServerBase):
@@ -94,15 +95,14 @@ class FlightSqlServer(flight.FlightServerBase):
         tls: Tls | None = None,
         shared: Shared | None = None,
     ) -> None:
-        sealer, shared = TicketSealer(key), shared or Shared()
+        inputs = InputRules(parameter_limit=parameter_limit, takes_dictionaries=takes_dictionaries)
+        sealer, shared = TicketSealer(key), shared or Shared(inputs=inputs)
         prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=shared.bindings, replica=shared.replica)
         self._backend, self._cookies = backend, SessionCookies(sealer=sealer, home=shared.replica)
         self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
         self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)
         self._actions = Actions(backend=backend, prepared=prepared, endpoints=self._endpoints)
-        self._updates = Updates(
-            backend=backend, prepared=prepared, parameter_limit=parameter_limit, takes_dictionaries=takes_dictionaries
-        )
+        self._updates = Updates(backend=backend, prepared=prepared, inputs=shared.inputs)
         self._host = host
         self._another = partial(
             FlightSqlServer,
@@ -112,11 +112,9 @@ class FlightSqlServer(flight.FlightServerBase):
             advertise=advertise,
             middleware=middleware,
             authentication=authentication,
-            parameter_limit=parameter_limit,
-            takes_dictionaries=takes_dictionaries,
             shared=shared,
         )
-        self.in_flight = shared.in_flight
+        self.in_flight, self.inputs = shared.in_flight, shared.inputs
         handshake = Handshake(authentication)
         self.tls = tls
         super().__init__(

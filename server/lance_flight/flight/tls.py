@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.x509.oid import NameOID
 
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import warn_if_open
@@ -76,6 +78,18 @@ class TlsFiles:
             return _public(serialization.load_pem_private_key(key, None).public_key())
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise InvalidInput(f"key {self.key!r} is no private key in PEM without a password") from None
+
+
+def name_of(pem: bytes) -> str:
+    """Return a name that a certificate is good for, by which its server can be expected at another address."""
+    first = x509.load_pem_x509_certificates(pem)[0]
+    with suppress(x509.ExtensionNotFound):
+        also = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = [*also.get_values_for_type(x509.DNSName), *map(str, also.get_values_for_type(x509.IPAddress))]
+        if names:
+            # A wildcard stands for any one label.
+            return names[0].replace("*", "server", 1)
+    return next((str(each.value) for each in first.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
 
 
 def _content(path: str) -> bytes:

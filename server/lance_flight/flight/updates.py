@@ -44,14 +44,21 @@ _IF_EXISTS: Mapping[int, IfExists] = {
 }
 
 
+@dataclass(slots=True, kw_only=True)
+class InputRules:
+    """Bounds of the input of clients, the bytes of parameters and whether columns may be dictionary-encoded, which may change while a server runs."""
+
+    parameter_limit: int = NO_BOUND
+    takes_dictionaries: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updates:
     """Handles DoPut commands; each method returns the app_metadata of the one PutResult."""
 
     backend: Backend
     prepared: PreparedStatements
-    parameter_limit: int = NO_BOUND
-    takes_dictionaries: bool = False
+    inputs: InputRules
 
     def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
         """Run a statement. Its stream has no schema, which must not be looked for."""
@@ -67,7 +74,7 @@ class Updates:
         self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
     ) -> bytes:
         """Run a prepared statement, once for each row of parameters in the stream, if it has any."""
-        parameters = _parameters(reader, call, self.parameter_limit)
+        parameters = _parameters(reader, call, self.inputs.parameter_limit)
         return self._run(call, self.prepared.statement(call, command.prepared_statement_handle, parameters))
 
     def prepared_statement_query(
@@ -75,7 +82,7 @@ class Updates:
     ) -> bytes:
         """Bind parameters to a prepared statement."""
         return self.prepared.bind(
-            call, command.prepared_statement_handle, _parameters(reader, call, self.parameter_limit)
+            call, command.prepared_statement_handle, _parameters(reader, call, self.inputs.parameter_limit)
         )
 
     def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
@@ -87,7 +94,7 @@ class Updates:
             raise InvalidInput(f"no schema before the rows for table {command.table!r}: {error}") from error
         what = f"the rows for table {command.table!r}"
         _check_names(rows.schema, what)
-        if not self.takes_dictionaries:
+        if not self.inputs.takes_dictionaries:
             refuse_dictionaries(rows.schema, what, "this server takes no dictionaries (dictionary_ingest)")
         schema = decoded_schema(rows.schema)
         whole = pa.RecordBatchReader.from_batches(schema, decoded(_to_the_end(rows, call, what), schema))

@@ -17,6 +17,7 @@ from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.system_tables import SystemTables
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
@@ -26,7 +27,7 @@ from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Sessions:
     """Creates the contexts and sessions of one server's statements; `target_partitions` is the number of lanes of a scan."""
 
@@ -38,6 +39,11 @@ class Sessions:
     maintained: MaintenanceRecords
     peers: Peers = NO_PEERS
     planning_timeout: float = 0.0
+
+    def apply(self, limits: Limits) -> None:
+        """Hold statements that begin from now on to other limits."""
+        self.memory.apply(limits)
+        self.planning_timeout = limits.planning_timeout
 
     def seen(self, scope: Scope) -> Root:
         """Return the root as a statement sees it."""
@@ -104,9 +110,9 @@ class Sessions:
         """Begin a session for a statement that is planned for the first time."""
         return QuerySession(context)
 
-    def system_rows(self, name: str, principal: str | None) -> pa.Table:
-        """Return all rows of a system table that a principal may see (None: an administrator), without those of other servers."""
-        return self._system_of(principal, NO_PEERS).rows(name)
+    def system_rows(self, name: str, principal: str | None, peers: Peers = NO_PEERS) -> pa.Table:
+        """Return all rows of a system table that a principal may see (None: an administrator) at this server and some others."""
+        return self._system_of(principal, peers).all_rows(name)
 
     def _system(self, access: Access) -> SystemTables:
         return self._system_of(None if access.is_admin else access.principal, self.peers)

@@ -44,9 +44,11 @@ class SystemTables:
             return None
         return found.of(self) if self.peers is NO_PEERS else found.of(self, further=partial(self._elsewhere, name))
 
-    def rows(self, name: str) -> pa.Table:
-        """Return all rows of a system table of this server."""
-        return _TABLES[name].table(self)
+    def all_rows(self, name: str) -> pa.Table:
+        """Return all rows of a system table of this server and its peers."""
+        own = _TABLES[name].table(self)
+        others = (batch for batch in self._elsewhere(name, own.column_names) if batch.schema.equals(own.schema))
+        return pa.concat_tables([own, pa.Table.from_batches(others, own.schema)])
 
     def _elsewhere(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a system table at the other servers; one of another release may lack columns, and is left out then."""

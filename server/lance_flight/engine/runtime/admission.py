@@ -110,7 +110,7 @@ class AdmissionQueue:
         """Wait for admission; raise `LimitExceeded` for a new statement if too many wait, and the reason of a cancelled one."""
         with self._lock:
             exhausted = self._exhausted(quotas)
-            if self._free and exhausted is None:
+            if self._free > 0 and exhausted is None:
                 self._admit(quotas)
                 return
             if is_new:
@@ -131,16 +131,27 @@ class AdmissionQueue:
             self._free += 1
             self._running.subtract(quota.account for quota in quotas)
             self._running += Counter()  # drops what is 0
-            while self._free and (waiter := self._queue.pop(lambda each: self._exhausted(each.quotas) is None)):
-                self._admit(waiter.quotas)
-                waiter.is_admitted = True
-                waiter.woken.set()
+            self._admit_waiters()
+
+    def resize(self, most: int, most_waiting: int) -> None:
+        """Change both bounds: further waiters are admitted at once; of too many statements none is ended, and none admitted until some have."""
+        with self._lock:
+            self._free += most - self._most
+            self._most, self._most_waiting = most, most_waiting
+            self._admit_waiters()
 
     @property
     def running(self) -> Mapping[Account, int]:
         """Return the numbers of slots that are taken, by the accounts of quotas."""
         with self._lock:
             return dict(self._running)
+
+    def _admit_waiters(self) -> None:
+        """Admit waiters for as long as there are free slots, past those whose quotas are used up."""
+        while self._free > 0 and (waiter := self._queue.pop(lambda each: self._exhausted(each.quotas) is None)):
+            self._admit(waiter.quotas)
+            waiter.is_admitted = True
+            waiter.woken.set()
 
     def _admit(self, quotas: Sequence[Quota]) -> None:
         self._free -= 1

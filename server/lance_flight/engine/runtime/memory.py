@@ -31,11 +31,16 @@ class Memory:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._statement = limits.statement_memory
-        self._directory = limits.spill_directory
-        self._total = None if limits.server_memory is None else limits.server_memory - limits.write_memory
-        self._shared: dict[Account | None, tuple[Pool, RuntimeEnvBuilder]] = {}
         self._lock = threading.Lock()
+        self.apply(limits)
+
+    def apply(self, limits: Limits) -> None:
+        """Assign memory within other limits from now on; statements that run keep that of the pool which they have begun with."""
+        with self._lock:
+            self._statement = limits.statement_memory
+            self._directory = limits.spill_directory
+            self._total = None if limits.server_memory is None else limits.server_memory - limits.write_memory
+            self._shared: dict[Account | None, tuple[Pool, RuntimeEnvBuilder]] = {}
 
     def pool(self, allowance: Allowance = NO_QUOTAS) -> Pool:
         """Return the pool that the statements of a principal take memory from."""

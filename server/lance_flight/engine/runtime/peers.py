@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lance_flight.backend_values import CancelStatus
+from lance_flight.backend_values import CancelStatus, PeerRequest
 
 
 class Peers(Protocol):
@@ -25,6 +25,13 @@ class Peers(Protocol):
         """Refuse the tickets of a principal's query everywhere, and cancel what is read of it; return what became of it where."""
         ...
 
+    def local(self, request: PeerRequest) -> Peers | None:
+        """Return the peers to which a question is passed on: the other replicas of this machine, if it is to reach them.
+
+        None is for a question that this machine has asked: what it reaches is asked without it.
+        """
+        ...
+
 
 class _NoPeers:
     def rows(self, table: str, principal: str | None) -> Iterable[pa.Table]:
@@ -35,6 +42,9 @@ class _NoPeers:
 
     def cancel(self, statement: str, principal: str) -> Iterable[CancelStatus]:
         return ()
+
+    def local(self, request: PeerRequest) -> Peers | None:
+        return self
 
 
 NO_PEERS: Peers = _NoPeers()

@@ -43,13 +43,12 @@ class SessionRegistry:
     """The sessions and open transactions of one server. Safe to share among threads.
 
     A session that was not used for a while ends with its transactions: its client has disconnected. Of too many sessions those
-    without open transactions end that have not been used for longest.
+    without open transactions end that have not been used for longest. The `limits` may be replaced.
     """
 
     def __init__(self, root: Root, limits: Limits = NO_LIMITS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._root = root
-        self._limits = limits
-        self._idle_seconds = limits.session_idle_timeout
+        self.limits = limits
         self._now = now
         self._sessions: OrderedDict[str, _Kept] = OrderedDict()
         self._offered: OrderedDict[str, Session] = OrderedDict()
@@ -79,7 +78,7 @@ class SessionRegistry:
         with self._lock:
             session.is_introduced = session.is_introduced or is_own
             self._offered[cookie] = session
-            while len(self._offered) > self._limits.sessions:
+            while len(self._offered) > self.limits.sessions:
                 self._offered.popitem(last=False)
 
     def knows(self, cookie: str) -> bool:
@@ -316,11 +315,11 @@ class SessionRegistry:
 
     def _make_room(self, principal: str) -> None:
         """Forget the oldest sessions, of a principal or overall, if there is no room for another one."""
-        if len(self._sessions) >= self._limits.sessions_per_principal:
+        if len(self._sessions) >= self.limits.sessions_per_principal:
             own = [key for key, kept in self._sessions.items() if kept.session.principal == principal]
-            self._forget_oldest(own, self._limits.sessions_per_principal, f"{principal!r} has")
-        if len(self._sessions) >= self._limits.sessions:
-            self._forget_oldest(list(self._sessions), self._limits.sessions, "the server has")
+            self._forget_oldest(own, self.limits.sessions_per_principal, f"{principal!r} has")
+        if len(self._sessions) >= self.limits.sessions:
+            self._forget_oldest(list(self._sessions), self.limits.sessions, "the server has")
 
     def _forget_oldest(self, keys: Sequence[str], most: int, whose: str) -> None:
         too_many = len(keys) - most + 1
@@ -337,7 +336,7 @@ class SessionRegistry:
         session = self._sessions.pop(key).session
         if session.sql_transaction is not None and not key.startswith(_COOKIE):  # the cookie is refused anyway
             self._interrupted[key] = session.sql_transaction
-            while len(self._interrupted) > self._limits.sessions:
+            while len(self._interrupted) > self.limits.sessions:
                 self._interrupted.popitem(last=False)
         return session
 
@@ -348,7 +347,7 @@ class SessionRegistry:
 
     def _forget_idle(self) -> None:
         """Forget idle sessions with their transactions."""
-        limit = self._now() - self._idle_seconds
+        limit = self._now() - self.limits.session_idle_timeout
         with self._lock:
             idle = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
             forgotten = [self._forget(key) for key in idle]
@@ -360,7 +359,7 @@ class SessionRegistry:
 
     def _end_idle(self) -> None:
         with self._lock:
-            idle = [t for t in self._open.values() if t.used < self._now() - self._idle_seconds]
+            idle = [t for t in self._open.values() if t.used < self._now() - self.limits.session_idle_timeout]
         for transaction in idle:
             with suppress(NotFound):  # it was ended at the same moment
                 self.end(transaction.id, commit=False)

@@ -53,9 +53,7 @@ class StatementRegistry:
     """
 
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
-        self._timeout = limits.statement_timeout
-        self._ticket_lifetime = limits.ticket_lifetime
-        self._statement_memory = limits.statement_memory
+        self._limits = limits
         self.quotas = QuotaBook()
         self._turns = AdmissionQueue(limits.running_statements, limits.waiting_statements, self.quotas)
         self._watcher: threading.Thread | None = None
@@ -64,6 +62,11 @@ class StatementRegistry:
         self._ended: deque[Record] = deque(maxlen=MOST_ENDED)
         self._observers: list[Ended] = []
         self._changed = threading.Condition(threading.RLock())
+
+    def apply(self, limits: Limits) -> None:
+        """Hold statements to other limits from now on; those that run keep their timeout."""
+        self._limits = limits
+        self._turns.resize(limits.running_statements, limits.waiting_statements)
 
     def observe(self, ended: Ended) -> None:
         """Call `ended` for every statement that ends from now on."""
@@ -105,7 +108,7 @@ class StatementRegistry:
                     statement_id or secrets.token_hex(ID_BYTES), StatementKind.QUERY, sql, issuer, meter
                 )
                 statement.awaited.add(part)
-                statement.keep(self._ticket_lifetime)
+                statement.keep(self._limits.ticket_lifetime)
                 self._enter(statement)
             return statement
 
@@ -144,7 +147,7 @@ class StatementRegistry:
         if is_new:
             statement.meter.charge(statement.uncounted)
             statement.uncounted = 0
-        quotas = issuer.allowance.slot_quotas(self._statement_memory)
+        quotas = issuer.allowance.slot_quotas(self._limits.statement_memory)
         turn = AdmissionSlot(self._turns, issuer.principal, issuer.session, statement.cancellation, quotas)
         turn.take(is_new=is_new)
         try:
@@ -200,7 +203,7 @@ class StatementRegistry:
         return CancelStatus.CANCELLED
 
     def _enter(self, statement: RunningStatement) -> None:
-        statement.limit(self._timeout)
+        statement.limit(self._limits.statement_timeout)
         self._statements[statement.id] = statement
         if self._watcher is None:
             self._watcher = threading.Thread(target=_watch, args=[weakref.ref(self)], name="statements", daemon=True)

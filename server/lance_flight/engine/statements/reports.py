@@ -59,7 +59,7 @@ class Reports:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._kept = LruCache[str, _Kept](MOST_REPORTS, most_weight=MOST_BYTES, weigh=lambda kept: len(kept.content))
 
     def plan(self, running: RunningStatement, report: pa.Table, scope: Scope) -> QueryPlan:
@@ -75,7 +75,7 @@ class Reports:
     def _keep(self, statement: str, content: bytes) -> None:
         now = time.monotonic()
         self._kept.discard(lambda kept: kept.expires < now)
-        self._kept.put(statement, _Kept(content, now + self._seconds))
+        self._kept.put(statement, _Kept(content, now + self.seconds))
 
     def read(self, task: Task) -> pa.Table:
         """Return the report of a task; `NotFound` where it is kept by another server, or no longer."""
@@ -97,7 +97,7 @@ class Reports:
         return kept
 
     def _expiry(self) -> datetime:
-        return datetime.now(UTC) + timedelta(seconds=self._seconds)
+        return datetime.now(UTC) + timedelta(seconds=self.seconds)
 
 
 def _decode(content: bytes) -> pa.Table:

@@ -1,0 +1,78 @@
+"""Replicas behind HAProxy, as the command starts them, with what all of them write."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.service.server_process import COMMAND
+
+PATIENCE = 60.0
+_TICK = 0.05
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A parent process, and what it and its children write."""
+
+    process: subprocess.Popen[str]
+    root: Path
+    log: Path
+    uri: str
+
+    def children(self) -> dict[str, int]:
+        """The processes of the replicas, and of HAProxy, by their names."""
+        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        names = {}
+        for number in found:
+            said = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+            names["haproxy" if said[0].endswith(b"haproxy") else number] = int(number)
+        return names
+
+    def replicas(self) -> list[int]:
+        return [number for name, number in self.children().items() if name != "haproxy"]
+
+    def until(self, message: str, count: int = 1) -> None:
+        """Wait until the log has a message so many times."""
+        wait = threading.Event()
+        for _ in range(round(PATIENCE / _TICK)):
+            if len(re.findall(message, self.log.read_text())) >= count:
+                return
+            assert self.process.poll() is None, self.log.read_text()
+            wait.wait(_TICK)
+        raise AssertionError(f"{message!r} was not logged:\n{self.log.read_text()}")
+
+
+@contextmanager
+def replicated(place: Path, *arguments: str) -> Iterator[Replicated]:
+    place.mkdir(parents=True, exist_ok=True)
+    ready, log, root = place / "ready", place / "log", place / "root"
+    command = [COMMAND, "serve", str(root), "--create", "--replicas", "2", "--port", "0", "--ready-file", str(ready)]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [*command, "--log-format", "json", *arguments], stdout=errors, stderr=errors, text=True
+        ) as process,
+    ):
+        try:
+            pause = threading.Event()
+            while not ready.exists():
+                assert process.poll() is None, log.read_text()
+                pause.wait(_TICK)
+            yield Replicated(process, root, log, ready.read_text())
+        finally:
+            process.kill()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(round(PATIENCE / _TICK)):
+        if condition():
+            return
+        pause.wait(_TICK)
+    raise AssertionError("it did not come to that")

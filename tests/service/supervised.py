@@ -1,0 +1,68 @@
+"""A server below its parent, as the command starts it, with what both write."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.service.server_process import COMMAND
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """A parent process, and what it and its servers write."""
+
+    process: subprocess.Popen[str]
+    log: Path
+    ready_file: Path
+
+    def next_uri(self) -> str:
+        """The address that the next server to accept connections says."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("serving"):
+                while not self.ready_file.exists():
+                    assert self.process.poll() is None
+                return line.split()[-1]
+        raise AssertionError(self.log.read_text())
+
+    @property
+    def child(self) -> int:
+        """The process of the server."""
+        (child,) = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return int(child)
+
+    def events(self) -> list[dict[str, object]]:
+        """What the parent has logged."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["logger"] == "lance_flight.cli.supervisor"]
+
+
+@contextmanager
+def supervised(place: Path, *arguments: str) -> Iterator[Supervised]:
+    (place / "root").mkdir(parents=True)
+    files = {"log": place / "log", "ready_file": place / "ready"}
+    command = [
+        COMMAND,
+        "serve",
+        str(place / "root"),
+        "--port",
+        "0",
+        "--ready-file",
+        str(files["ready_file"]),
+        *arguments,
+    ]
+    with (
+        files["log"].open("w") as errors,
+        subprocess.Popen(
+            [*command, "--log-format", "json"], stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        try:
+            yield Supervised(process, **files)
+        finally:
+            process.kill()
