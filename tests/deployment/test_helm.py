@@ -68,6 +68,7 @@ RENDERED = {
     "everything": EVERYTHING,
 }
 
+OWN = {"app.kubernetes.io/name": "lance-flight", "app.kubernetes.io/instance": "r"}
 Manifests = Mapping[str, dict[str, Any]]
 
 
@@ -178,6 +179,17 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         },
         "PodDisruptionBudget: spec.maxUnavailable": 1,
         "Service: spec.sessionAffinity": "ClientIP",
+        "Service r-lance-flight-peers: spec.clusterIP": "None",
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_PEERS].value": "dns+grpc://r-lance-flight-peers.default.svc:32010",
+        "NetworkPolicy: spec.ingress": [
+            {"from": [{"podSelector": {}}], "ports": [{"port": "flight-sql"}]},
+            {"from": [{"podSelector": {"matchLabels": OWN}}], "ports": [{"port": "flight-sql"}]},
+        ],
+        "NetworkPolicy: spec.egress": [
+            {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]},
+            {"to": [{"podSelector": {"matchLabels": OWN}}], "ports": [{"port": 32010, "protocol": "TCP"}]},
+            {"ports": [{"port": 443, "protocol": "TCP"}]},
+        ],
     }),
     ("time to stop is draining, grace and the end", {**ANYONE, "graceSeconds": 60, "drainSeconds": 7}, {
         f"{POD}.terminationGracePeriodSeconds": 77,
@@ -195,6 +207,12 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         f"{CONTAINER}.env[name=LANCE_FLIGHT_TICKET_KEY_FILE].value": "/etc/lance-flight/ticket-key/ticket.key",
         f"{CONTAINER}.env[name=LANCE_FLIGHT_TLS_CLIENT_CA].value": "/etc/lance-flight/tls/ca.crt",
     }),
+    ("one server has no peers", ANYONE, {
+        "Service r-lance-flight-peers: spec": None, f"{CONTAINER}.env[name=LANCE_FLIGHT_PEERS]": None,
+    }),
+    ("peers are called by TLS where clients are", EVERYTHING, {
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_PEERS].value": "dns+grpc+tls://r-lance-flight-peers.default.svc:32010",
+    }),
     ("what is not given is not mounted", ANYONE, {
         f"{CONTAINER}.volumeMounts[name=users]": None, f"{POD}.volumes[name=tls]": None,
         f"{CONTAINER}.envFrom": None, "ServiceMonitor": None, "ServiceMonitor: spec": None,
@@ -210,6 +228,7 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("Prometheus comes from where it is", EVERYTHING, {
         "NetworkPolicy: spec.ingress": [
             {"from": [{"podSelector": {}}], "ports": [{"port": "flight-sql"}]},
+            {"from": [{"podSelector": {"matchLabels": OWN}}], "ports": [{"port": "flight-sql"}]},
             {"from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}], "ports": [{"port": "admin"}]},
         ],
         "ServiceMonitor: spec.endpoints": [{"port": "admin", "path": "/metrics", "interval": "15s"}],

@@ -61,6 +61,9 @@ tls: {{ .Values.tls.existingSecret | quote }}
 {{- with .Values.settings }}{{ toYaml . }}
 {{ end -}}
 grace: {{ .Values.graceSeconds }}
+{{- if gt (int .Values.replicaCount) 1 }}
+peers: dns+grpc{{ if .Values.tls.existingSecret }}+tls{{ end }}://{{ include "lance-flight.fullname" . }}-peers.{{ .Release.Namespace }}.svc:32010
+{{- end }}
 {{- if .Values.auth.allowAnonymous }}
 allow_anonymous: true
 {{- end }}
