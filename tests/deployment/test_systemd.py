@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from lance_flight import config
 from lance_flight.cli import parser
+from lance_flight.cli.supervisor import RELOADING
 
 from tests.deployment.operator_tools import DOCKER, run, tool
 from tests.service.server_process import COMMAND
@@ -118,6 +119,12 @@ def test_the_unit_starts_a_command_of_the_program() -> None:
     options = parser().parse_args(arguments)
     assert (options.command, options.root) == ("serve", f"/var/lib/{SETTINGS['StateDirectory']}")
     assert SETTINGS["Environment"].startswith("LANCE_FLIGHT_CONFIG=/etc/" + SETTINGS["ConfigurationDirectory"])
+
+
+def test_the_unit_reloads_by_the_signal_that_reloads() -> None:
+    executable, option, process = shlex.split(SETTINGS["ExecReload"])
+    assert (executable, process) == ("/bin/kill", "$MAINPID")
+    assert signal.Signals[f"SIG{option.removeprefix('-')}"] is RELOADING
 
 
 def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
