@@ -235,7 +235,7 @@ def test_the_documented_version_of_tickets_is_that_of_the_code() -> None:
 def test_the_documented_policy_is_one() -> None:
     example, with_quotas = blocks("server/docs/policies.md", "toml")
     policies = Policies.parse(example)
-    assert set(policies.roles) == {"tenant_a", "tenants", "operators"}
+    assert set(policies.roles) == {"tenant_a", "tenants", "support", "operators"}
     assert len(policies.access("anna").grants) == 3
     quotas = Policies.parse(with_quotas).quotas
     assert [quota.limit for quota in quotas.allowance("anna", ["tenant_a"]).quotas] == [4, 2 << 30, 50 << 30]
