@@ -155,6 +155,9 @@ READS = [
     "WITH customers AS (SELECT * FROM customers) SELECT * FROM customers",
     "SELECT * FROM customers@first",
     "SELECT * FROM customers FOR SYSTEM_VERSION AS OF 'first'",
+    "SELECT * FROM customers@99",
+    "SELECT * FROM customers@nope",
+    "SELECT * FROM custmers",
     "SELECT name FROM customers$tags",
     "SELECT count(_rowid), count(DISTINCT _partition) FROM customers",
     "SELECT _partition IS NULL, * FROM customers",
@@ -304,6 +307,32 @@ def test_no_way_leads_to_what_is_not_granted(attacked: Engine, sql: str, princip
     said = told(attacked, sql, RESTRICTED[principal])
     assert not SECRET.search(said.replace(sql, "")), said
     assert "concat" not in said.replace(sql, "")
+
+
+MISSPELT = [
+    "SELECT phon FROM customers",
+    "SELECT customers.incom FROM customers",
+    "INSERT INTO customers (incom) VALUES (1)",
+    "INSERT INTO customers VALUES (1)",
+    "INSERT OVERWRITE customers (incom) VALUES (1)",
+    "UPDATE customers SET incom = 1",
+    "DELETE FROM customers WHERE incom = 1",
+    "MERGE INTO customers c USING (VALUES (1)) AS s (k) ON c.id = s.k WHEN MATCHED THEN UPDATE SET incom = 1",
+    "EXPLAIN UPDATE customers SET incom = 1",
+    "ALTER TABLE customers DROP COLUMN incom",
+    "CREATE INDEX ON customers (incom)",
+    "SELECT * FROM full_text_search('customers', 'emai', 'x')",
+    "DESCRIBE customers",
+    "SHOW CREATE TABLE customers",
+    "SELECT * FROM information_schema.columns WHERE table_name = 'customers'",
+]
+
+
+@pytest.mark.parametrize("sql", MISSPELT)
+def test_no_error_and_no_listing_names_columns_that_are_not_granted(attacked: Engine, sql: str) -> None:
+    said = told(attacked, sql, NARROW)
+    assert not re.search("phone|email|income", said), said
+    assert re.search("phone|email|income", told(attacked, "SHOW CREATE TABLE customers", CLERK))
 
 
 @pytest.mark.parametrize("sql", ["SELECT * FROM customers", "SELECT * FROM by_email", "SELECT * FROM renamed@before"])
