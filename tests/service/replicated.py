@@ -6,7 +6,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,9 @@ class Replicated:
         found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         names = {}
         for number in found:
-            said = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
-            names["haproxy" if said[0].endswith(b"haproxy") else number] = int(number)
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                said = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+                names["haproxy" if said[0].endswith(b"haproxy") else number] = int(number)
         return names
 
     def replicas(self) -> list[int]:
@@ -60,10 +61,8 @@ def replicated(place: Path, *arguments: str) -> Iterator[Replicated]:
         ) as process,
     ):
         try:
-            pause = threading.Event()
-            while not ready.exists():
-                assert process.poll() is None, log.read_text()
-                pause.wait(_TICK)
+            wait_for(lambda: ready.exists() or process.poll() is not None)
+            assert process.poll() is None, log.read_text()
             yield Replicated(process, root, log, ready.read_text())
         finally:
             process.kill()

@@ -75,7 +75,9 @@ class Load:
 
 
 def run(client: flight.FlightClient, sql: str) -> None:
-    client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
+    """Run a statement; one that is never answered is an error of the call, and not a test that hangs."""
+    descriptor = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
+    client.get_flight_info(descriptor, flight.FlightCallOptions(timeout=PATIENCE))
 
 
 @contextmanager
@@ -83,7 +85,7 @@ def loaded(running: Replicated) -> Iterator[Load]:
     with flight.connect(running.uri) as client:
         run(client, "CREATE TABLE t (x BIGINT) PARTITIONED BY (bucket(2, x))")
     load = Load(running.uri)
-    writers = [threading.Thread(target=load.write, args=[number]) for number in range(WRITERS)]
+    writers = [threading.Thread(target=load.write, args=[number], daemon=True) for number in range(WRITERS)]
     for writer in writers:
         writer.start()
     try:
