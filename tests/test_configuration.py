@@ -154,6 +154,33 @@ def test_a_wrong_value_is_refused_whichever_way_it_comes(tmp_path: Path) -> None
             config.load({}, file=file, environment=environment)
 
 
+TOO_LARGE = [
+    pytest.param("grace = 1e30", "expected 0 to 3000000000.0", id="a time that the system cannot wait for"),
+    pytest.param(
+        "sessions = 9999999999999999999999", "expected 0 to 9223372036854775807", id="a number for no library"
+    ),
+    pytest.param("sessions = inf", "expected a int", id="no whole number"),
+    pytest.param('memory_limit = "9e999GB"', "expected a number of bytes", id="a size without an end"),
+    pytest.param("grace = nan", "expected 0 to", id="no number"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), TOO_LARGE)
+def test_a_value_that_no_server_could_work_with_is_refused(tmp_path: Path, line: str, expected: str) -> None:
+    (tmp_path / "file").write_text(line)
+    with pytest.raises(InvalidInput, match=expected):
+        config.load({}, file=str(tmp_path / "file"), environment={})
+
+
+@pytest.mark.parametrize(
+    "content", [b"grace = '\xff'", b"a = " + b"[" * 100_000, b"grace ="], ids=["no UTF-8", "nested", "no TOML"]
+)
+def test_a_file_that_cannot_be_read_is_refused_and_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"configuration file '.*/file' cannot be read"):
+        config.load({}, file=str(tmp_path / "file"), environment={})
+
+
 UNITS = [
     pytest.param("memory_limit", "4GiB", 4 << 30, id="binary"),
     pytest.param("memory_limit", "1.5 GB", 1_500_000_000, id="decimal"),

@@ -32,6 +32,8 @@ LEAST_SHARE = 0.001
 
 BYTES, SECONDS = "bytes", "seconds"
 """Units of settings that may be given with a unit: `4GiB`, `30s`."""
+MOST_NUMBER, MOST_SECONDS = (1 << 63) - 1, 3.0e9
+"""Bounds of numbers without a `most`: what a library takes as a number, and a time that the system can wait for."""
 RELOADED = "; reloaded"
 """Mark of the settings whose new value a running server takes, where they are listed."""
 
@@ -425,8 +427,9 @@ def _check(setting: dataclasses.Field[Any], value: Any) -> None:
     among = setting.metadata.get("among")
     if among is not None and value.lower() not in among:
         raise InvalidInput(f"setting {setting.name!r} is {value!r}; expected one of {', '.join(among)}")
-    if least is not None and not (least <= value and (most is None or value <= most)):
-        expected = f"{least} or more" if most is None else f"{least} to {most}"
+    bound = MOST_SECONDS if setting.metadata.get("unit") == SECONDS else MOST_NUMBER
+    if least is not None and not least <= value <= (bound if most is None else most):
+        expected = f"{least} or more" if most is None and value < least else f"{least} to {most or bound}"
         raise InvalidInput(f"setting {setting.name!r} is {value}; expected {expected}")
 
 
@@ -533,7 +536,11 @@ def _as_toml(value: str | float) -> str:
 def _from_file(path: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as exc:
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+    ) as exc:  # no file, no UTF-8, no TOML, or TOML that is nested without an end
         raise InvalidInput(f"configuration file {str(path)!r} cannot be read: {exc}") from exc
     known = {setting.name: setting for setting in settings()}
     for name, setting in known.items():
@@ -556,7 +563,7 @@ def parse_setting(setting: dataclasses.Field[Any], value: Any) -> Any:
     if unit is not None and isinstance(value, str) and not value.strip().startswith("-"):
         try:
             return parse_bytes(value) if unit is BYTES else parse_seconds(value)
-        except InvalidInput:
+        except (InvalidInput, OverflowError):
             expected = SIZE_EXPECTED if unit is BYTES else TIME_EXPECTED
             raise InvalidInput(f"setting {setting.name!r} is {value!r}; expected {expected}") from None
     if kind is bool and isinstance(value, str):
@@ -568,6 +575,6 @@ def parse_setting(setting: dataclasses.Field[Any], value: Any) -> Any:
     else:
         try:
             return kind(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     raise InvalidInput(f"setting {setting.name!r} is {value!r}; expected a {kind.__name__}")

@@ -102,6 +102,24 @@ def test_no_more_work_than_may() -> None:
     three.take(is_new=True)
 
 
+def test_a_queue_with_other_bounds_admits_who_waits_and_ends_nobody() -> None:
+    turns, served = AdmissionQueue(1, 1), list[str]()
+    first = turn(turns)
+    first.take(is_new=True)
+    second = Waiting(turns, "bob", "b", served)
+    turns.resize(2, 0)
+    second.join()
+    assert served == ["bob/b"]
+    with pytest.raises(LimitExceeded, match="2 statements are at work and 0 wait"):
+        turn(turns).take(is_new=True)
+    turns.resize(1, 0)
+    first.leave()
+    with pytest.raises(LimitExceeded, match="1 statements are at work and 0 wait"):
+        turn(turns).take(is_new=True)
+    second.turn.leave()
+    turn(turns).take(is_new=True)
+
+
 def test_whoever_waits_for_his_client_lets_others_work() -> None:
     turns = AdmissionQueue(1, 0)
     slow, other = turn(turns), turn(turns)

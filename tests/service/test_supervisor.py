@@ -260,7 +260,7 @@ supervisor.run()
 
 
 CRASHED = {
-    "crashes before it": ("pause(life)", "lambda: supervisor._children[0].send(signal.SIGABRT)", 0),
+    "was killed before it": ("pause(life)", "lambda: supervisor._children[0].send(signal.SIGKILL)", 0),
     "crashes meanwhile": ("signal.signal(signal.SIGTERM, lambda *_: os.abort())\n    pause(life)", "stop", 0),
     "is killed": (
         "signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n    pause(life)",

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from lance_flight.admin import logs
 from lance_flight.config import ServerConfig, is_reloadable, reloadable_values, settings
 from lance_flight.errors import LanceFlightError
 from lance_flight.file_reloading import WatchedFile
@@ -63,6 +64,7 @@ class Reloader:
             return False
         running, self.settings = self.settings, dataclasses.replace(self.settings, **reloadable_values(found))
         _report(running, found)
+        logs.reconfigure(self.settings.log_level, logs.LogFormat(self.settings.log_format.lower()))
         return self.settings != running
 
     def _found(self) -> ServerConfig | str:

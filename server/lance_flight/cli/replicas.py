@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -62,53 +63,69 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
     if scheme == "grpc" and settings.has_authentication and settings.host not in LOOPBACK:
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", settings.host)
     port = settings.port or free_ports(1, settings.host)[0]
-    machine = secrets.token_hex(_NAME_BYTES)
     with _private_directory() as place:
-        key_file = _key_file(settings, root, place)
-        replicas = _replicas(settings, number)
         file, control = place / "haproxy.cfg", place / "control"
+        machine = _Machine(
+            replicas=_replicas(settings, number),
+            scheme=scheme,
+            key_file=_key_file(settings, root, place),
+            control=control,
+            reloader=reloader,
+            serve=serve,
+        )
         address = f"{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}"
-        file.write_text(configuration(address, replicas, control=control))
-        uri = f"{scheme}://{address}"
-
-        def settings_of(replica: Replica) -> ServerConfig:
-            return dataclasses.replace(replica_settings(reloader.settings, replica, number), ticket_key_file=key_file)
-
-        def run(replica: Replica, life: Life) -> int:
-            sharing.processes = number
-            siblings = siblings_of(replica, replicas, scheme)
-            return serve(settings_of(replica), dataclasses.replace(life, machine=machine, siblings=siblings))
-
-        def message(replica: Replica) -> bytes:
-            return message_of(settings_of(replica))
-
-        specs = [
-            *(
-                ChildSpec(
-                    name=f"replica {each.number}",
-                    run=partial(run, each),
-                    joins=partial(let_in, control, each.number),
-                    leaves=partial(keep_out, control, each.number),
-                    settings=partial(message, each),
-                )
-                for each in replicas
-            ),
-            ChildSpec(
-                name=program,
-                run=partial(run_program, program, file),
-                is_front=True,
-                probe=partial(is_listening, control),
-            ),
-        ]
+        file.write_text(configuration(address, machine.replicas, control=control))
+        front = ChildSpec(
+            name=program,
+            run=partial(run_program, program, file),
+            is_front=True,
+            probe=partial(is_listening, control),
+        )
         status = Supervisor(
-            specs,
+            [*map(machine.spec, machine.replicas), front],
             settings.unresponsive_after,
             manager=manager,
-            ready=partial(_ready, root, uri, settings.ready_file),
+            ready=partial(_ready, root, f"{scheme}://{address}", settings.ready_file),
             may_replace=partial(are_connected, control),
             reloader=reloader,
         ).run()
     return end_with(status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Machine:
+    """The replicas of one machine behind HAProxy, whose `control` socket this is, and what each of them runs with."""
+
+    replicas: Sequence[Replica]
+    scheme: str
+    key_file: str
+    control: Path
+    reloader: Reloader
+    serve: Serve
+    name: str = field(default_factory=lambda: secrets.token_hex(_NAME_BYTES))
+
+    def spec(self, replica: Replica) -> ChildSpec:
+        """Return the process of a replica."""
+        return ChildSpec(
+            name=f"replica {replica.number}",
+            run=partial(self._run, replica),
+            joins=partial(let_in, self.control, replica.number),
+            leaves=partial(keep_out, self.control, replica.number),
+            settings=partial(self._message, replica),
+        )
+
+    def _run(self, replica: Replica, life: Life) -> int:
+        sharing.processes = len(self.replicas)
+        siblings = siblings_of(replica, self.replicas, self.scheme)
+        return self.serve(self._settings(replica), dataclasses.replace(life, machine=self.name, siblings=siblings))
+
+    def _settings(self, replica: Replica) -> ServerConfig:
+        """Return the settings of a replica, of those that run now."""
+        own = replica_settings(self.reloader.settings, replica, len(self.replicas))
+        return dataclasses.replace(own, ticket_key_file=self.key_file)
+
+    def _message(self, replica: Replica) -> bytes:
+        return message_of(self._settings(replica))
 
 
 @contextmanager

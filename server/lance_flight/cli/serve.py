@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
     load = partial(config.load, given, file=options.config)
     settings = load()
-    logs.configure(settings.log_level, logs.LogFormat(settings.log_format))
+    logs.configure(settings.log_level, logs.LogFormat(settings.log_format.lower()))
     reloader = Reloader(settings, load, config.file_of(options.config))
     manager = ServiceManager.from_environment()
 

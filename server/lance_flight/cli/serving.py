@@ -95,7 +95,7 @@ class _Running:
         """Take new settings as they come."""
         for settings in changes:
             try:
-                logs.reconfigure(settings.log_level, logs.LogFormat(settings.log_format))
+                logs.reconfigure(settings.log_level, logs.LogFormat(settings.log_format.lower()))
                 self._built.apply(settings)
                 self._operations.apply(settings)
                 self.settings = settings
