@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hmac
+import json
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.arrow_streams import decode_batch, encode_rows
-from lance_flight.errors import Refused, TicketError
+from lance_flight.engine.query.tasks import Task
+from lance_flight.errors import Refused, TicketError, Unauthenticated
 from lance_flight.flight.commands import SubstraitPlan
+from lance_flight.flight.peers import open_request
+from lance_flight.flight.session_cookies import SessionCookies
 from lance_flight.flight.tickets import (
     NoRowsTicket,
     Prepared,
@@ -112,6 +118,43 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         sealed = SEALER.ticket(NoRowsTicket(), ALICE)
     with pytest.raises(TicketError, match="a ticket of version 3; this server reads version 2"):
         SEALER.open_ticket(sealed, ALICE)
+
+
+@pytest.mark.parametrize("open_it", [TicketSealer.open_ticket, TicketSealer.open_handle])
+def test_a_kind_that_only_newer_servers_issue_is_refused(open_it: Callable[[TicketSealer, bytes, str], object]) -> None:
+    sealed = SEALER._seal(SimpleNamespace(value=b"Z"), ALICE, b"")
+    with pytest.raises(TicketError, match="of the kind b'Z', which a server of another release has issued"):
+        open_it(SEALER, sealed, ALICE)
+
+
+def test_a_handle_that_says_more_than_is_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "lance_flight.flight.tickets._to_json", lambda _: b'{"identity":"x","text":"SELECT 1","masks":[]}'
+        )
+        sealed = SEALER.handle(Prepared(text="SELECT 1"), ALICE)
+    with pytest.raises(TicketError, match="a prepared statement handle with masks, which a newer server has issued"):
+        SEALER.open_handle(sealed, ALICE)
+
+
+def test_a_task_that_says_more_than_is_known_is_refused() -> None:
+    known = Task(sql="SELECT 1").to_bytes()
+    assert Task.from_bytes(known) == Task(sql="SELECT 1")
+    with pytest.raises(TicketError, match="a ticket with masks, which a newer server has issued"):
+        Task.from_bytes(known[:-1] + b',"masks":[]}')
+
+
+@pytest.mark.parametrize("payload", [[2, "k", "h", 1, {}, []], [2, "another", "form"]])
+def test_a_cookie_of_another_format_begins_a_new_session(payload: list[object]) -> None:
+    cookies = SessionCookies(sealer=SEALER, home="here")
+    sealed = SEALER.cookie(ALICE, json.dumps(payload).encode())
+    assert cookies.read(urlsafe_b64encode(sealed).decode().rstrip("=")) is None
+
+
+def test_a_question_that_only_newer_servers_ask_is_refused() -> None:
+    header = urlsafe_b64encode(SEALER.peer(json.dumps([1, 100.0, "reload", "x", None]).encode())).decode()
+    with pytest.raises(Unauthenticated, match="asks for 'reload', which a newer release does"):
+        open_request(SEALER, header, 100.0)
 
 
 def test_a_key_has_32_bytes() -> None:

@@ -47,6 +47,7 @@ SIBLING_SECONDS = 1.0
 """Time for an answer of another replica of the same machine, within that of the server which has passed the question on."""
 _FORMAT = 2
 _NAME_BYTES = 8
+_OPERATIONS = frozenset(each.value for each in PeerOperation)
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ def open_request(sealer: TicketSealer, text: str, now: float) -> PeerRequest:
     if format != _FORMAT or abs(now - asked_at) > VALID_SECONDS:
         raise Unauthenticated(f"header {HEADER} is of another format, or {abs(now - asked_at):.0f} seconds old")
     question, subject, principal, machine, reaches_siblings = said
+    if question not in _OPERATIONS:
+        raise Unauthenticated(f"header {HEADER} asks for {question!r}, which a newer release does")
     return PeerRequest(
         operation=PeerOperation(question),
         subject=subject,

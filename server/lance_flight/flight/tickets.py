@@ -47,6 +47,9 @@ class _Kind(Enum):
     PEER = b"Q"
 
 
+_KINDS = {kind.value: kind for kind in _Kind}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsTicket:
     """Ticket of one endpoint of a query: the payload that the backend reads its rows from, until it `expires`."""
@@ -172,7 +175,10 @@ class TicketSealer:
             raise TicketError(f"a {what} of version {signed[0]}; this server reads version {_VERSION}")
         begin = _HEADER + _LENGTH
         end = begin + int.from_bytes(signed[_HEADER:begin], "little")
-        return _Kind(signed[1:_HEADER]), signed[begin:end].decode(), signed[end:]
+        kind = signed[1:_HEADER]
+        if kind not in _KINDS:
+            raise TicketError(f"a {what} of the kind {kind!r}, which a server of another release has issued")
+        return _KINDS[kind], signed[begin:end].decode(), signed[end:]
 
 
 def _to_instant(moment: datetime | None) -> bytes:
@@ -182,6 +188,9 @@ def _to_instant(moment: datetime | None) -> bytes:
 def _from_instant(data: bytes) -> datetime | None:
     (number,) = _INSTANT.unpack(data)
     return None if number == _NEVER else datetime.fromtimestamp(number / _MICROSECONDS, UTC)
+
+
+_KEYS = frozenset({"identity", "text", "replica", "transaction_id", "parameters", "described"})
 
 
 def _to_json(prepared: Prepared) -> bytes:
@@ -198,6 +207,11 @@ def _to_json(prepared: Prepared) -> bytes:
 
 def _from_json(payload: bytes) -> Prepared:
     value: dict[str, Any] = json.loads(payload)
+    unknown = value.keys() - _KEYS
+    if unknown:
+        raise TicketError(
+            f"a prepared statement handle with {', '.join(sorted(unknown))}, which a newer server has issued"
+        )
     return Prepared(
         identity=value["identity"],
         text=_statement_from_json(value["text"]),

@@ -76,6 +76,9 @@ class Task:
         """Deserialize a task; raise `TicketError` for any other bytes."""
         try:
             value = json.loads(payload)
+            unknown = value.keys() - _KEYS
+            if unknown:
+                raise TicketError(f"a ticket with {', '.join(sorted(unknown))}, which a newer server has issued")
             return cls(
                 sql=value["sql"],
                 statement=value["statement"],
@@ -97,6 +100,10 @@ class Task:
             )
         except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as exc:
             raise TicketError(f"a ticket that does not hold a task: {exc}") from exc
+
+
+_KEYS = frozenset(each.name for each in fields(Task))
+"""What a task says: a server that does not know one of them would give other rows than were asked for."""
 
 
 def _to_text(data: bytes) -> str:
