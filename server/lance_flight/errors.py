@@ -27,6 +27,7 @@ LanceFlightError
 ├── Unauthenticated     no valid credentials
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
+│   └── NewerFormat           stored by a newer release in a way that this one does not know
 └── Corrupt             stored data that breaks the spec: repair it
     └── OutsideRoot     a path leaves the root; nothing there is read or written
 ```
@@ -276,6 +277,12 @@ class Unsupported(LanceFlightError):
 
     code = "unsupported"
     sqlstate = "0A000"
+
+
+class NewerFormat(Unsupported):
+    """Stored data of a format version that only newer releases know; nothing of it is read or changed."""
+
+    code = "newer_format"
 
 
 class Corrupt(LanceFlightError):

@@ -70,6 +70,16 @@ MAINTENANCE_POINTS: Mapping[str, str] = MappingProxyType(
 )
 """Failpoints of the maintenance that a server does by itself, beside those of the work that it does."""
 
+MIGRATION_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "format_rows_moved": "the rows of a table are where its next format wants them, and the table is of the old one",
+        "format_raised": "a table is of its next format, and its table metadata says so or will",
+        "formats_drafted": "all tables of a root are migrated, and its record is written beside its place",
+        "formats_recorded": "the record of a root says which formats new tables have, and nothing was reported",
+    }
+)
+"""Failpoints of `lance-flight migrate`, beside those of its commits."""
+
 
 class _Fault:
     """A fault to inject: its failpoint, the pass at which it happens, and whether it kills the process or raises an error."""
@@ -79,7 +89,7 @@ class _Fault:
         self._left = int(number or 1)
         self._lock = threading.Lock()
         self._dies = how != ERROR
-        known = [*POINTS, *BACKUP_POINTS, *MAINTENANCE_POINTS]
+        known = [*POINTS, *BACKUP_POINTS, *MAINTENANCE_POINTS, *MIGRATION_POINTS]
         if self.point not in known:
             raise ValueError(f"{VARIABLE} names {self.point!r}; expected one of {', '.join(known)}")
         if how not in {"", ERROR}:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
+from lance_flight_client.progress import progress
+
+from lance_flight.catalog.maintenance.format_migration import migrate_record, migrate_table
 from lance_flight.catalog.maintenance.migration import compact, migrate
 from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root
@@ -12,13 +15,20 @@ from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_dry_run, add_tables
 from lance_flight.cli.inspect import existing_root, named
 from lance_flight.cli.maintenance import each_table
+from lance_flight.engine.sql.functions import evaluate
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     command.description = (
-        "Copy partition specs and schemas that another writer keeps in rows of __manifest, or in its Arrow schema, to the table"
-        " metadata, in one commit; from then on only the table metadata counts. Until then such a table is read-only."
+        "Bring a root to the formats of this release: partition specs and schemas that another writer keeps in rows of __manifest, or in"
+        " its Arrow schema, go to the table metadata; then each partitioned table and its branches go to the newest table format, and"
+        " at last the record of the root says that new tables have it, too. Run it when every server, job and program over the root is"
+        " of this release: older ones refuse what they do not know. Readers and writers continue. After an interruption the same"
+        " command resumes."
+    )
+    command.epilog = (
+        "Examples: lance-flight migrate lake --dry-run; lance-flight migrate lake; lance-flight doctor lake"
     )
     add_tables(command)
     command.add_argument(
@@ -30,11 +40,14 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Move the metadata of one partitioned table, or all, or list plain tables with `--register`."""
+    """Migrate one partitioned table, or all and the record of the root, or list plain tables with `--register`."""
     if options.register:
         _register(Root(existing_root(options.root)), options.table, dry_run=options.dry_run)
         return 0
-    return each_table(options, partial(_migrate, options.dry_run), only_partitioned=True)
+    status = each_table(options, partial(_migrate, options.dry_run), only_partitioned=True)
+    if options.table is None and status == 0:
+        _record(Root(existing_root(options.root)), dry_run=options.dry_run)
+    return status
 
 
 def _migrate(dry_run: bool, name: str, table: Table) -> bool:  # noqa: FBT001 - bound by `partial`
@@ -45,7 +58,16 @@ def _migrate(dry_run: bool, name: str, table: Table) -> bool:  # noqa: FBT001 - 
     for prop in report.moved:
         print(f"{name}: {prop.key} {'would go' if dry_run else 'went'} from {prop.place.value} into its table metadata")
         print(f"  {compact(prop.text)}")
+    for change in migrate_table(namespace, evaluate, progress(f"migrating {name}"), dry_run=dry_run):
+        print(f"{name}: {'would be migrated' if dry_run else 'migrated'}: {change}", flush=True)
     return True
+
+
+def _record(root: Root, *, dry_run: bool) -> None:
+    versions = migrate_record(root, dry_run=dry_run)
+    if versions:
+        said = ", ".join(f"{name} {version}" for name, version in versions.items())
+        print(f"the root: new things {'would have' if dry_run else 'have'} the formats {said}")
 
 
 def _register(root: Root, only: str | None, *, dry_run: bool) -> None:

@@ -19,6 +19,7 @@ from lance_flight import machine
 from lance_flight.catalog.backup.restoring import check_restored
 from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
@@ -51,7 +52,7 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
     """Open the store of a root that a user names: an object-store URI, or a directory, which is created with `create` alone."""
     if "://" in root:
         store = Store(root.rstrip("/"), dict(storage_options))
-        check_restored(store)
+        _check_root(store)
         return store
     path = Path(root).expanduser().resolve()
     if path.exists() and not path.is_dir():
@@ -63,8 +64,14 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
     except OSError as exc:
         raise InvalidInput(f"root {root!r} is not there and cannot be made: {exc.strerror}") from exc
     store = Store(str(path))
-    check_restored(store)
+    _check_root(store)
     return store
+
+
+def _check_root(store: Store) -> None:
+    """Refuse a root that is being restored, or that only newer releases read, before anything in it is settled."""
+    check_restored(store)
+    RootFormats(store).check_now()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.errors import Corrupt, NotFound
+from lance_flight.errors import Corrupt, NewerFormat, NotFound
 from lance_flight.flight import commands, schemas, sql_info, sql_types
 from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
 from lance_flight.flight.column_metadata import described
@@ -105,7 +105,7 @@ def _serialise(table: TableEntry, backend: Backend, caller: Caller) -> bytes | N
         plain = client_schema(backend.table_schema(caller, table))
     except NotFound:  # dropped since it was listed
         return None
-    except Corrupt:  # its own error comes with its first use; the others are listed with it
+    except (Corrupt, NewerFormat):  # its own error comes with its first use; the others are listed with it
         plain = pa.schema([])
     fields = [described(field, _where(field, table)) for field in plain]
     message: bytes = pa.schema(fields, metadata=plain.metadata).serialize().to_pybytes()

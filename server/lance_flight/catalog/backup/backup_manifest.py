@@ -16,12 +16,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from lance_flight.catalog.roots.table_name import TableName
+from lance_flight.catalog.storage.formats import BACKUP
 from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import HERE
-from lance_flight.errors import Corrupt, Unsupported
+from lance_flight.errors import Corrupt
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
 
-FORMAT = 1
 FORMAT_KEY = "lance_flight_backup"
 BACKUP_ID = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{4}")
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
@@ -129,7 +129,7 @@ class BackupManifest:
     def to_bytes(self) -> bytes:
         """Return the manifest as it is stored."""
         header = {
-            FORMAT_KEY: FORMAT,
+            FORMAT_KEY: BACKUP.newest,
             "id": self.id,
             "root": self.root,
             "tables": [asdict(table) for table in self.tables],
@@ -143,14 +143,13 @@ class BackupManifest:
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> Self:
-        """Parse a stored manifest; `Corrupt` where it was altered, `Unsupported` for one of a newer format."""
+        """Parse a stored manifest; `Corrupt` where it was altered, `NewerFormat` for one of a newer format."""
         *lines, last = content.splitlines(keepends=True) or [b""]
         before = b"".join(lines)
         try:
             header, *files = [json.loads(line) for line in lines]
             end = json.loads(last)
-            if header[FORMAT_KEY] != FORMAT:
-                raise Unsupported(f"backup {name!r} is of format {header[FORMAT_KEY]!r}; this release reads {FORMAT}")
+            BACKUP.check(header[FORMAT_KEY], f"backup {name!r}")
             if end["sha256"] != hashlib.sha256(before).hexdigest() or end["files"] != len(files):
                 raise Corrupt(f"the manifest of backup {name!r} was altered: its checksum is another one")
             found = cls(

@@ -21,9 +21,11 @@ from lance_flight.catalog.manifests.branch_publishing import PUBLISHED, BranchMe
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.formats import version_of
 from lance_flight.catalog.storage.lance_fields import field_id, numbers_of_columns
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables import partitions
+from lance_flight.errors import Unsupported
 from lance_flight.model.schema import DEFAULT, NamespaceSchema
 from lance_flight.model.schema_merging import stricter
 
@@ -55,6 +57,7 @@ class _Publication:
 
     def __call__(self, newest: Snapshot) -> Evolution | None:
         """Return the rows and the metadata that publish the branch; None where main has all of it."""
+        self._check_formats(newest)
         base = met_at(self._main, self._branch, self._ref)
         merge = BranchMerge(ref=self._ref, base=base, main=newest, tip=self._tip)
         schema = merge.merged_schema()
@@ -77,6 +80,20 @@ class _Publication:
             removed=difference.removed,
             properties={PUBLISHED: f"{self._ref.identifier}@{self._tip.version}"},
         )
+
+    def _check_formats(self, newest: Snapshot) -> None:
+        """Refuse to mix rows of two table formats, of which the older one promises less."""
+        versions = [version_of(side.metadata) for side in (self._tip, newest)]
+        if str(versions[0]) != str(versions[1]):
+            raise Unsupported(
+                f"branch {self._ref.name!r} has table format {versions[0]} and the main branch {versions[1]}; expected"
+                f" `lance-flight migrate ROOT {self._root.name}` first, which migrates branches as well"
+            )
+        if self._tip.doubtful_fields and not newest.doubtful_fields:
+            raise Unsupported(
+                f"branch {self._ref.name!r} may have rows in partitions of other values, and the main branch no longer has; expected"
+                f" `lance-flight migrate ROOT {self._root.name}` first"
+            )
 
     def _moved(
         self, side: Snapshot, schema: NamespaceSchema, tables: Sequence[PartitionTable], columns: pa.Schema

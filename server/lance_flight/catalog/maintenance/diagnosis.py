@@ -7,6 +7,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -15,13 +16,14 @@ from pathlib import Path
 from lance_flight.catalog.manifests.manifest import FENCE, FENCE_KEY
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.formats import PLAIN_TABLE, TABLE, check_table
 from lance_flight.catalog.storage.leases import EXPIRING, GRACE, LEASES, SUFFIX
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.staging_area import LOCK, PRIVATE, UNCLAIMED_SECONDS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.errors import LanceFlightError
+from lance_flight.errors import LanceFlightError, NewerFormat
 
 LIBRARIES = ("pylance", "datafusion", "pyarrow")
 SKEW_SECONDS, WORST_SKEW_SECONDS = 5.0, GRACE / 2
@@ -30,6 +32,8 @@ LEAST_FREE, WORST_FREE = 0.1, 0.02
 """Shares of a device that should be free."""
 SMALL_BYTES, MANY_FILES = 8 << 20, 8
 """A partition table with more data files than this, whose mean size is below that many bytes, is worth compacting."""
+_NEWER = "start servers and commands of the newer release; the other tables are served as ever"
+_BROKEN = "lance-flight verify and repair, or a restore from a backup"
 
 
 class Level(StrEnum):
@@ -68,8 +72,24 @@ def diagnose(root: Root, now: Callable[[], float] = time.time) -> Iterator[RootF
         yield _space(Path(root.store.uri))
         yield from _key(Path(root.store.uri) / PRIVATE / "ticket.key")
         yield from _left_over(root.store, now())
+    formats = list(_formats(root))
+    yield from formats
+    if any(each.subject == "root" for each in formats):
+        return  # what lies in a newer root may mean something else
     for name in root.tables():
         yield from _of_table(root, name, now())
+
+
+def _formats(root: Root) -> Iterator[RootFinding]:
+    """Yield what only newer releases read: the root itself, or views in it."""
+    try:
+        root.formats.check_now()
+    except LanceFlightError as exc:
+        yield RootFinding(Level.ERROR, "root", str(exc), _NEWER if isinstance(exc, NewerFormat) else _BROKEN)
+        return
+    with suppress(*UNREADABLE):  # what cannot be listed is said of the root
+        for newer in root.newer_views():
+            yield RootFinding(Level.ERROR, "views", str(newer), _NEWER)
 
 
 def _versions() -> RootFinding:
@@ -154,10 +174,15 @@ def _of_table(root: Root, name: TableName, now: float) -> Iterator[RootFinding]:
         snapshot = table.snapshot()
         tables = list(snapshot.all_tables())
     except (LanceFlightError, *UNREADABLE) as exc:
-        advice = "lance-flight verify and repair, or a restore from a backup"
+        advice = _NEWER if isinstance(exc, NewerFormat) else _BROKEN
         yield RootFinding(Level.ERROR, label, f"cannot be opened: {root.store.words(exc)}", advice)
         return
-    yield RootFinding(Level.OK, label, f"snapshot {snapshot.version}, {len(tables):,} tables")
+    kind = TABLE if table.is_partitioned else PLAIN_TABLE
+    version = check_table(table.log.open(snapshot.version).metadata, table.store, kind)
+    newer = f"; lance-flight migrate makes it {kind.newest}" if version < kind.newest else ""
+    yield RootFinding(
+        Level.OK, label, f"snapshot {snapshot.version}, {len(tables):,} tables, {kind.what} {version}{newer}"
+    )
     if table.is_partitioned and table.log.open(snapshot.version).metadata.get(FENCE_KEY) != FENCE:
         yield RootFinding(
             Level.WARNING,

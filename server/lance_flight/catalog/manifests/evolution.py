@@ -47,13 +47,15 @@ class Evolution:
     rows: pa.Table | None = None
     removed: tuple[str, ...] = ()
     notes: Mapping[str, object] = field(default_factory=dict)
+    further: Mapping[str, str] = field(default_factory=dict)
+    """Further keys of table metadata that change in the same commit."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What is said of the commit beside its operation."""
 
     @property
     def metadata(self) -> dict[str, str]:
         """The keys of table metadata that change, with their new values."""
-        changed = {spec.key: spec.to_text() for spec in self.specs}
+        changed = {**self.further, **{spec.key: spec.to_text() for spec in self.specs}}
         return changed if self.schema is None else changed | {SCHEMA_KEY: schema_text(self.schema)}
 
 

@@ -27,6 +27,7 @@ def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
     def change(newest: Snapshot) -> Evolution | None:
         specs = _retyped(old, newest)
         _check_specs(old, specs)
+        _check_values(old, newest)
         difference = Difference.between(newest, old)
         _refuse_floating(difference, old)
         is_same = newest.schema.is_described_as(old.schema)
@@ -60,6 +61,16 @@ def _check_specs(old: Snapshot, specs: Sequence[PartitionSpec]) -> None:
         then, now = (", ".join(spec.to_text() for spec in found) for found in (old.specs, specs))
         raise Unsupported(
             f"snapshot {old.version} cannot be brought back: its partition specs were {then}; the newest are {now}"
+        )
+
+
+def _check_values(old: Snapshot, newest: Snapshot) -> None:
+    """Refuse a snapshot whose rows may lie under other values than theirs, where the newest one promises that none does."""
+    if old.doubtful_fields and not newest.doubtful_fields:
+        raise Unsupported(
+            f"snapshot {old.version} cannot be brought back: rows of it may be in partitions of other values"
+            f" ({', '.join(sorted(old.doubtful_fields))}), which the table has been migrated away from; expected its rows to be read from it and"
+            " written anew"
         )
 
 

@@ -18,6 +18,7 @@ from lance_flight.catalog.manifests.pending import PENDING, pending
 from lance_flight.catalog.manifests.properties import SCHEMA_KEY, misplaced
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
+from lance_flight.catalog.storage.formats import check_table
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.arrow_types import is_string
@@ -26,12 +27,19 @@ from lance_flight.model.spec import SPEC_KEY, PartitionSpec, check_any_spec, spe
 
 
 def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None = None) -> Snapshot | None:
-    """Parse one version of the `__manifest` at `place`; None where it is no partitioned namespace, `Corrupt` if broken."""
+    """Parse one version of the `__manifest` at `place`; None where it is no partitioned namespace.
+
+    `Corrupt` where it is broken, `NewerFormat` where only newer releases read it.
+    """
     name = place.name
+    # Before its rows, which may mean something else in a newer one; the next line of a commit may say so as well.
+    stated = dataset.metadata
+    check_table(stated, place)
     rows, addresses = _rows(dataset, place)
     try:
-        waiting = _pending(rows, dataset.metadata)
-        metadata = {**dataset.metadata, **waiting}
+        waiting = _pending(rows, stated)
+        metadata = {**stated, **waiting}
+        check_table(metadata, place)
         elsewhere = misplaced(metadata, dataset.schema, rows)
         found = {prop.key: prop.text for prop in elsewhere} | metadata
         if not any(key.startswith(SPEC_KEY) for key in found):

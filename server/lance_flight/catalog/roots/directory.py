@@ -19,11 +19,22 @@ from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
+from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
-from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, OutsideRoot, Unsupported
+from lance_flight.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    LanceFlightError,
+    NewerFormat,
+    NotFound,
+    OutsideRoot,
+    Unsupported,
+)
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import LONGEST_FILE_NAME, PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
 
@@ -99,7 +110,7 @@ class Root(TableResolver):
         with ExitStack() as held:
             private = held.enter_context(private_place(self.store))
             count = build(private.new)
-            table = PartitionedNamespace(private.new) if partitioned else PlainTable(private.new)
+            table = self._recorded(PartitionedNamespace(private.new)) if partitioned else PlainTable(private.new)
             publish = partial(self._publish, table, private, name, place, replace=replace)
             return StagedTable(name, table, count, publish, held.pop_all())
 
@@ -169,6 +180,8 @@ class Root(TableResolver):
         with self._lock:
             if db_schema not in self.schemas():
                 raise NotFound.named("schema", db_schema, self.schemas())
+            for newer in self._views.newer():
+                raise newer  # its schema may be this one
             view = next((view.name.name for view in self._views.listed() if view.name.db_schema == db_schema), None)
             if view is not None:
                 raise InvalidInput(f"schema {db_schema!r} is not empty: it has view {view!r}; expected DROP VIEW first")
@@ -241,6 +254,7 @@ class Root(TableResolver):
             )
 
     def _check_definition(self, name: TableName) -> None:
+        self.formats.check_now()
         if self.guard is not None:
             self.guard.check_definition(name)
 
@@ -286,6 +300,13 @@ class Root(TableResolver):
                 f" expected at most {LONGEST_FILE_NAME}"
             )
         return self.store.child(directory)
+
+    def _recorded(self, namespace: PartitionedNamespace) -> PartitionedNamespace:
+        """Return a new namespace, once it has the version that new tables of this root have."""
+        version = self.formats.version_for_new(TABLE)
+        if version > FIRST:
+            namespace.manifest.update_metadata(namespace.snapshot(), {FORMAT_KEY: str(version)})
+        return namespace
 
     def _list_row(self, name: TableName, place: Store) -> None:
         """List a new table in the `__manifest` if that is how it is found: its row is what makes it visible."""
@@ -363,6 +384,7 @@ class Root(TableResolver):
             return None
         if table.branch is not None:
             raise Unsupported(f"{name.name!r} is a branch: ALTER TABLE … DROP BRANCH is what forgets it")
+        _check_format(table)
         return table.store
 
     def _move(self, name: TableName, place: Store, directory: str) -> None:
@@ -401,3 +423,13 @@ class Root(TableResolver):
         """Return the object id of a table (spec: Manifest Table Schema)."""
         path = () if name.db_schema == PUBLIC else self._manifest.listing().path_of_schema(name.db_schema)
         return SEPARATOR.join((*path, name.name))
+
+
+def _check_format(table: Table) -> None:
+    """Refuse to drop, replace or rename a table that only newer releases read; a broken one may be dropped."""
+    try:
+        table.snapshot()
+    except NewerFormat:
+        raise
+    except (LanceFlightError, *UNREADABLE):
+        return

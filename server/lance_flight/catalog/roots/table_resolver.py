@@ -14,12 +14,13 @@ from typing import Protocol, Self, TypeVar
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
+from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.views import ViewDefinition, Views
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.table import Table
-from lance_flight.errors import Corrupt, NotFound, OutsideRoot, nearest
+from lance_flight.errors import Corrupt, NewerFormat, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class TableResolver:
         self.store = store
         self.branch: str | None = None
         self.guard: Visibility | None = None
+        self.formats = RootFormats(store)
         self.temporary: Self | None = None
         self.temporary_names: frozenset[TableName] = frozenset()
         self._manifest = DirectoryManifest(store, is_read=plain_tables is not PlainTables.DIRECTORIES)
@@ -151,6 +153,10 @@ class TableResolver:
         """Return all views, sorted by name."""
         return sorted((view for view in self._views.listed() if self._sees(view.name)), key=lambda view: view.name)
 
+    def newer_views(self) -> list[NewerFormat]:
+        """Return an error for each view that only newer releases read; no list has it."""
+        return self._views.newer()
+
     def _missing(self, name: TableName) -> NotFound:
         """Return why there is no table of a name, as far as its asker may know."""
         if self.view(name) is not None:
@@ -230,6 +236,7 @@ class TableResolver:
     def _find(self, name: TableName) -> Table | None:
         if name in self.temporary_names:
             return self._find_temporary(name)
+        self.formats.check()
         if not self._sees(name):
             return None
         listing = NOTHING
@@ -268,6 +275,7 @@ class TableResolver:
         return self.temporary.find(name)
 
     def _kinds(self) -> dict[TableName, bool]:
+        self.formats.check()
         if self._is_namespace(self.store):
             return {TableName(PUBLIC, self.store.name): True}
         found = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -18,12 +19,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from lance_flight.catalog.roots.table_name import TableName
+from lance_flight.catalog.storage.formats import FIRST, VIEW
 from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import Store
-from lance_flight.errors import AlreadyExists, Corrupt, NotFound
+from lance_flight.errors import AlreadyExists, Corrupt, NewerFormat, NotFound
 
 _PREFIX, _SUFFIX = "view-", ".json"
-_VERSION = 1
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,29 @@ class Views:
         return self._read(file) if self._place.has(file) else None
 
     def listed(self) -> Iterator[ViewDefinition]:
-        """Yield all views."""
-        for file in self._place.files():
-            if file.startswith(_PREFIX) and file.endswith(_SUFFIX) and (found := self._read(file)) is not None:
+        """Yield all views but those of a newer format, whose own use says so."""
+        for file in self.files():
+            try:
+                found = self._read(file)
+            except NewerFormat as exc:
+                log.debug("not listed: %s", exc)
+                continue
+            if found is not None:
                 yield found
+
+    def files(self) -> list[str]:
+        """Return the names of the files of all views."""
+        return [file for file in self._place.files() if file.startswith(_PREFIX) and file.endswith(_SUFFIX)]
+
+    def newer(self) -> list[NewerFormat]:
+        """Return an error for each view of a newer format."""
+        found = []
+        for file in self.files():
+            try:
+                self._read(file)
+            except NewerFormat as exc:
+                found.append(exc)
+        return found
 
     def put(self, view: ViewDefinition, *, replace: bool) -> None:
         """Store a view in one step; `AlreadyExists` for one of this name, unless it is to be replaced.
@@ -67,7 +89,7 @@ class Views:
         """
         content = json.dumps(
             {
-                "version": _VERSION,
+                "version": FIRST,
                 "schema": view.name.db_schema,
                 "name": view.name.name,
                 "sql": view.sql,
@@ -108,8 +130,7 @@ class Views:
     def _read(self, file: str) -> ViewDefinition | None:
         try:
             content = json.loads(self._place.read(file))
-            if content["version"] != _VERSION:
-                raise Corrupt(f"the view in {file} is of version {content['version']!r}; expected {_VERSION}")
+            VIEW.check(content["version"], f"the view in {file} of root {self.store.name!r}")
             name = TableName(content["schema"], content["name"])
             columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["columns"])))
             return ViewDefinition(name, content["sql"], columns)

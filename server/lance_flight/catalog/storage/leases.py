@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Self
 from weakref import WeakValueDictionary
 
+from lance_flight.catalog.storage.formats import LEASE
 from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS
@@ -33,6 +34,8 @@ from lance_flight.model.naming import MANIFEST
 LEASES = "leases"
 EXPIRING = "expiring"
 SUFFIX = ".json"
+FORMAT_OF_LEASES = "lance_flight_format"
+"""The key of a lease's version, of which the first has none; the other keys are branches."""
 GRACE = 60.0
 """Seconds for which a snapshot stays that was the newest one, and a lease that is not renewed."""
 INTERVAL = 10.0
@@ -185,8 +188,11 @@ def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
 
 
 def from_bytes(content: bytes) -> set[SnapshotId]:
-    """Return what `to_bytes` wrote."""
-    return {(branch or None, int(number)) for branch, numbers in json.loads(content).items() for number in numbers}
+    """Return what `to_bytes` wrote; `NewerFormat` for a lease with another version, which no vacuum may take for none."""
+    found = json.loads(content)
+    if FORMAT_OF_LEASES in found:
+        LEASE.check(found.pop(FORMAT_OF_LEASES), "the lease of another server")
+    return {(branch or None, int(number)) for branch, numbers in found.items() for number in numbers}
 
 
 def leased(namespace: Store, now: float) -> set[SnapshotId]:

@@ -24,6 +24,7 @@ from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KE
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
@@ -49,6 +50,7 @@ class PlainLog(VersionLog):
         super().__init__(store, store)
 
     def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+        check_table(dataset.metadata, self.root, PLAIN_TABLE)
         try:
             return plain_snapshot(dataset)
         except UNREADABLE as exc:

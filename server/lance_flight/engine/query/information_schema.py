@@ -28,7 +28,7 @@ from lance_flight.engine.sql.type_names import (
     numeric_radix,
     numeric_scale,
 )
-from lance_flight.errors import Corrupt, NotFound, Unsupported
+from lance_flight.errors import Corrupt, NewerFormat, NotFound, Unsupported
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import Predicate, all_of, conjuncts
@@ -109,7 +109,7 @@ class InformationSchema:
         try:
             schema: NamespaceSchema = self.tables.read(name, lambda table: table.snapshot().schema)
             return self.access.described(schema, self.root.governing(name))
-        except (NotFound, Corrupt):
+        except (NotFound, Corrupt, NewerFormat):
             return _NO_COLUMNS
 
     def _fitting(self, names: list[TableName]) -> list[TableName]:

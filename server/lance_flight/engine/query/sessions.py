@@ -46,7 +46,8 @@ class Sessions:
         self.planning_timeout = limits.planning_timeout
 
     def seen(self, scope: Scope) -> Root:
-        """Return the root as a statement sees it."""
+        """Return the root as a statement sees it; `NewerFormat` where only newer releases read it."""
+        self.root.formats.check()
         return scope.temporary.over(self.root.on_branch(scope.branch).guarded(scope.access))
 
     def of_scope(self, scope: Scope, running: RunningStatement) -> StatementContext:
@@ -71,6 +72,7 @@ class Sessions:
         self, task: Task, running: RunningStatement, access: Access, temporary: Temporary, holds: list[SnapshotLease]
     ) -> StatementContext:
         """Return the context of a task, with the snapshots that it was planned with."""
+        self.root.formats.check()
         pool = self.memory.pool(running.issuer.allowance)
         return StatementContext(
             root=temporary.over(self.root.on_branch(task.branch).guarded(access)),
