@@ -1,6 +1,6 @@
 """Builds the image of docker/Dockerfile, and runs it as a container engine would: read-only, as its user, without rights.
 
-    uv run python -m tests.deployment.image [--spark] [--registry]
+    uv run python -m tests.deployment.image [--spark] [--registry] [--archive FILE --timestamp SECONDS]
 
 For root on Debian with `buildah` and `debootstrap`; no container engine need run. Unless a registry is to be asked, the base image
 is made by debootstrap of the same release of Debian, with its Python of the same version and the machine's settings of pip and uv.
@@ -10,6 +10,7 @@ The server is process 1 of namespaces of its own, on the machine's network.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -43,6 +44,8 @@ ENVIRONMENT = {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "v
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 PATIENCE = 120.0
+FEW = 10
+"""Files that a message names."""
 PORTS = ("LANCE_FLIGHT_PORT", "LANCE_FLIGHT_ADMIN_PORT", "LANCE_FLIGHT_HEALTH_PORT")
 
 # Process 1 of a mount namespace: the image, read-only, with the file systems that an engine mounts.
@@ -103,6 +106,34 @@ def make_base(work: Path) -> None:
     output("buildah", "commit", "-q", container, f"docker.io/library/{name}")
     output("buildah", "rm", container)
     shutil.rmtree(base)
+
+
+def build_twice(archive: Path, timestamp: int) -> None:
+    """Keep the image as an OCI archive, once a second build without any layer of the first has made the same files, or say which differ."""
+    again = f"{TAG}-again"
+    build(again, ["--no-cache", f"--timestamp={timestamp}"], is_pulled=False)
+    found = [dict(listed(tag)) for tag in (TAG, again)]
+    different = sorted({file for one, other in (found, found[::-1]) for file in one if one[file] != other.get(file)})
+    shown = ", ".join(different[:FEW]) + (", …" if len(different) > FEW else "")
+    say(
+        f"  {len(found[0]):,} files, {'the same twice' if not different else f'{len(different):,} of which differ in a second build: {shown}'}"
+    )
+    output("buildah", "push", "-q", TAG, f"oci-archive:{archive}:{archive.name.removesuffix('.oci.tar')}")
+    output("buildah", "rmi", again)
+
+
+def listed(tag: str) -> Iterator[tuple[str, str]]:
+    """Yield every file of an image with its mode, its owner and a digest of its content, or where a link leads."""
+    container = output("buildah", "from", "--pull-never", tag)
+    try:
+        top = Path(output("buildah", "mount", container))
+        for file in sorted(top.rglob("*")):
+            state = file.lstat()
+            is_file = file.is_file() and not file.is_symlink()
+            content = str(file.readlink()).encode() if file.is_symlink() else file.read_bytes() if is_file else b""
+            yield str(file.relative_to(top)), f"{state.st_mode:o} {state.st_uid} {hashlib.sha256(content).hexdigest()}"
+    finally:
+        output("buildah", "rm", container)
 
 
 def build(tag: str, arguments: Sequence[str], *, is_pulled: bool) -> None:
@@ -261,7 +292,16 @@ def main() -> None:
         "--spark", action="store_true", help="also build the image with Spark, and run the job of compose.yaml"
     )
     parser.add_argument("--registry", action="store_true", help="pull the base image instead of making it")
+    parser.add_argument(
+        "--archive",
+        type=Path,
+        help="keep the image as an OCI archive in this file, and build it a second time to compare",
+    )
+    parser.add_argument(
+        "--timestamp", type=int, default=0, help="time of all files of a kept image, in seconds since 1970"
+    )
     options = parser.parse_args()
+    dated = [] if options.archive is None else [f"--timestamp={options.timestamp}"]
     with tempfile.TemporaryDirectory(prefix="lance-flight-image-") as name:
         work = Path(name)
         work.chmod(0o755)
@@ -269,11 +309,14 @@ def main() -> None:
             say("base")
             make_base(work)
         say("build")
-        build(TAG, [], is_pulled=options.registry)
+        build(TAG, dated, is_pulled=options.registry)
         with mounted(TAG) as image:
             data = volume(work / "data", image)
             say(f"run {shlex.join(image.command)}")
             check_server(image, data)
+        if options.archive is not None:
+            say("build again")
+            build_twice(options.archive, options.timestamp)
         if options.spark:
             say("spark")
             arguments = yaml.safe_load(COMPOSE.read_text())["services"]["spark-job"]["build"]["args"]

@@ -1,0 +1,212 @@
+"""The command that makes a release: what it makes, the same each time, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent.parent
+COMMAND = [sys.executable, str(TOP / "docker" / "release")]
+VERSION = re.search(r'^version = "(.+)"$', (TOP / "pyproject.toml").read_text(), re.MULTILINE)[1]  # type: ignore[index]
+
+pytestmark = pytest.mark.skipif(not (TOP / ".git").exists(), reason="a release is made from a checkout")
+
+
+def git(path: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=path, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def cloned(path: Path) -> Path:
+    """A clean checkout of the newest commit."""
+    git(TOP, "clone", "--quiet", "--no-tags", str(TOP), str(path))
+    return path
+
+
+def release(checkout: Path, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "--checkout", str(checkout), "--out", str(out), "--no-image", *arguments],
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two releases of one commit, from checkouts at different places."""
+    places = [tmp_path_factory.mktemp("release") for _ in range(2)]
+    for place in places:
+        (place / "uncommitted").mkdir()
+        ended = release(cloned(place / "checkout"), place / "out", "--candidate")
+        assert ended.returncode == 0, ended.stderr
+    return places[0] / "out", places[1] / "out"
+
+
+def test_a_release_has_the_same_bytes_wherever_it_is_made(made: tuple[Path, Path]) -> None:
+    first, second = ({file.name: file.read_bytes() for file in out.iterdir()} for out in made)
+    assert first == second
+    assert first.keys() == {
+        f"lance_flight-{VERSION}-py3-none-any.whl", f"lance_flight-{VERSION}.tar.gz", "sbom.cdx.json", "LICENCES.txt",
+        f"CHANGELOG-{VERSION}.md", "SHA256SUMS",
+    }  # fmt: skip
+
+
+def test_the_checksums_are_those_of_the_files(made: tuple[Path, Path]) -> None:
+    sums = dict(reversed(line.split("  ")) for line in (made[0] / "SHA256SUMS").read_text().splitlines())
+    files = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in made[0].iterdir()
+        if file.name != "SHA256SUMS"
+    }
+    assert sums == files
+
+
+def test_wheel_and_sdist_hold_what_the_commit_has(made: tuple[Path, Path]) -> None:
+    listed = set(git(TOP, "ls-tree", "-r", "--name-only", "HEAD").splitlines())
+    (wheel,), (sdist,) = (list(made[0].glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
+    with zipfile.ZipFile(wheel) as packed:
+        modules = {name for name in packed.namelist() if ".dist-info/" not in name}
+        assert f"Version: {VERSION}" in packed.read(f"lance_flight-{VERSION}.dist-info/METADATA").decode()
+    assert modules == {
+        re.sub("^(server|client)/", "", name)
+        for name in listed
+        if re.match("server/lance_flight/|client/(lance_flight_client|pyspark_lance_flight)/", name)
+    }
+    with tarfile.open(sdist) as packed_source:
+        files = {name.partition("/")[2] for name in packed_source.getnames()}
+        times = {about.mtime for about in packed_source.getmembers()}
+    assert files - {"PKG-INFO", ".gitignore"} == {
+        name for name in listed if re.match("server/|client/|tests/|README.md|pyproject.toml", name)
+    }
+    assert times == {int(git(TOP, "log", "-1", "--format=%ct"))}
+
+
+def test_the_bill_of_materials_has_every_locked_dependency_with_its_licence(made: tuple[Path, Path]) -> None:
+    bill = json.loads((made[0] / "sbom.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    assert (bill["metadata"]["component"]["name"], bill["metadata"]["component"]["version"]) == (
+        "lance-flight",
+        VERSION,
+    )
+    assert int(datetime.fromisoformat(bill["metadata"]["timestamp"]).timestamp()) == int(
+        git(TOP, "log", "-1", "--format=%ct")
+    )
+    names = {each["name"] for each in bill["components"]}
+    assert names >= {"pylance", "datafusion", "pyarrow", "pyspark", "starlette", "opentelemetry-sdk", "sqlalchemy"}
+    assert not names & {"pytest", "ruff", "moto"}, "what the tests need is no dependency"
+    for each in bill["components"]:
+        ((kind, licence),) = each["licenses"][0].items()
+        said = licence if kind == "expression" else licence["name"]
+        assert said, each["name"]
+        assert f"{each['name']} {each['version']}" in (made[0] / "LICENCES.txt").read_text()
+    texts = (made[0] / "LICENCES.txt").read_text()
+    assert "Apache License" in texts
+    assert "Permission is hereby granted" in texts
+
+
+def test_the_changes_are_the_section_of_the_version(made: tuple[Path, Path]) -> None:
+    text = (made[0] / f"CHANGELOG-{VERSION}.md").read_text()
+    assert text.startswith(f"## {VERSION}")
+    assert text.count("\n## ") == 0
+    assert text in (TOP / "server/CHANGELOG.md").read_text() or text.strip() in git(
+        TOP, "show", "HEAD:server/CHANGELOG.md"
+    )
+
+
+def changed(checkout: Path) -> None:
+    (checkout / "README.md").write_text("other")
+
+
+def further(checkout: Path) -> None:
+    (checkout / "server/lance_flight/left_over.py").write_text("")
+
+
+def tagged(checkout: Path) -> None:
+    git(checkout, "tag", f"v{VERSION}")
+    git(checkout, "commit", "--quiet", "--allow-empty", "-m", "later")
+
+
+def tagged_with_a_note(checkout: Path) -> None:
+    git(checkout, "tag", "-a", f"v{VERSION}", "-m", "released")
+    git(checkout, "commit", "--quiet", "--allow-empty", "-m", "later")
+
+
+def without_a_section(checkout: Path) -> None:
+    text = (checkout / "server/CHANGELOG.md").read_text().replace(f"## {VERSION}", f"## {VERSION}.1")
+    (checkout / "server/CHANGELOG.md").write_text(text)
+    git(checkout, "commit", "--quiet", "-am", "no section")
+
+
+def another_lock(checkout: Path) -> None:
+    text = (checkout / "pyproject.toml").read_text().replace(f'version = "{VERSION}"', 'version = "9.9.9"')
+    (checkout / "pyproject.toml").write_text(text)
+    log = (checkout / "server/CHANGELOG.md").read_text().replace(f"## {VERSION}", "## 9.9.9")
+    (checkout / "server/CHANGELOG.md").write_text(log)
+    git(checkout, "commit", "--quiet", "-am", "another version than in the lock file")
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a changed file": (changed, "the checkout is not clean: README.md; expected every change to be committed"),
+    "a further file": (further, "the checkout is not clean: server/lance_flight/left_over.py"),
+    "a version with a tag": (
+        tagged,
+        f"version {VERSION} was released before: tag v{VERSION} is here, at another commit",
+    ),
+    "a version with an annotated tag": (
+        tagged_with_a_note,
+        f"version {VERSION} was released before: tag v{VERSION} is here",
+    ),
+    "a changelog without the version": (without_a_section, f"server/CHANGELOG.md has no section '## {VERSION}'"),
+    "a lock file of another version": (another_lock, "uv export failed: "),
+}
+
+
+@pytest.mark.parametrize(("spoil", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_must_not_be_released_is_refused(tmp_path: Path, spoil: Callable[[Path], None], says: str) -> None:
+    checkout = cloned(tmp_path / "checkout")
+    spoil(checkout)
+    ended = release(checkout, tmp_path / "out", "--candidate")
+    assert ended.returncode == 1, ended.stdout
+    assert ended.stderr.startswith(f"release: {says}"), ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tag_at_a_remote_is_refused_and_one_at_the_commit_is_none(tmp_path: Path) -> None:
+    origin = cloned(tmp_path / "origin")
+    checkout = tmp_path / "checkout"
+    git(tmp_path, "clone", "--quiet", "--no-tags", str(origin), str(checkout))
+    tagged(origin)
+    git(checkout, "commit", "--quiet", "--allow-empty", "-m", "mine")
+    ended = release(checkout, tmp_path / "out", "--candidate", "--remote", "origin")
+    assert f"tag v{VERSION} is at origin, at another commit" in ended.stderr
+
+
+def test_a_section_that_says_not_released_yet_is_one_of_a_candidate_alone(tmp_path: Path) -> None:
+    checkout = cloned(tmp_path / "checkout")
+    text = (checkout / "server/CHANGELOG.md").read_text()
+    (checkout / "server/CHANGELOG.md").write_text(
+        re.sub(rf"(?m)^## {re.escape(VERSION)}.*$", f"## {VERSION}, not released yet", text)
+    )
+    if git(checkout, "status", "--porcelain"):
+        git(checkout, "commit", "--quiet", "-am", "not yet")
+    ended = release(checkout, tmp_path / "out")
+    assert "server/CHANGELOG.md says" in ended.stderr
+    assert "--candidate to try this out" in ended.stderr
+
+
+def test_a_result_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    ended = release(cloned(tmp_path / "checkout"), tmp_path / "out", "--candidate")
+    assert ended.returncode == 1
+    assert "is there already" in ended.stderr
