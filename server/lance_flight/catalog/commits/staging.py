@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +23,7 @@ from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.file_versions import version_of
+from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
@@ -30,7 +32,7 @@ from lance_flight.model.arrays import concatenated
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
-from lance_flight.model.pins import FixedPin, Pin, PlainVersion
+from lance_flight.model.pins import FixedPin, Pin, PlainVersion, Version
 
 STAGERS = 4
 
@@ -121,7 +123,6 @@ class Staging:
             if part.added.place != place:
                 _move(self._root, part, location, place, base)
                 head.owns_directory = False
-            part.was_staged = True
         kept = (
             head.staged
             if head.staged is not None and (head.staged.location, head.staged.on) == (location, base)
@@ -129,11 +130,12 @@ class Staging:
         )
         pin = base if kept is None else kept.pin
         for operation in _operations(head, rest, is_staged=kept is not None):
-            if pin is None:
-                files = _fragments(operation)
-                pin = partitions.create(store, head.added.schema, files, stable_row_ids=stable_row_ids)
-            else:
-                pin = partitions.stage(store, pin, operation, said, is_first=NOTES in said)
+            with _noting(target.parts, store, base):
+                if pin is None:
+                    files = _fragments(operation)
+                    pin = partitions.create(store, head.added.schema, files, stable_row_ids=stable_row_ids)
+                else:
+                    pin = partitions.stage(store, pin, operation, said, is_first=NOTES in said)
             failpoint("table_staged")
         if pin is None:
             raise AssertionError("a new table without rows")
@@ -142,6 +144,24 @@ class Staging:
             head.staged, head.waiting = staged, []
         self._done[key] = staged
         return staged
+
+
+@contextmanager
+def _noting(parts: Sequence[PartitionChange], store: Store, base: FixedPin | None) -> Iterator[None]:
+    """Note that parts are being staged on a table, so that their files are left to vacuum if the transaction is given up.
+
+    Not where that failed, as on a full disk, and has put nothing on top of `base`: no version refers to the files then.
+    """
+    before = [part.was_staged for part in parts]
+    for part in parts:
+        part.was_staged = True
+    try:
+        yield
+    except OSError:
+        if isinstance(base, Version) and is_followed(store, base.version) is False:
+            for part, was_staged in zip(parts, before, strict=True):
+                part.was_staged = was_staged
+        raise
 
 
 def namespace_key(snapshot: Snapshot) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,7 @@ from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE
 from lance_flight.catalog.storage.retries import COMMIT, retry
-from lance_flight.catalog.storage.staging_area import StagingArea, private_place
+from lance_flight.catalog.storage.staging_area import StagingArea, place_of_removal, private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.errors import (
@@ -125,10 +125,15 @@ class Root(TableResolver):
             raise Unsupported(f"table {name.name!r} is the root itself; remove the directory instead")
         self._place(name)
         # What was taken is deleted when the lock is free again.
-        with private_place(self.store) as private, self._lock:
+        with place_of_removal(self.store) as gone, self._lock:
             place = self._place(name)
             if place is not None:
-                self._take(private, place)
+                self._opened.pop(place.uri, None)
+                if place.is_remote:
+                    place.remove_table()
+                else:
+                    with suppress(FileNotFoundError):
+                        place.move_to(gone)
                 failpoint("table_dropped")
             self._forget_row(name)
 

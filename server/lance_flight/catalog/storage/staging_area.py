@@ -12,11 +12,12 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lance_flight.catalog.storage.store import Store
+from lance_flight.errors import StorageFull
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,23 @@ def private_place(root: Store) -> Iterator[StagingArea]:
             os.close(lock)
 
 
+@contextmanager
+def place_of_removal(root: Store) -> Iterator[Store]:
+    """Yield the place to which a dropped table is moved, and remove it at the end.
+
+    It needs no room, so that a table can be dropped to make some: on a full device it is a private place without a lock.
+    """
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(private_place(root)).old
+        except OSError as exc:
+            if StorageFull.of(exc, "the root") is None:
+                raise
+            place = root.child(PRIVATE, secrets.token_hex(8))
+            stack.callback(place.remove)
+        yield place
+
+
 def settle_abandoned(root: Store) -> None:
     """Settle the private places of processes that have ended; leave those of running processes alone."""
     if root.is_remote:
@@ -121,7 +139,12 @@ def _claimed(root: Store) -> tuple[Store, int | None]:
         store.check_way()
         path = Path(store.uri)
         path.mkdir(parents=True)
-        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            with suppress(OSError):
+                path.rmdir()
+            raise
         # A server that starts at this moment may have taken it for abandoned.
         if _is_locked(lock) and os.fstat(lock).st_nlink:
             return store, lock
