@@ -49,6 +49,17 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SYSTEM_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 """Matches the number of an operating-system error in a message of Rust code (Lance and DataFusion)."""
 
+_OBJECT_STORE_ERROR = re.compile(r"Generic (S3|GCS|MicrosoftAzure|HTTP) error: |AWS Error [A-Z_]+ during ")
+"""Matches how Rust code (Lance) and pyarrow name a request that an object store has failed."""
+
+
+def _error_number(error: BaseException) -> int | None:
+    """Return the number of a system error, as Python has it or as the words of Rust code say; None for another error."""
+    said = _SYSTEM_ERROR.search(str(error))
+    if said is not None:
+        return int(said["number"])
+    return error.errno if isinstance(error, OSError) else None
+
 
 class LanceFlightError(Exception):
     """Root of the error hierarchy; `str(error)` names the thing, the value and what was expected.
@@ -206,6 +217,19 @@ class Unavailable(LanceFlightError):
     code = "unavailable"
     sqlstate = "57P03"
 
+    @classmethod
+    def of(cls, error: BaseException) -> Unavailable | None:
+        """Return this error for an object store that failed a request, or was not reached, from any library; None for any other error.
+
+        >>> Unavailable.of(OSError("LanceError(IO): Generic S3 error: Error performing PUT http://10.0.0.1/b/k: HTTP error"))
+        Unavailable('the object store of the root failed a request; expected a later try')
+        >>> Unavailable.of(OSError("No such file or directory")) is None
+        True
+        """
+        if not isinstance(error, OSError) or not _OBJECT_STORE_ERROR.search(str(error)):
+            return None
+        return cls("the object store of the root failed a request; expected a later try")
+
 
 class Cancelled(LanceFlightError):
     """A statement that was cancelled before it was done; nothing that it wrote is visible."""
@@ -235,11 +259,8 @@ class StorageFull(LanceFlightError):
         >>> StorageFull.of(OSError(errno.ENOSPC, "No space left on device"), "the root")
         StorageFull('no space is left for the root: No space left on device; expected room to be made there')
         """
-        number = error.errno if isinstance(error, OSError) else None
-        said = _SYSTEM_ERROR.search(str(error))
-        if number not in _FULL and said is not None:
-            number = int(said["number"])
-        if number not in _FULL:
+        number = _error_number(error)
+        if number is None or number not in _FULL:
             return None
         return cls(f"no space is left for {place}: {os.strerror(number)}; expected room to be made there")
 
@@ -249,6 +270,17 @@ class LimitExceeded(LanceFlightError):
 
     code = "limit_exceeded"
     sqlstate = "54000"
+
+    @classmethod
+    def of(cls, error: BaseException) -> LimitExceeded | None:
+        """Return this error for a system error that means too many open files, from any library; None for any other error.
+
+        >>> LimitExceeded.of(OSError(errno.EMFILE, "Too many open files"))
+        LimitExceeded('the server has as many files open as it may; expected a later try')
+        """
+        if _error_number(error) not in {errno.EMFILE, errno.ENFILE}:
+            return None
+        return cls("the server has as many files open as it may; expected a later try")
 
 
 class QuotaExceeded(LimitExceeded):

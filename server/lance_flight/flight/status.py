@@ -36,6 +36,7 @@ from lance_flight.errors import (
     Cancelled,
     InvalidInput,
     LanceFlightError,
+    LimitExceeded,
     NotFound,
     Refused,
     StatementTimeout,
@@ -130,11 +131,14 @@ def builtin_error(error: BaseException) -> Exception:
 
 
 def _translate(error: BaseException) -> BaseException:
-    """Translate a system error that clients should see, such as a full device, to an error of lance-flight; return any other unchanged."""
-    if isinstance(error, LanceFlightError) or (full := StorageFull.of(error, "the root")) is None:
+    """Translate a system error that clients should see, of a device or an object store, to one of lance-flight; return any other unchanged."""
+    if isinstance(error, LanceFlightError):
         return error
-    _log.error("%s", full, exc_info=error)
-    return full
+    known = StorageFull.of(error, "the root") or LimitExceeded.of(error) or Unavailable.of(error)
+    if known is None:
+        return error
+    _log.error("%s", known, exc_info=error)
+    return known
 
 
 def _raising(translate: Callable[[BaseException], Exception]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
