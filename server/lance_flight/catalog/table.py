@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import ClassVar
 
@@ -26,7 +26,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.catalog.storage.leases import SnapshotLease, leases
+from lance_flight.catalog.storage.leases import SnapshotLease, expiring, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import partitions
@@ -152,6 +152,18 @@ class Table(ABC):
         `is_newest` says that it was read as the newest one; `NotFound` where an older one is being removed already.
         """
         return leases.hold(self.store, (self._chain, snapshot.version), snapshot.committed_at, is_newest=is_newest)
+
+    def has_expired(self, version: int, key: str | None) -> bool:
+        """Return whether vacuum has removed a snapshot, or is about to; `key` is that of the table that it is of.
+
+        False for a table that was dropped or replaced, and where the table has no key.
+        """
+        if (self._chain, version) in expiring(self.store):
+            return True
+        with suppress(NotFound):
+            self.snapshot(version)
+            return False
+        return key is not None and self.snapshot().metadata.get(NAMESPACE_KEY) == key
 
     def hold_between(self, first: int, last: int) -> list[SnapshotLease]:
         """Return the same for a stretch of history that is still to be read."""

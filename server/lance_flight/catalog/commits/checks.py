@@ -6,11 +6,21 @@ and a serialisable transaction on all that it read.
 
 from __future__ import annotations
 
-from lance_flight.catalog.commits.transaction import Transaction
+import time
+from pathlib import PurePosixPath
+
+from lance_flight.catalog.commits.transaction import PartitionChange, Transaction
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY, SCHEMA_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.errors import SerializationFailure
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import DATA
+from lance_flight.catalog.tables import partitions
+from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.pins import Latest
+
+DELETIONS = "_deletions"
+OLD_SECONDS = 3600.0
+"""Age from which on a transaction looks for its files before it commits: vacuum removes what is a day old and visible nowhere."""
 
 
 class Before:
@@ -36,6 +46,36 @@ def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
     _check_parts(transaction, newest, before.touched)
     if transaction.serializable and transaction.has_read:
         _check_reads(transaction, newest, before)
+
+
+def check_files(transaction: Transaction, root: Store) -> None:
+    """Raise `SerializationFailure` for an old transaction whose files were vacuumed: its process was stopped for long."""
+    if time.monotonic() - transaction.began < OLD_SECONDS:
+        return
+    for object_id, part in transaction.parts.items():
+        if not part.drops and not _has_files(part, root):
+            raise SerializationFailure(
+                f"what was written for partition table {object_id!r} was vacuumed before its commit: the transaction began too long ago"
+            )
+
+
+def _has_files(part: PartitionChange, root: Store) -> bool:
+    if part.staged is not None:
+        try:
+            partitions.open_at(root.child(part.staged.location), part.staged.pin)
+        except NotFound:
+            return False
+    place = root.child(part.added.place)
+    data = {PurePosixPath(file.path).name for fragment in part.added.fragments for file in fragment.files}
+    left_out = {
+        PurePosixPath(fragment.deletion_file.path(fragment.id)).name
+        for update in part.waiting
+        if update.removal is not None
+        for fragment in update.removal.updated
+        if fragment.deletion_file is not None
+    }
+    needed = {DATA: data, DELETIONS: left_out}
+    return all(names <= set(place.child(directory).files()) for directory, names in needed.items() if names)
 
 
 def _check_once(transaction: Transaction, newest: Snapshot, names: set[str]) -> None:

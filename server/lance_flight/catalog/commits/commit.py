@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
-from lance_flight.catalog.commits.checks import Before, check
+from lance_flight.catalog.commits.checks import Before, check, check_files
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.staging import Staging, gone
 from lance_flight.catalog.commits.transaction import Transaction
@@ -20,6 +20,7 @@ from lance_flight.catalog.manifests.reservations import reservation_of, wait_for
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog
 from lance_flight.catalog.storage.retries import COMMIT, retry
+from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import (
     AlreadyExists,
     Conflict,
@@ -115,7 +116,7 @@ class Commits:
     def _settled(self, staging: Staging, group: list[_Member], _: int) -> bool | None:
         """Return True once every member has its answer, None if another writer was first; answered members leave `group`."""
         snapshot = self._newest()
-        group[:] = _still_good(group, snapshot)
+        group[:] = _still_good(group, snapshot, self._root)
         if not group:
             return True
         done = [member.transaction for member in group]
@@ -169,7 +170,7 @@ def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:
     )
 
 
-def _still_good(group: Sequence[_Member], snapshot: Snapshot) -> list[_Member]:
+def _still_good(group: Sequence[_Member], snapshot: Snapshot, root: Store) -> list[_Member]:
     """Return the members that may commit together on a snapshot; set the error of each that may not.
 
     None may, and no error is set, while another writer has reserved the namespace.
@@ -180,6 +181,7 @@ def _still_good(group: Sequence[_Member], snapshot: Snapshot) -> list[_Member]:
     for member in group:
         try:
             check(member.transaction, snapshot, before)
+            check_files(member.transaction, root)
         except (SerializationFailure, AlreadyExists) as exc:
             member.error = exc
         else:

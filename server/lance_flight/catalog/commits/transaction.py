@@ -7,6 +7,7 @@ transactions together where it can.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -65,6 +66,7 @@ class Transaction:
 
     def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
         self.id = secrets.token_hex(16)
+        self.began = time.monotonic()
         self.base = base
         self.step = 0
         self._snapshots = {0: base}

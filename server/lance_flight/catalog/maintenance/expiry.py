@@ -15,14 +15,16 @@ from lance import LanceDataset
 from lance_flight.catalog.maintenance.sweep import TableFiles
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.leases import (
+    CONFIRMED,
     EXPIRING,
     GRACE,
+    LEASES,
     SUFFIX,
     SnapshotId,
-    expiring,
     leased,
     make_private,
     put,
+    snapshots_in,
 )
 from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import Store
@@ -31,6 +33,10 @@ from lance_flight.model.naming import MANIFEST
 _PINNED = pa.schema(
     [("location", pa.utf8()), ("read_version", pa.uint64()), ("read_branch", pa.utf8()), ("read_tag", pa.utf8())]
 )
+STOPPED_SECONDS = 10 * GRACE
+"""Age from which on an announcement that was never confirmed is that of a vacuum which died."""
+FORGOTTEN_SECONDS = 24 * 3600.0
+"""Age from which on a lease is removed: its process has ended, or writes another one when it goes on."""
 _DISTINCT_ABOVE = 1 << 20  # rows that are gathered before repeats are taken out
 
 
@@ -74,22 +80,31 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         for version, successor in pairwise(versions)
         if successor.modified < limit
     }
-    # What is announced already may be half removed: it is not read any more, however young it is.
-    begun = expiring(namespace)
-    candidates = ((old | begun) & everything) - newest - _anchored(manifest)
-    name = f"{secrets.token_hex(8)}{SUFFIX}"
     place = namespace.child(PRIVATE, EXPIRING)
+    announced = list(place.tree())
+    # What is announced already may be half removed: it is not read any more, however young it is.
+    begun = snapshots_in(place, announced)
+    # A lease on that is one which was renewed too late, by a process that was stopped: it protects nothing any more.
+    confirmed = snapshots_in(place, (file for file in announced if file.path.endswith(CONFIRMED)))
+    confirmed &= everything - newest
+    candidates = (((old | begun) & everything) - newest - _anchored(manifest)) | confirmed
+    name = secrets.token_hex(8)
     if announce and candidates:
         make_private(namespace, EXPIRING)
-        put(place, name, candidates)
+        put(place, name + SUFFIX, candidates)
     # Only after the announcement: a reader leases an old snapshot, or tags it, first and then looks at the announcement.
-    expired = candidates - leased(namespace, now) - _anchored(manifest)
-    if announce and expired != candidates:
-        put(place, name, expired)
-    before = [file.path for file in place.tree() if file.path != name]
+    expired = (candidates - leased(namespace, now) - _anchored(manifest)) | confirmed
+    if announce and expired:
+        put(place, name + CONFIRMED, expired)
+    if announce:
+        place.remove_files([name + SUFFIX])
     yield Expiry(frozenset(everything - expired), frozenset(expired))
     if announce:
-        place.remove_files([name, *before])
+        # What another run has announced and not confirmed keeps readers away from what it is about to take, be it stopped for long.
+        over = [f.path for f in announced if f.path.endswith(CONFIRMED) or f.modified < now - STOPPED_SECONDS]
+        place.remove_files([name + CONFIRMED, *over])
+        held = namespace.child(PRIVATE, LEASES)
+        held.remove_files([file.path for file in held.tree() if file.modified < now - FORGOTTEN_SECONDS])
 
 
 def pins_of(namespace: Store, snapshots: Iterable[SnapshotId]) -> Pins:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
 from lance_flight.catalog.maintenance.sweep import Sweep, SweepTotals
-from lance_flight.catalog.storage.leases import leases
+from lance_flight.catalog.storage.leases import clock_of, leases
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import HERE, Store
 from lance_flight.catalog.table import Table
@@ -124,7 +124,8 @@ def vacuum(
 ) -> VacuumReport:
     """Remove what the rules allow; readers of remaining snapshots, and holders of old ones, are not affected.
 
-    `now` is in seconds since 1970, and compared to the times of files.
+    `now` is in seconds since 1970, and compared to the times of files: the clock of what stores them, where none is given.
+    A dry run, which writes nothing, takes this machine's.
     """
     rules = (rules or VacuumRules()).checked()
     # A manifest that lost its pins must not be taken for one that pins nothing.
@@ -132,7 +133,7 @@ def vacuum(
     leases.publish(namespace.store)
     history = namespace.log.store
     standing = LocationGuard.of(history, int(history.open().version))
-    run = _Run(namespace.store, rules, standing, time.time() if now is None else now)
+    run = _Run(namespace.store, rules, standing, _now(namespace.store, rules) if now is None else now)
     retain = rules.retain_hours * HOUR
     with expire(namespace.store, history, retain=retain, now=run.now, announce=not rules.dry_run) as expiry:
         failpoint("expiry_announced")
@@ -148,6 +149,10 @@ def vacuum(
         removed=tuple(sorted(run.removed, key=lambda each: (each.kind, each.name))),
         skipped=tuple(run.skipped),
     )
+
+
+def _now(namespace: Store, rules: VacuumRules) -> float:
+    return time.time() if rules.dry_run else clock_of(namespace)
 
 
 @dataclass(slots=True)

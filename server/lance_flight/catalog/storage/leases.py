@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.formats import LEASE
 from lance_flight.catalog.storage.staging_area import PRIVATE
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import Store, StoredFile
 from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.errors import NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
@@ -36,12 +36,17 @@ EXPIRING = "expiring"
 SUFFIX = ".json"
 FORMAT_OF_LEASES = "lance_flight_format"
 """The key of a lease's version, of which the first has none; the other keys are branches."""
+CONFIRMED = f".confirmed{SUFFIX}"
+"""Ending of the announcement that vacuum writes once it has read the leases: what stands in it is removed, whoever reads it by then."""
 GRACE = 60.0
 """Seconds for which a snapshot stays that was the newest one, and a lease that is not renewed."""
 INTERVAL = 10.0
 """Seconds between two renewals."""
 SETTLED = GRACE / 2
 """Seconds after its commit from which on a snapshot may be one that was replaced long ago."""
+
+ROUNDING = 2.0
+"""Seconds by which the time of a file may differ from the clock that it is of."""
 
 SnapshotId = tuple[str | None, int]
 """A branch of `__manifest` (None: the main one) and a version on it."""
@@ -84,7 +89,8 @@ class Leases:
         Costs microseconds; for an old snapshot that this process does not hold yet, one small file.
         """
         (hold,) = self._lease_objects(namespace, [snapshot])
-        if is_newest or (datetime.now(UTC) - committed_at).total_seconds() < SETTLED:
+        # The committer's clock may be another one: an age far below zero says nothing.
+        if is_newest or abs((datetime.now(UTC) - committed_at).total_seconds()) < SETTLED:
             hold.is_safe = True
         self._lease(namespace, [hold])
         return hold
@@ -171,8 +177,13 @@ def put(place: Store, name: str, snapshots: Iterable[SnapshotId]) -> None:
         place.write(name, content)
         return
     draft = Path(place.uri, f"{name}.{secrets.token_hex(4)}")
-    draft.write_bytes(content)
-    draft.replace(Path(place.uri, name))
+    try:
+        draft.write_bytes(content)
+        draft.replace(Path(place.uri, name))
+    except OSError:
+        # On a full disk a renewal every few seconds would leave a file each time.
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
@@ -206,12 +217,32 @@ def expiring(namespace: Store) -> set[SnapshotId]:
 
 
 def _listed(place: Store, *, since: float = 0) -> set[SnapshotId]:
+    return snapshots_in(place, (file for file in place.tree() if file.modified > since))
+
+
+def snapshots_in(place: Store, files: Iterable[StoredFile]) -> set[SnapshotId]:
+    """Return the snapshots that stand in some of the files at a place; one that has gone by now says nothing."""
     found: set[SnapshotId] = set()
-    for file in place.tree():
-        if file.path.endswith(SUFFIX) and file.modified > since:
+    for file in files:
+        if file.path.endswith(SUFFIX):
             with suppress(FileNotFoundError):
                 found |= from_bytes(place.read(file.path))
     return found
+
+
+def clock_of(namespace: Store) -> float:
+    """Return the time in seconds since 1970 by the clock that the times of files are of; a file is written to learn it.
+
+    That is the time of this machine, unless both differ by more than object stores round the times of files.
+    """
+    make_private(namespace, EXPIRING)
+    place, name = namespace.child(PRIVATE, EXPIRING), f"{secrets.token_hex(8)}.clock"
+    began = time.time()
+    place.write(name, b"")
+    took = time.time() - began
+    (written,) = [file.modified for file in place.tree() if file.path == name]
+    place.remove_files([name])
+    return time.time() if abs(written - began) < ROUNDING + took else written
 
 
 def make_private(namespace: Store, name: str) -> None:

@@ -263,7 +263,7 @@ class NamedTables:
         if columns.masks:
             audit.record_masked_read(self._context.subject, str(self._governing(name)), columns.masks)
         with naming(name, at):
-            snapshot, step = self._snapshot(found, reading, at)
+            snapshot, step = self._snapshot(found, name, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
         is_newest = columns.is_everything or (reading is None and at is None and self._is_main(name))
         visible = columns.visible(snapshot, snapshot if is_newest else self._newest(name), for_masks=key != read)
@@ -329,16 +329,26 @@ class NamedTables:
         view = None if known is None else known.readable
         return view.pruned if isinstance(view, TableView) and view.snapshot is snapshot else []
 
-    def _snapshot(self, table: Table, reading: TableVersion | None, at: Any) -> tuple[Snapshot, int | None]:
+    def _snapshot(
+        self, table: Table, name: TableName, reading: TableVersion | None, at: Any
+    ) -> tuple[Snapshot, int | None]:
         """Return the snapshot to read, and the number of the transaction's statements that it reflects."""
         transaction = self._context.transaction
         if transaction is not None and reading is not None and reading.step is not None:
             return transaction.snapshot_at(reading.step), reading.step
         if transaction is not None and reading is None and at is None:
             return transaction.snapshot(table), transaction.step(table)
-        snapshot = table.snapshot(at if reading is None else reading.version)
-        if self._context.holds is not None:
-            self._context.holds.append(table.hold(snapshot, is_newest=reading is None and at is None))
+        try:
+            snapshot = table.snapshot(at if reading is None else reading.version)
+            if self._context.holds is not None:
+                self._context.holds.append(table.hold(snapshot, is_newest=reading is None and at is None))
+        except NotFound as exc:
+            if reading is None or at is not None:
+                raise
+            raise Conflict(
+                f"version {reading.version} of table {name.name!r}, which this statement was planned for, is"
+                " not there any longer: it was vacuumed, or the table was made again; expected the statement once more"
+            ) from exc
         return snapshot, None
 
 

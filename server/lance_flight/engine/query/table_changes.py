@@ -12,6 +12,7 @@ from datafusion import Expr
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.history.row_history import RowsMoved, Step, steps_of
+from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
@@ -113,7 +114,13 @@ def changes_table(
     was = _identity(table, last)
 
     def failed(exc: Exception) -> LanceFlightError:
-        return failure(name.name, table.store, exc, unchanged=lambda: _identity(table, last) == was)
+        return failure(
+            name.name,
+            table.store,
+            exc,
+            unchanged=lambda: _identity(table, last) == was,
+            expired=lambda: table.has_expired(first, snapshot.metadata.get(NAMESPACE_KEY)),
+        )
 
     changes = _Changes(rows, failed, log)
     dealt = list(steps)

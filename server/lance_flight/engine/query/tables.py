@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import UNREADABLE, Store
@@ -31,7 +32,7 @@ from lance_flight.engine.query.hidden_pruning import MadeColumns, narrowed
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
 from lance_flight.engine.query.stored_expressions import has_computed, with_stored_expressions
-from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, Unavailable
 from lance_flight.model.index_kinds import Family
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
@@ -310,23 +311,36 @@ class TableView:
         def is_unchanged() -> bool:
             return self.table.snapshot(self.snapshot.version).committed_at == self.snapshot.committed_at
 
-        return failure(self.name, self.store, exc, unchanged=is_unchanged)
+        def has_expired() -> bool:
+            return self.table.has_expired(self.snapshot.version, self.snapshot.metadata.get(NAMESPACE_KEY))
+
+        return failure(self.name, self.store, exc, unchanged=is_unchanged, expired=has_expired)
 
 
-def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool]) -> LanceFlightError:
-    """Translate an exception that ended a scan: to `Conflict` if the table was dropped or replaced, `QueryFailed` for a foreign one.
+def failure(
+    name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool], expired: Callable[[], bool]
+) -> LanceFlightError:
+    """Translate an exception that ended a scan.
 
-    Data is below the directory of its table and is deleted with it: dropping a table ends the scans of its readers.
+    To `Conflict` if the table was dropped or replaced, or its snapshot vacuumed; to `QueryFailed` for a foreign one. Data is below the directory
+    of its table and is deleted with it: dropping a table ends the scans of its readers. Leases keep snapshots from vacuum, but for a reader whose
+    process was stopped for longer than a lease is good for.
     """
     if isinstance(exc, LanceFlightError) and not isinstance(exc, NotFound):
         return exc
     try:
+        if expired():
+            return Conflict(
+                f"a snapshot of table {name!r} was vacuumed while it was read: its lease was not renewed in time; expected a new try"
+            )
         there = unchanged()
     except NotFound:
         there = False
     if not there:
         return Conflict(f"table {name!r} was dropped or replaced while it was read")
-    return exc if isinstance(exc, LanceFlightError) else QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
+    if isinstance(exc, LanceFlightError):
+        return exc
+    return Unavailable.of(exc) or QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
 
 
 def partitions_of(snapshot: Snapshot) -> Partitions:
