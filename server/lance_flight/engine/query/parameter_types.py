@@ -64,7 +64,11 @@ def _plan_marked(context: SessionContext, calls: TypedCalls, planned: Planned, k
     marked = replace(calls, sql=_marked(calls.sql))
 
     def plan(text: str) -> DataFrame:
-        return context.sql_with_options(text, QUERIES_ONLY)
+        frame = context.sql_with_options(text, QUERIES_ONLY)
+        if marked.calls:
+            # Some calls are checked against their signatures only now: those in filters, or of parameters.
+            frame.optimized_logical_plan()
+        return frame
 
     context.register_udf(udf(_never_run, [pa.int64()], kind, "volatile", _MARKER))
     try:

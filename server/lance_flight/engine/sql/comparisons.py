@@ -69,7 +69,7 @@ def comparison_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
     ]
     if not places:
         return []
-    reader = _Operands(tokens)
+    reader = Operands(tokens)
     edits: list[tuple[int, int, str]] = []
     left_of: dict[int, int] = {}
     for at in places:
@@ -84,7 +84,7 @@ def comparison_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
     return edits
 
 
-class _Operands(TokenPlaces):
+class Operands(TokenPlaces):
     """Finds the bounds of the operands of a comparison."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:

@@ -26,6 +26,9 @@ RECURSION_LIMIT = "250"
 """Recursion limit of DataFusion's parser, in which a bracket takes up to two levels (`bounds.MOST_NESTED`)."""
 _COLUMN = re.compile(r"col\d+")
 _RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
+_SAID = re.compile(r"Execution error: SqlError\((?P<quote>['\"])(?P<message>.*)(?P=quote)\)", re.DOTALL)
+"""An error of a function that is computed here, as DataFusion repeats it."""
+_ESCAPED = re.compile(r"\\(['\"\\])")
 _NULL_ROWS = 2  # an aggregate would make one of them
 _KEPT_EXPRESSIONS = 256
 INNER_MEMORY = 256 << 20
@@ -300,9 +303,17 @@ def _plan_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame
         raise SqlError(with_sent_position(plain_message(exc), calls.sql, expression)) from exc
 
 
+def _message(found: re.Match[str]) -> str:
+    return found["message"]
+
+
+def _said(found: re.Match[str]) -> str:
+    return _ESCAPED.sub(r"\1", found["message"])
+
+
 def plain_message(exc: BaseException) -> str:
     """Return DataFusion's message without its layers of prefixes."""
-    text = shown_name(_RAISED.sub(lambda found: found["message"], str(exc).strip()))
+    text = shown_name(_SAID.sub(_said, _RAISED.sub(_message, str(exc).strip())))
     for prefix in (
         "DataFusion error: ",
         "Error during planning: ",

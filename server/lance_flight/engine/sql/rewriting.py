@@ -1,4 +1,4 @@
-"""Rewrites of queries for DataFusion: placeholders, type names, and the clauses that it would drop.
+"""Rewrites of queries for DataFusion: placeholders, type names, operators that it lacks, and the clauses that it would drop.
 
 Queries reach DataFusion as the client wrote them but for these.
 """
@@ -16,6 +16,7 @@ from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
+from lance_flight.engine.sql.vector_operators import operator_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded
 
@@ -34,6 +35,10 @@ def for_datafusion(text: str) -> str:
     """
     text = numbered(text)
     tokens = tokenize(text)
+    operators = operator_edits(text, tokens)
+    if operators:
+        text = edited(text, operators)
+        tokens = tokenize(text)
     rewrites = clause_edits(text, tokens) + comparison_edits(tokens)
     if rewrites:
         text = edited(text, rewrites)

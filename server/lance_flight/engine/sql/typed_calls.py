@@ -17,6 +17,8 @@ from datafusion import DataFrame, SessionContext, SQLOptions, udf
 from lance_flight.engine.sql.bounded_functions import LISTS, guard_edits, register_guards, without_guards
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
+from lance_flight.engine.sql.vector_functions import DISTANCES, Distance, is_numbers, known_types
+from lance_flight.engine.sql.vector_operators import COSINE_OR_SAME, same_instead
 from lance_flight.errors import SqlError
 from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
 
@@ -26,15 +28,21 @@ QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=Fal
 NEVER = pa.struct([pa.field("never", pa.null())])
 _COERCION = re.compile(r"call to '(?P<name>__\w+_call\d+)' function: coercion from (?P<types>.*) to the signature")
 _CALL_NAME = re.compile(r"__(?P<word>\w+?)_call\d+")
+_SHOWN = MappingProxyType({COSINE_OR_SAME: "cosine_distance"})
+"""What some functions are called in names of columns."""
 _RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
 
 
 @dataclass(frozen=True, slots=True)
 class TypedFunction:
-    """Function computed in Python: its result type for argument types (`SqlError` if it takes none such), and its values."""
+    """Function computed in Python: its result type for argument types (`SqlError` if it takes none such), and its values.
+
+    `signature` returns the types that arguments of some types are cast to, None: these types themselves.
+    """
 
     result: Callable[[str, Sequence[pa.DataType]], pa.DataType]
     compute: Callable[[Sequence[pa.Array]], pa.Array]
+    signature: Callable[[Sequence[pa.DataType]], Sequence[pa.DataType]] | None = None
 
 
 def _hash_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
@@ -46,11 +54,21 @@ def _hash_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
     return pa.int32()
 
 
+def _distance(distance: Distance) -> TypedFunction:
+    def result(_: str, types: Sequence[pa.DataType]) -> pa.DataType:
+        distance.check_types(types)
+        return pa.float64()
+
+    return TypedFunction(result, distance.compute, known_types)
+
+
 FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
     {
         "murmur3": TypedFunction(_hash_type, lambda columns: murmur3(columns[0])),
         "murmur3_multi": TypedFunction(_hash_type, murmur3_multi),
         **{name: TypedFunction(*function) for name, function in LISTS.items()},
+        **{name: _distance(distance) for name, distance in DISTANCES.items()},
+        COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
     }
 )
 
@@ -62,26 +80,34 @@ def shown_name(column: str) -> str:
 
 @dataclass(slots=True)
 class TypedCalls:
-    """Calls of typed functions in one query, each under a generated name, and whether other calls are guarded."""
+    """Calls of typed functions in one query, each under a generated name, and whether other calls are guarded.
+
+    Calls of a distance that are written alike share a name, and are computed once; if their types differ, they are named again from what
+    was `written`.
+    """
 
     sql: str
     calls: dict[str, str]
     is_guarded: bool
+    written: str | None = None
 
     @classmethod
-    def of(cls, sql: str) -> TypedCalls:
+    def of(cls, sql: str, *, is_shared: bool = True) -> TypedCalls:
         """Give every call of a typed function its own name, and guard the arguments of other calls."""
         tokens = tokenize(sql)
+        shared: dict[tuple[str, ...], str] = {}
         edits: list[tuple[int, int, str]] = []
         calls: dict[str, str] = {}
         for place, token in enumerate(tokens[:-1]):
             word = token.text.lower()
             if word in FUNCTIONS and token.kind not in STRINGS and _is_expression(tokens, place):
-                name = f"__{word}_call{len(calls)}"
+                name = f"__{_SHOWN.get(word, word)}_call{len(calls)}"
+                if word in _DISTANCES and is_shared:
+                    name = shared.setdefault(_call_key(tokens, place), name)
                 calls[name] = word
                 edits.append((token.start, token.stop, name))
         guards = guard_edits(sql, tokens)
-        return cls(edited(sql, [*edits, *guards]), calls, bool(guards))
+        return cls(edited(sql, [*edits, *guards]), calls, bool(guards), sql if shared else None)
 
     def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
         """Plan the query, registering each call in `context` with the types of its arguments."""
@@ -90,15 +116,32 @@ class TypedCalls:
         for name, word in self.calls.items():
             _register(context, name, word, [NEVER])
         known: set[tuple[str, str]] = set()
+        sql = self.sql
         while True:
             try:
-                return plan(self.sql)
+                return plan(sql)
             except Exception as exc:
                 found = _COERCION.search(str(exc))
                 if found is None or (found["name"], found["types"]) in known:
                     raise
+                if self.written is not None and any(found["name"] == name for name, _ in known):
+                    return TypedCalls.of(self.written, is_shared=False).plan(context, plan)
                 known.add((found["name"], found["types"]))
-                _register(context, found["name"], self.calls[found["name"]], arrow_types(context, found["types"]))
+                word, types = self.calls[found["name"]], arrow_types(context, found["types"])
+                if word == COSINE_OR_SAME and not any(map(is_numbers, types)):
+                    sql = same_instead(sql, found["name"])
+                else:
+                    _register(context, found["name"], word, types)
+
+
+def _call_key(tokens: Sequence[Token], place: int) -> tuple[str, ...]:
+    """Return the texts of the tokens of a call, which begins at a place."""
+    depth = 0
+    for end in range(place + 1, len(tokens)):
+        depth += tokens[end].is_sign("(") - tokens[end].is_sign(")")
+        if depth == 0:
+            break
+    return tuple(f"{token.kind}{token.text}" for token in tokens[place : end + 1])
 
 
 def _is_expression(tokens: Sequence[Token], place: int) -> bool:
@@ -118,11 +161,14 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
     return clause not in _RELATIONS
 
 
+_DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
 _TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
 
 
 def _register(context: SessionContext, name: str, word: str, types: Sequence[pa.DataType]) -> None:
     function = FUNCTIONS[word]
+    if function.signature is not None:
+        types = function.signature(types)
     kinds = [pa.null() if kind == NEVER else kind for kind in types]
     result = _result(function, word, kinds, is_final=NEVER not in types)
 

@@ -1,0 +1,208 @@
+"""Distances of vectors in SQL: `array_distance` (L2), `cosine_distance`, `inner_product` and its negative, of two lists of numbers.
+
+A vector is a list of numbers of any kind and width, or a text like `'[1, 2.5]'` beside one. As pgvector has it, the result is NULL where
+a vector is NULL (or has NULL inside), NaN for the cosine of a vector of zeros, and vectors of different lengths are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.errors import SqlError
+
+ROWS_AT_ONCE = 4096
+"""Rows whose vectors are held as float64 at once."""
+_VECTORS = 2
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Measure of two vectors: its function, the metric of a search by it, and whether the nearest vectors have the lowest values."""
+
+    name: str
+    metric: str
+    is_ascending: bool
+    sums: Callable[[Floats, Floats, Callable[[Floats], Floats]], Floats]
+
+    def check_types(self, types: Sequence[pa.DataType]) -> None:
+        """Refuse arguments that are no two vectors of one length, as far as their types tell."""
+        if len(types) != _VECTORS:
+            raise SqlError(f"{self.name} takes two vectors, got {len(types)} arguments")
+        for place, kind in enumerate(types, 1):
+            if not (is_numbers(kind) or pa.types.is_null(kind) or _is_text(kind)):
+                raise SqlError(
+                    f"argument {place} of {self.name} is {kind}; expected a vector: a list of numbers, as FLOAT[n] or [1.0, 2.0]"
+                )
+        if all(map(_is_text, types)):
+            raise SqlError(f"both arguments of {self.name} are texts; expected a vector: a list of numbers")
+        sizes = [kind.list_size for kind in types if pa.types.is_fixed_size_list(kind)]
+        if len(set(sizes)) > 1:
+            raise self.other_length(*sizes)
+
+    def other_length(self, first: int, second: int) -> SqlError:
+        """Return the error of two vectors of different lengths."""
+        return SqlError(
+            f"argument 1 of {self.name} has {first} numbers and argument 2 has {second}; expected vectors of the same length"
+        )
+
+    def compute(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """Return the distances of two columns of vectors, as float64."""
+        vectors = [_as_lists(self.name, place, column) for place, column in enumerate(columns, 1)]
+        count = len(columns[0])
+        return pa.concat_arrays(
+            [
+                pa.array([], pa.float64()),
+                *(self._of_rows(*(v.slice(at, ROWS_AT_ONCE) for v in vectors)) for at in range(0, count, ROWS_AT_ONCE)),
+            ]
+        )
+
+    def _of_rows(self, left: pa.Array, right: pa.Array) -> pa.Array:
+        known = pc.and_(left.is_valid(), right.is_valid())
+        one, other = left.filter(known), right.filter(known)
+        lengths = _lengths(one)
+        differing = np.flatnonzero(lengths != _lengths(other))
+        if len(differing):
+            raise self.other_length(int(lengths[differing[0]]), int(_lengths(other)[differing[0]]))
+        (x, no_x), (y, no_y) = (_numbers(each) for each in (one, other))
+        add = _adder(lengths)
+        with np.errstate(all="ignore"):
+            values = self.sums(x, y, add)
+        # 0 / 0 has a sign, and a negative NaN is sorted before all numbers.
+        values[np.isnan(values)] = np.nan
+        gaps = add((no_x | no_y).astype(np.float64)) > 0
+        found = np.zeros(len(left))
+        missing = np.ones(len(left), np.bool_)
+        places = np.flatnonzero(known.to_numpy(zero_copy_only=False))
+        found[places], missing[places] = values, gaps
+        return pa.array(found, pa.float64(), mask=missing)
+
+
+def _l2(x: Floats, y: Floats, add: Callable[[Floats], Floats]) -> Floats:
+    root: Floats = np.sqrt(add((x - y) ** 2))
+    return root
+
+
+def _cosine(x: Floats, y: Floats, add: Callable[[Floats], Floats]) -> Floats:
+    similarity: Floats = add(x * y) / (np.sqrt(add(x * x)) * np.sqrt(add(y * y)))
+    return 1.0 - np.clip(similarity, -1.0, 1.0)
+
+
+def _inner(x: Floats, y: Floats, add: Callable[[Floats], Floats]) -> Floats:
+    return add(x * y)
+
+
+def _negative_inner(x: Floats, y: Floats, add: Callable[[Floats], Floats]) -> Floats:
+    return -add(x * y)
+
+
+DISTANCES: Mapping[str, Distance] = MappingProxyType(
+    {
+        "array_distance": Distance("array_distance", "l2", is_ascending=True, sums=_l2),
+        "list_distance": Distance("list_distance", "l2", is_ascending=True, sums=_l2),
+        "cosine_distance": Distance("cosine_distance", "cosine", is_ascending=True, sums=_cosine),
+        "inner_product": Distance("inner_product", "dot", is_ascending=False, sums=_inner),
+        "negative_inner_product": Distance("negative_inner_product", "dot", is_ascending=True, sums=_negative_inner),
+    }
+)
+
+
+def is_numbers(kind: pa.DataType) -> bool:
+    """Return whether a type is that of lists of numbers.
+
+    >>> is_numbers(pa.list_(pa.float16())), is_numbers(pa.list_(pa.int64(), 3)), is_numbers(pa.list_(pa.utf8()))
+    (True, True, False)
+    """
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not is_list:
+        return False
+    item = kind.value_type
+    return bool(
+        pa.types.is_floating(item) or pa.types.is_integer(item) or pa.types.is_decimal(item) or pa.types.is_null(item)
+    )
+
+
+def known_types(types: Sequence[pa.DataType]) -> Sequence[pa.DataType]:
+    """Return the types of two vectors, with that of the other one for one without a type (NULL, a parameter without a value)."""
+    lists = [kind for kind in types if is_numbers(kind)]
+    return [lists[0] if lists and pa.types.is_null(kind) else kind for kind in types]
+
+
+def vector_of(text: str) -> list[float] | None:
+    """Return the vector that a text has; None for any other text.
+
+    >>> vector_of("[1, 2.5]"), vector_of("[1, a]"), vector_of('["1"]')
+    ([1.0, 2.5], None, None)
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or not all(isinstance(each, int | float) for each in found):
+        return None
+    try:
+        numbers = [float(each) for each in found if not isinstance(each, bool)]
+    except OverflowError:
+        return None
+    return numbers if len(numbers) == len(found) and all(map(math.isfinite, numbers)) else None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _as_lists(name: str, place: int, column: pa.Array) -> pa.Array:
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), pa.list_(pa.float64()))
+    if not _is_text(column.type):
+        return column
+    coded = column.dictionary_encode()
+    vectors = [vector_of(text) for text in coded.dictionary.to_pylist()]
+    if None in vectors:
+        wrong = coded.dictionary[vectors.index(None)].as_py()
+        raise SqlError(f"argument {place} of {name} is {wrong!r}; expected a vector, as '[1, 2.5]'")
+    return pa.array(vectors, pa.list_(pa.float64())).take(coded.indices)
+
+
+def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    if pa.types.is_fixed_size_list(column.type):
+        return np.full(len(column), column.type.list_size, np.int64)
+    found: npt.NDArray[np.int64] = pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _numbers(column: pa.Array) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return the numbers of all vectors one after another, and which of them are NULL."""
+    values: Any = column.flatten()
+    if pa.types.is_decimal(values.type) or pa.types.is_null(values.type):
+        values = values.cast(pa.float64())
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    return values.to_numpy(zero_copy_only=False).astype(np.float64), missing
+
+
+def _adder(lengths: npt.NDArray[np.int64]) -> Callable[[Floats], Floats]:
+    """Return a function that adds up the numbers of each vector, given those of all vectors one after another."""
+    if len(lengths) and (lengths == lengths[0]).all():
+        size = int(lengths[0])
+        return lambda numbers: numbers.reshape(len(lengths), size).sum(axis=1)
+    filled = np.flatnonzero(lengths)
+    starts = (np.cumsum(lengths) - lengths)[filled]
+
+    def add(numbers: Floats) -> Floats:
+        sums = np.zeros(len(lengths))
+        if len(filled):
+            sums[filled] = np.add.reduceat(numbers, starts)
+        return sums
+
+    return add
