@@ -33,6 +33,7 @@ DEFAULTS: Mapping[str, SettingValue | None] = {
     "branch": "main",
     "catalog": "lance",
     "dynamic_pruning": True,
+    "exact_search": False,
     "group_rows": 250_000,
     "isolation": "snapshot",
     "partition_wise_join": True,

@@ -45,7 +45,7 @@ from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.parameters import bound_values, parameter_count
 from lance_flight.engine.sql.positions import located
-from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
@@ -71,6 +71,7 @@ class QuerySession:
     def __init__(self, context: StatementContext) -> None:
         self.inner: dict[str, pads.Dataset] = {}
         self.first: list[Callable[[], None]] = []
+        self._derived: dict[str, pads.Dataset] = {}
         self.parameter_types: dict[str, pa.DataType] = {}
         self._unbound: TypedCalls | None = None
         self._wanted: Mapping[str, pa.DataType] | None = None
@@ -152,6 +153,7 @@ class QuerySession:
     def end(self) -> None:
         """Release the scans of the run that is over, and its progress callback."""
         self.progress = None
+        self._derived.clear()
         self.log.begin_plan()
 
     @property
@@ -236,6 +238,12 @@ class QuerySession:
     def literal_rows(self, sql: str) -> DataFrame:
         """Plan a VALUES list of plain literals, without the rewrites that `frame` makes."""
         return self.planned(lambda: self.datafusion.sql_with_options(sql, QUERIES_ONLY))
+
+    def rows_of(self, rows: pads.Dataset) -> DataFrame:
+        """Return the rows of a dataset that is read in place of a scan by this run alone."""
+        name = f"rows_of_scan_{len(self._derived) + 1}"
+        self._derived[name] = rows
+        return self.datafusion.table(quoted(CATALOG, SEARCHES, name))
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
         """Return the optimised plan of a query; raise `SqlError` for what DataFusion refuses only now (types that do not compare …)."""
@@ -415,7 +423,7 @@ class QuerySession:
             self._is_steady = False
             return computed
         if db_schema == SEARCHES:
-            return self.inner.get(reference)
+            return self.inner.get(reference) or self._derived.get(reference)
         name = TableName(db_schema, reference)
         try:
             masked = self.named.masked_table(name)

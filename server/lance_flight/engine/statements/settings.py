@@ -193,6 +193,7 @@ _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
         "branch": _Setting(lambda session: session.branch or MAIN, _set_branch),
         "partition_wise_join": _switch("partition_wise_join"),
         "dynamic_pruning": _switch("dynamic_pruning"),
+        "exact_search": _switch("exact_search"),
         "group_rows": _Setting(lambda session: session.execution.group_rows, _set_group_rows),
         "snapshot": _Setting(lambda session: session.execution.snapshot or NEWEST, _set_snapshot),
         "target_partitions": _Setting(lambda session: session.execution.target_partitions, _set_target_partitions),

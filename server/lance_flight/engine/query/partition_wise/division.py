@@ -18,6 +18,8 @@ from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.partition_wise.relevance import concerns_partitions
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
+from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans
+from lance_flight.engine.query.search.searched_scans import searched
 from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.errors import SqlError, Unsupported
 
@@ -30,7 +32,7 @@ class Division:
     """Execution plan of a query: the parts that run by partitions, and the reasons why other parts do not.
 
     `whole` is the query itself, and `outer` its rest over the rows of its parts: None if the only part is
-    all of it. `pruned` describes the pruning by keys of joins.
+    all of it. `pruned` describes the pruning by keys of joins, `unsearched` why rows are sorted by a distance without a search.
     """
 
     session: QuerySession
@@ -39,10 +41,13 @@ class Division:
     parts: tuple[Part, ...] = ()
     obstacles: tuple[str, ...] = ()
     pruned: tuple[str, ...] = ()
+    unsearched: tuple[str, ...] = ()
 
     @property
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield the titles and texts that EXPLAIN shows of the division."""
+        for note in self.unsearched:
+            yield "search", note
         for note in self.pruned:
             yield "dynamic pruning", note
         for part in self.parts:
@@ -73,18 +78,27 @@ def rows(session: QuerySession, frame: DataFrame, schema: pa.Schema) -> Iterator
 
 
 def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
-    """Find how to run a query.
+    """Find how to run a query: first which of its scans are searched by vectors, then how the rest is divided.
 
     With `ask_keys` the keys of small sides of joins are read now, to prune the others. With `is_told` every node records
     why it does not run in groups; else nodes that do not concern partitions are skipped, which costs less.
     """
+    shape = session.learned(frame, _shape)
+    planned, unsearched = searched(session, shape.root, shape.ordered, ask=ask_keys) if shape.ordered else (None, ())
+    if planned is not None:
+        session.prepare(planned)
+        frame = planned
+    return replace(_divide(session, frame, ask_keys=ask_keys, is_told=is_told), unsearched=unsearched)
+
+
+def _divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool, is_told: bool) -> Division:
     shape = session.learned(frame, _shape)
     root = shape.root
     told: tuple[str, ...] = ()
     if session.execution.dynamic_pruning and session.share.of == 1:
         told, planned = _prune_by_subqueries(session, frame, root, ask=ask_keys)
         if planned is not None:
-            return replace(divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=told)
+            return replace(_divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=told)
     if shape.has_product:
         frame = session.in_small_batches(frame)
     if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in shape.worth):
@@ -116,17 +130,21 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shape:
-    """Summary of a plan: whether it has a cross join, and the nodes that may be worth running by partitions."""
+    """Summary of a plan: whether it has a cross join, the nodes that may be worth running by partitions, and its sorts by a distance."""
 
     root: Node
     has_product: bool
     worth: tuple[Node, ...]
+    ordered: tuple[Found, ...]
 
 
 def _shape(plan: LogicalPlan) -> _Shape:
     root = Node.of(plan)
     return _Shape(
-        root, join_order.has_product(root), tuple(node for node in root.walk() if isinstance(node.variant, WORTH))
+        root,
+        join_order.has_product(root),
+        tuple(node for node in root.walk() if isinstance(node.variant, WORTH)),
+        tuple(ordered_scans(root)),
     )
 
 

@@ -79,7 +79,12 @@ def rebuilt(
     # DataFusion groups by the columns that depend on those in GROUP BY as well, and so gives more than the node has.
     if node not in exchanged and (node.outputs is None or len(node.outputs) == len(frame.schema())):
         return frame
-    return frame.select(*(Expr.from_bytes(_column(column), context) for column in node.outputs or ()))
+    return selected(context, frame, node.outputs or ())
+
+
+def selected(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
+    """Return some columns of a frame, as expressions name them."""
+    return frame.select(*(Expr.from_bytes(_column(column), context) for column in columns))
 
 
 class _Unbuildable(Unsupported):

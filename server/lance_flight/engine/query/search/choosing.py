@@ -79,16 +79,30 @@ def chosen(
     *,
     parameters: pa.RecordBatch | None = None,
 ) -> ChosenRows:
-    """The rows of a table that fulfil a condition with these parameters, in the tables that its last plan has left, numbered by `targets`.
+    """The rows of a table that fulfil a condition in SQL with these parameters, in the tables that its last plan has left.
+
+    They are numbered by `targets`.
+    """
+
+    def frame_of(rows: Provider) -> DataFrame:
+        name = f"rows_{len(runner.inner) + 1}"
+        runner.inner[name] = rows
+        columns = ", ".join(map(quoted, _ADDRESSES))
+        sql = f"SELECT {columns} FROM {quoted(CATALOG, SEARCHES, name)} AS {quoted(alias)} WHERE {enclosed(condition)}"  # noqa: S608 - quoted
+        return runner.frame(sql, parameters)
+
+    return chosen_by(runner, view, targets, frame_of)
+
+
+def chosen_by(
+    runner: QueryRunner, view: TableView, targets: Targets, frame_of: Callable[[Provider], DataFrame]
+) -> ChosenRows:
+    """The rows of a table that a query returns the addresses of, given the table with addresses among its columns.
 
     They are found when the statement starts running: while DataFusion reads a search, no other query of the statement may run.
     """
     log = ScanLog(runner.log.cancellation)
-    name = f"rows_{len(runner.inner) + 1}"
-    runner.inner[name] = Provider(_with_addresses(view, targets, log), log)
-    columns = ", ".join(map(quoted, _ADDRESSES))
-    sql = f"SELECT {columns} FROM {quoted(CATALOG, SEARCHES, name)} AS {quoted(alias)} WHERE {enclosed(condition)}"  # noqa: S608 - quoted
-    frame = runner.frame(sql, parameters)
+    frame = frame_of(Provider(_with_addresses(view, targets, log), log))
     found = ChosenRows()
 
     def find() -> None:

@@ -100,7 +100,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
     searches = (nearest(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
     check_free(searched, SCORE)
     # A row that both find is known by its place: they must look at the same tables together.
-    run = _Run(planner.log, planner.target_partitions, searched, all(search.is_merging for search in searches))
+    run = SearchRun(planner.log, planner.target_partitions, searched, all(search.is_merging for search in searches))
 
     def find(names: list[str]) -> pa.Table:
         columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
@@ -145,14 +145,14 @@ def _run_search(planner: Planner, searched: SearchTarget, search: AnySearch) -> 
     check_free(searched, search.result)
     return SearchResult(
         schema=pa.schema([*searched.columns, search.result]),
-        find=partial(_Run(planner.log, planner.target_partitions, searched, search.is_merging).best, search),
+        find=partial(SearchRun(planner.log, planner.target_partitions, searched, search.is_merging).best, search),
         report=_describe(search, searched),
         failure=searched.failure,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class SearchRun:
     """State that a search needs at run time; it must not reference the statement, because DataFusion keeps it."""
 
     log: ScanLog

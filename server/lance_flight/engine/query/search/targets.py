@@ -15,9 +15,9 @@ from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
-from lance_flight.engine.query.provider import PlannedRead, ScanLog, filter_of
+from lance_flight.engine.query.provider import PlannedRead, Provider, ScanLog, filter_of
 from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
-from lance_flight.engine.query.search.choosing import ChosenRows, check_not_volatile, chosen
+from lance_flight.engine.query.search.choosing import ChosenRows, check_not_volatile, chosen, chosen_by
 from lance_flight.engine.query.tables import TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -97,15 +97,18 @@ class SearchTarget:
             raise NotFound.named("column", name, self.columns.names)
         return self.columns.field(name)
 
-    def work(self, search: Search, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
-        """Return the scans that find rows with some columns, computed ones included; `merging` combines many tables into one."""
+    def work(self, search: Search | None, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
+        """Return the scans that find rows with some columns, computed ones included; None as the `search` finds all rows.
+
+        `merging` combines many tables into one.
+        """
         return [
             (self._scan(residual, search, schema), opened)
             for residual, tables in self.tables
             for opened in _open_units(tables, merging=merging and self.chosen is None)
         ]
 
-    def _scan(self, residual: Predicate | None, search: Search, schema: pa.Schema) -> Scan:
+    def _scan(self, residual: Predicate | None, search: Search | None, schema: pa.Schema) -> Scan:
         condition = filter_of(residual, None if self.scan is None else self.scan.condition, self.columns)
         return Scan(
             source=self.columns,
@@ -168,6 +171,28 @@ def target(
         scan=None,
         chosen=chosen(planner, view, reference.name, condition, targets, parameters=given),
         report=f"{found.report}\n  rows are found first where {condition}",
+    )
+
+
+def target_of_rows(
+    planner: Planner, view: TableView, rows: DataFrame, chooses: Callable[[Provider], DataFrame] | None
+) -> SearchTarget:
+    """The table of a `view`, and what is left of it of the `rows` of a query: a scan of it, with filters above it at most.
+
+    Where there are such filters, `chooses` returns the query for the addresses of the rows, given the table with addresses.
+    """
+    planner.prepare(rows)
+    planner.plan(rows)
+    scan = planner.log.scans[0] if planner.log.scans else None
+    targets = Targets()
+    found = _of_view(view, scan, targets)
+    if scan is None or chooses is None:
+        return found
+    return replace(
+        found,
+        tables=[(None, table) for _, table in found.tables],
+        scan=None,
+        chosen=chosen_by(planner, view, targets, chooses),
     )
 
 

@@ -19,7 +19,7 @@ from lance_flight.model.vectors import is_vector
 def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: int) -> VectorSearch:
     """The search for the `count` vectors that are nearest to the one of a call, in the column that its argument `column` names."""
     name = arguments.name(column)
-    field = _of_vectors(searched.column(name))
+    field = column_of_vectors(searched.column(name))
     metric = arguments.text("metric")
     return VectorSearch(
         column=name,
@@ -33,7 +33,7 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
     )
 
 
-def _of_vectors(field: pa.Field) -> pa.Field:
+def column_of_vectors(field: pa.Field) -> pa.Field:
     """Return the column if it holds vectors; raise `SqlError` otherwise."""
     kind = field.type
     if not is_vector(kind):
@@ -45,24 +45,26 @@ def _of_vectors(field: pa.Field) -> pa.Field:
 
 def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
     """Convert the query vector to the column's type; None if it is a parameter that is not bound yet."""
-    kind = field.type
     value = arguments.value("vector")
     if value is None:
         if arguments.is_bound:
-            raise SqlError(f"vector of {arguments.function} is NULL; expected {kind.list_size} numbers")
+            raise SqlError(f"vector of {arguments.function} is NULL; expected {field.type.list_size} numbers")
         return None
-    given = value.as_py()
+    return converted_vector(field, value.as_py(), f"vector of {arguments.function}")
+
+
+def converted_vector(field: pa.Field, given: object, what: str) -> pa.Array:
+    """Convert a vector to the type of a column of vectors; raise `SqlError` about `what` if it does not fit."""
+    kind = field.type
     wrong = _wrong(given, kind.list_size)
     if wrong is not None:
-        raise SqlError(
-            f"vector of {arguments.function} has {wrong}; expected {kind.list_size} numbers, as column {field.name!r} has"
-        )
+        raise SqlError(f"{what} has {wrong}; expected {kind.list_size} numbers, as column {field.name!r} has")
     try:
         vector = pa.array(given, pa.float64()).cast(kind.value_type, safe=not pa.types.is_floating(kind.value_type))
     except pa.ArrowInvalid as exc:
-        raise SqlError(f"vector of {arguments.function} does not fit {kind}: {exc}") from exc
+        raise SqlError(f"{what} does not fit {kind}: {exc}") from exc
     if not np.isfinite(vector.to_numpy(zero_copy_only=False)).all():
-        raise SqlError(f"vector of {arguments.function} does not fit {kind}: a number of it is too large")
+        raise SqlError(f"{what} does not fit {kind}: a number of it is too large")
     return vector
 
 
