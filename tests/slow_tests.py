@@ -68,6 +68,8 @@ SLOW_MODULES = {
     "planning/test_pruning_minimal.py": "every value of each column",
     "planning/test_pruning_property.py": "a long property",
     "planning/test_pruning_zones.py": "every change of every zone's clocks",
+    "roots/test_formats.py": "processes of the command line",
+    "roots/test_released_roots.py": "a root of every release",
     "search/test_filters.py": "a long property",
     "search/test_indices.py": "every kind of index after every change",
     "search/test_ties.py": "every way to read the tables of a search",

@@ -32,8 +32,19 @@ _INLINE_CODE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 README_LINES = 200
 SOURCES = TOP / "server" / "lance_flight"
-FOREIGN_OPTIONS = {"--add-opens", "--group", "--scenario", "--port", "--master", "--driver-memory", "--properties-file"}
-"""Options of Java, uv, Spark and `tests.conformance`."""
+FOREIGN_OPTIONS = {
+    "--add-opens",
+    "--candidate",
+    "--no-image",
+    "--remote",
+    "--group",
+    "--scenario",
+    "--port",
+    "--master",
+    "--driver-memory",
+    "--properties-file",
+}
+"""Options of Java, uv, Spark, `tests.conformance` and `docker/release`."""
 
 STATUS = MappingProxyType(
     {
