@@ -21,7 +21,7 @@ COMPOSE = (TOP / "docker" / "compose.yaml").read_text()
 
 def assigned(text: str) -> dict[str, str]:
     """The variables of ours that a file sets."""
-    return dict(re.findall(r'(LANCE_FLIGHT_[A-Z_]+)(?:=|: )"?([\w.]+)"?', text))
+    return dict(re.findall(r'(LANCE_FLIGHT_[A-Z_]+)(?:=|: )"?([\w.:/,+-]+)"?', text))
 
 
 def test_the_image_starts_with_what_compose_adds_and_refuses_strangers_otherwise() -> None:

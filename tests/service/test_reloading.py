@@ -327,8 +327,8 @@ def test_what_needs_a_restart_is_named_and_secrets_are_not(tmp_path: Path) -> No
         reloaded.server.close()
 
 
-def test_options_and_the_environment_win_over_the_file_as_at_the_start(tmp_path: Path) -> None:
-    loaded = [ServerConfig(sessions=3), InvalidInput("no"), InvalidInput("no"), ServerConfig(sessions=4, port=1)]
+def test_a_configuration_that_cannot_be_loaded_changes_nothing_whatever_the_reason() -> None:
+    loaded = [ServerConfig(sessions=3), InvalidInput("no"), KeyError("of ours"), ServerConfig(sessions=4, port=1)]
 
     def load() -> ServerConfig:
         found = loaded.pop(0)
@@ -417,6 +417,19 @@ def test_every_replica_has_its_share_of_a_new_value(tmp_path: Path, file: Path) 
         server.close()
         running.process.terminate()
         assert running.process.wait(PATIENCE) == 0
+
+
+def test_options_and_the_environment_win_over_the_file_as_at_the_start(tmp_path: Path, file: Path) -> None:
+    write(file, {"statement_limit": 50})
+    place, log = tmp_path / "root", tmp_path / "log"
+    environment = {**os.environ, "LANCE_FLIGHT_STATEMENT_LIMIT": "60"}
+    options = ("--config", str(file), "--sessions", "7")
+    with serving(place, *options, environment=environment, log=log) as server:
+        write(file, {"statement_limit": 70, "sessions": 8, "batch_limit": 1000})
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "setting batch_limit is 1000 now" in log.read_text())
+        assert "sessions" not in log.read_text()
+        assert limit_of(server.uri) == 60
 
 
 def test_a_server_that_does_not_listen_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:

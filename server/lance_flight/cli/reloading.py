@@ -73,6 +73,10 @@ class Reloader:
             return self._load()
         except LanceFlightError as exc:
             return str(exc)
+        except Exception as exc:
+            # Whatever it is, what serves goes on.
+            log.exception("the configuration cannot be loaded")
+            return f"{type(exc).__name__}: {exc}"
 
 
 def _report(running: ServerConfig, found: ServerConfig) -> None:
