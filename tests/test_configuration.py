@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lance_flight import cli, config
 from lance_flight.cli import config as command
-from lance_flight.cli.service import limits_of
+from lance_flight.cli.serving.service import limits_of
 from lance_flight.engine.runtime.limits import NO_LIMITS
 from lance_flight.errors import InvalidInput
 

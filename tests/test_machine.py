@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from lance_flight import machine
-from lance_flight.cli import service
+from lance_flight.cli.serving import service
 from lance_flight.config import ServerConfig
 from lance_flight.machine import ControlGroupLimits, control_group_limits
 

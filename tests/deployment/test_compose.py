@@ -15,7 +15,7 @@ import pytest
 import yaml
 from lance_flight import config
 from lance_flight.cli import parser
-from lance_flight.cli.load_balancer import Replica, configuration, find_program
+from lance_flight.cli.serving.load_balancer import Replica, configuration, find_program
 from lance_flight_client.spark.pipelines.program import parser as spark_parser
 
 from tests.deployment.operator_tools import DOCKER, TOP, run

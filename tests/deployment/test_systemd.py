@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from lance_flight import config
 from lance_flight.cli import parser
-from lance_flight.cli.supervisor import RELOADING
+from lance_flight.cli.serving.supervisor import RELOADING
 
 from tests.deployment.operator_tools import DOCKER, run, tool
 from tests.service.server_process import COMMAND

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from adbc_driver_manager import Error
 from lance_flight import faults
-from lance_flight.cli.service import build
+from lance_flight.cli.serving.service import build
 from lance_flight.config import ServerConfig
 
 from tests.faults.aftermath import check

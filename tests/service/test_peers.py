@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import PeerOperation, PeerRequest
-from lance_flight.cli import service
-from lance_flight.cli.load_balancer import free_ports
+from lance_flight.cli.serving import service
+from lance_flight.cli.serving.load_balancer import free_ports
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.commands import CancelFlightInfo, StatementQuery

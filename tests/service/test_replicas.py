@@ -19,8 +19,8 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
-from lance_flight.cli.load_balancer import Replica, configuration, find_program, free_ports, health_check
-from lance_flight.cli.replicas import replica_settings, siblings_of
+from lance_flight.cli.serving.load_balancer import Replica, configuration, find_program, free_ports, health_check
+from lance_flight.cli.serving.replicas import replica_settings, siblings_of
 from lance_flight.config import ServerConfig
 from lance_flight.flight.commands import StatementQuery
 from lance_flight.flight.wire import encode_command

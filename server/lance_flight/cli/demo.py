@@ -22,9 +22,9 @@ from lance_flight_client.adbc import NOBODY, connect, execute, ingest, watched
 from lance_flight_client.output import aligned
 from lance_flight_client.partition_map import partition_map
 
-from lance_flight.cli import service
 from lance_flight.cli.console import DEFAULT_PORT as CONSOLE_PORT
 from lance_flight.cli.console import announced, console_library
+from lance_flight.cli.serving import service
 from lance_flight.config import DEFAULT_PORT, ServerConfig
 from lance_flight.errors import NotFound, Unsupported
 from lance_flight.flight.lifecycle import serve_until

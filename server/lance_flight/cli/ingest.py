@@ -17,7 +17,7 @@ from lance_flight.cli.arguments import add_dry_run, add_server
 from lance_flight.cli.inspect import named
 from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.loading import MODES, FileLoad, LoadTarget, target_of
-from lance_flight.cli.service import leave
+from lance_flight.cli.serving.service import leave
 from lance_flight.cli.suggestions import suggest
 from lance_flight.engine.sql.type_names import column_type_name
 from lance_flight.engine.statements.create_table import columns_of

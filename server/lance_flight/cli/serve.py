@@ -19,11 +19,11 @@ from typing import Any
 from lance_flight import config
 from lance_flight.admin import logs
 from lance_flight.cli.arguments import add_number, add_root, add_settings
-from lance_flight.cli.children import Life
-from lance_flight.cli.reloading import Reloader, asked_for, has_terminal, message_of, sent_by_parent
-from lance_flight.cli.replicas import serve_replicas
-from lance_flight.cli.service_manager import ServiceManager
-from lance_flight.cli.supervisor import RELOADING, supervise
+from lance_flight.cli.serving.children import Life
+from lance_flight.cli.serving.reloading import Reloader, asked_for, has_terminal, message_of, sent_by_parent
+from lance_flight.cli.serving.replicas import serve_replicas
+from lance_flight.cli.serving.service_manager import ServiceManager
+from lance_flight.cli.serving.supervisor import RELOADING, supervise
 from lance_flight.errors import InvalidInput
 
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     manager = ServiceManager.from_environment()
 
     def serve(settings: config.ServerConfig, life: Life) -> int:
-        serving = importlib.import_module("lance_flight.cli.serving")
+        serving = importlib.import_module("lance_flight.cli.serving.main_loop")
         ports: dict[str, Any] = dict(life.ports)
         settings = dataclasses.replace(settings, **ports)
         return int(serving.run(options, settings, life, _changes(settings, life, reloader)))

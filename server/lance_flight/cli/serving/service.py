@@ -23,7 +23,7 @@ from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
-from lance_flight.cli.identity import authentication, certificates
+from lance_flight.cli.serving.identity import authentication, certificates
 from lance_flight.config import LOOPBACK, ServerConfig, settings
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance.maintainer import Maintainer

@@ -20,7 +20,7 @@ from lance_flight.admin.maintenance_log import MaintenanceLog
 from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.statement_log import StatementLog
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
-from lance_flight.cli.service import Service
+from lance_flight.cli.serving.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.engine.runtime.running_statement import Record, State
 from lance_flight.errors import InvalidInput

@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
-from lance_flight.cli.children import Child, ChildSpec, Life, Reason
-from lance_flight.cli.reloading import WATCH_SECONDS, Reloader, has_terminal
-from lance_flight.cli.service_manager import NO_MANAGER, ServiceManager
+from lance_flight.cli.serving.children import Child, ChildSpec, Life, Reason
+from lance_flight.cli.serving.reloading import WATCH_SECONDS, Reloader, has_terminal
+from lance_flight.cli.serving.service_manager import NO_MANAGER, ServiceManager
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})

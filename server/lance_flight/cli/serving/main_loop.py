@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
-from lance_flight.cli import service
-from lance_flight.cli.children import Life
-from lance_flight.cli.identity import certificates
-from lance_flight.cli.operations import Operations
-from lance_flight.cli.ready_file import check_ready_file, write_ready_file
-from lance_flight.cli.supervisor import REPLACING
+from lance_flight.cli.serving import service
+from lance_flight.cli.serving.children import Life
+from lance_flight.cli.serving.identity import certificates
+from lance_flight.cli.serving.operations import Operations
+from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_file
+from lance_flight.cli.serving.supervisor import REPLACING
 from lance_flight.config import ServerConfig
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.peers import Neighbours

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from lance_flight.cli.children import ChildSpec, Life
-from lance_flight.cli.load_balancer import (
+from lance_flight.cli.serving.children import ChildSpec, Life
+from lance_flight.cli.serving.load_balancer import (
     Replica,
     are_connected,
     configuration,
@@ -29,10 +29,10 @@ from lance_flight.cli.load_balancer import (
     let_in,
     run_program,
 )
-from lance_flight.cli.ready_file import check_ready_file, write_ready_file
-from lance_flight.cli.reloading import Reloader, message_of
-from lance_flight.cli.service_manager import ServiceManager
-from lance_flight.cli.supervisor import Supervisor, end_with
+from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_file
+from lance_flight.cli.serving.reloading import Reloader, message_of
+from lance_flight.cli.serving.service_manager import ServiceManager
+from lance_flight.cli.serving.supervisor import Supervisor, end_with
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from lance_flight.cli.children import Life
+from lance_flight.cli.serving.children import Life
 from lance_flight.errors import InvalidInput
 
 PROGRAM = "haproxy"

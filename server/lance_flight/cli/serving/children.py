@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from lance_flight.cli.service_manager import NO_MANAGER, ServiceManager
+from lance_flight.cli.serving.service_manager import NO_MANAGER, ServiceManager
 
 log = logging.getLogger(__name__)
 
