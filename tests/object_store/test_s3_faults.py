@@ -1,0 +1,205 @@
+"""An object store that answers with errors, late, by half or not at all: what is acknowledged is stored once, the rest whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import lance
+import pytest
+from adbc_driver_manager import Error
+from lance_flight.catalog.maintenance.compaction import compact
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.engine.engine import Engine
+from lance_flight.errors import LanceFlightError, OutcomeUnknown
+from lance_flight.flight.status import flight_error
+
+from tests.object_store.bucket import Bucket
+from tests.object_store.faulty_proxy import Fault, Faults, Rule, faulty_proxy
+from tests.service.server_process import Server
+
+FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
+BEFORE = {(1, "a"), (2, "b"), (3, "c")}
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A bucket that is reached through a proxy, and the faults that this injects."""
+
+    direct: Bucket
+    bucket: Bucket
+    faults: Faults
+
+    def engine(self) -> Engine:
+        """An engine over the proxy."""
+        return Engine(Root(self.bucket.store), target_partitions=1)
+
+    def stored(self) -> list[tuple[int, str]]:
+        """All rows, as stock Lance reads the pinned versions, past the proxy."""
+        options = self.direct.options
+        place = f"{self.direct.store.uri}/t"
+        found = []
+        for row in lance.dataset(f"{place}/__manifest", storage_options=options).to_table().to_pylist():
+            if row["object_type"] == "table":
+                uri = f"{place}/{row['location']}"
+                table = lance.dataset(uri, version=row["read_version"], storage_options=options).to_table()
+                found += [(each["id"], each["p"]) for each in table.to_pylist()]
+        return sorted(found)
+
+
+@pytest.fixture
+def faulty(bucket: Bucket, endpoint: str) -> Iterator[Faulty]:
+    with faulty_proxy(endpoint) as (proxied, faults):
+        yield Faulty(bucket, replace(bucket, endpoint=proxied), faults)
+
+
+# Requests of a write: a method and a pattern of paths.
+REQUESTS = {
+    "a version of __manifest": ("PUT", r"/__manifest/_versions/"),
+    "files of __manifest": ("PUT", r"/__manifest/(data|_deletions|_transactions|_indices)/"),
+    "a version of a partition table": ("PUT", r"dataset/_versions/"),
+    "files of a partition table": ("PUT", r"dataset/(data|_deletions|_transactions)/"),
+    "reads of versions": ("GET|HEAD", r"_versions/"),
+    "reads of data": ("GET|HEAD", r"/(data|_deletions|_transactions|_indices)/"),
+    "lists": ("GET", r"\?.*(list-type|prefix)="),
+    "leases and private files": ("PUT|GET|HEAD", r"\.lance-flight/"),
+    "deletions": ("DELETE|POST", r".*"),
+}
+STATEMENTS: dict[str, tuple[str, set[tuple[int, str]]]] = {
+    "insert": ("INSERT INTO t VALUES (4, 'a'), (5, 'new')", BEFORE | {(4, "a"), (5, "new")}),
+    "update": ("UPDATE t SET id = id + 10 WHERE p <> 'c'", {(11, "a"), (12, "b"), (3, "c")}),
+    "delete": ("DELETE FROM t WHERE id < 3", {(3, "c")}),
+    "overwrite": ("INSERT OVERWRITE t VALUES (9, 'a')", {(9, "a"), (2, "b"), (3, "c")}),
+}
+CASES = [(write, request, fault) for write in STATEMENTS for request in REQUESTS for fault in Fault]
+
+
+@pytest.mark.parametrize(("write", "request_", "fault"), CASES, ids=lambda case: getattr(case, "name", str(case)))
+def test_a_write_that_meets_a_fault_is_whole_or_not_there(
+    faulty: Faulty, write: str, request_: str, fault: Fault
+) -> None:
+    """One request of each kind fails, or every one for a while: a client that is told of success finds its rows once."""
+    sql, then = STATEMENTS[write]
+    method, path = REQUESTS[request_]
+    engine = faulty.engine()
+    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    faulty.faults.set(Rule(fault=fault, method=method, path=path, times=2))
+    outcome: BaseException | None = None
+    try:
+        engine.update(sql)
+    except (LanceFlightError, OSError) as exc:
+        outcome = exc
+    faulty.faults.set()
+    found = faulty.stored()
+    assert len(found) == len(set(found)), "no row is there twice"
+    if outcome is None:
+        assert set(found) == then
+    else:
+        assert "[internal]" not in str(flight_error(outcome)), repr(outcome)
+        assert set(found) in ([BEFORE, then] if isinstance(outcome, OutcomeUnknown) else [BEFORE])
+    fresh = faulty.engine()
+    fresh.update("INSERT INTO t VALUES (100, 'a'), (101, 'new'), (102, 'z')")
+    assert faulty.stored() == sorted([*found, (100, "a"), (101, "new"), (102, "z")])
+    assert (
+        sorted(map(tuple, (row.values() for row in fresh.query("SELECT id, p FROM t").to_pylist()))) == faulty.stored()
+    )
+
+
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("what", ["compact", "vacuum"])
+def test_maintenance_that_meets_faults_loses_nothing(faulty: Faulty, what: str, fault: Fault) -> None:
+    engine = faulty.engine()
+    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    for number in range(4):
+        engine.update(f"INSERT INTO t VALUES ({number}, 'a'), ({10 + number}, 'b')")
+    before = faulty.stored()
+    faulty.faults.set(Rule(fault=fault, times=10_000, chance=0.1), seed=len(fault.name))
+    outcomes = Counter[str]()
+    for _ in range(3):
+        try:
+            namespace = PartitionedNamespace.open(faulty.bucket.store.child("t"))
+            if what == "compact":
+                compact(namespace)
+            else:
+                vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=time.time() + 3600)
+        except (LanceFlightError, OSError) as exc:
+            outcomes[type(exc).__name__] += 1
+        else:
+            outcomes["done"] += 1
+    faulty.faults.set()
+    assert faulty.stored() == before
+    engine = faulty.engine()
+    engine.update("INSERT INTO t VALUES (100, 'a')")
+    assert faulty.stored() == sorted([*before, (100, "a")])
+
+
+WRITERS = 4
+CHANGES = 40 if FULL else 4
+MIXED = [Rule(fault=fault, times=1_000_000, chance=0.004) for fault in Fault]
+AGAIN = ("[conflict]", "[serialization_failure]", "[outcome_unknown]", "[unavailable]")
+
+
+@pytest.mark.parametrize("seed", range(8 if FULL else 1))
+def test_writers_of_a_server_whose_store_fails_now_and_then_lose_nothing(
+    faulty: Faulty, tmp_path: Path, seed: int, say: Callable[[str], None]
+) -> None:
+    """Each writer knows which of its rows were acknowledged, which not, and of which nobody said."""
+    with faulty.bucket.serving(tmp_path) as server:
+        server.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+        faulty.faults.set(*MIXED, seed=seed)
+
+        def write(number: int) -> tuple[set[int], set[int], Counter[str]]:
+            chance, acknowledged, unknown, codes = random.Random(seed * 100 + number), set(), set(), Counter[str]()  # noqa: S311
+            with another(server) as client:
+                for change in range(CHANGES):
+                    new = {10_000 * (number + 1) + 10 * change + n for n in range(3)}
+                    values = ", ".join(f"({row}, 'p{chance.randint(0, 3)}')" for row in new)
+                    try:
+                        client.run(f"INSERT INTO t VALUES {values}")
+                    except Error as error:
+                        code = next((code for code in AGAIN if code in str(error)), str(error))
+                        codes[code] += 1
+                        unknown |= new if code == "[outcome_unknown]" else set()
+                    else:
+                        acknowledged |= new
+            return acknowledged, unknown, codes
+
+        with ThreadPoolExecutor(WRITERS) as pool:
+            written = list(pool.map(write, range(WRITERS)))
+        injected, requests = sum(faulty.faults.injected.values()), faulty.faults.requests
+        faulty.faults.set()
+        found = [row for row, _ in faulty.stored()]
+        assert sorted(row for (row,) in server.rows("SELECT id FROM t")) == found
+    acknowledged = set().union(*(rows for rows, _, _ in written))
+    unknown = set().union(*(rows for _, rows, _ in written))
+    assert len(found) == len(set(found))
+    assert acknowledged <= set(found) <= acknowledged | unknown
+    assert all(
+        len(unknown & set(range(10 * n, 10 * n + 3)) & set(found)) in {0, 3} for n in {row // 10 for row in unknown}
+    )
+    codes = sum((codes for _, _, codes in written), Counter[str]())
+    assert codes.keys() <= set(AGAIN)
+    say(
+        f"S3 with {injected} faults in {requests} requests, seed {seed}: {len(acknowledged)} rows acknowledged and there, 0 twice;"
+        f" refused: {dict(codes)}"
+    )
+
+
+@contextmanager
+def another(server: Server) -> Iterator[Server]:
+    """A client of its own."""
+    client = replace(server)
+    try:
+        yield client
+    finally:
+        client.close()
