@@ -18,7 +18,7 @@ LanceFlightError
 ├── Conflict            another writer was first: run it again
 │   └── SerializationFailure  what was read was changed meanwhile: run it again on a new snapshot
 ├── OutcomeUnknown      a commit was sent and its answer lost: look before running it again
-├── Unavailable         not now: the server is stopping; try again, on another one
+├── Unavailable         not now: the server is stopping, or its object store fails; try again, on another one or later
 ├── Cancelled           ended before it was done: by its client, an administrator or the server
 │   └── StatementTimeout      it took longer than statements may
 ├── StorageFull         no room where something is written: free some, and run it again
@@ -212,7 +212,7 @@ class OutcomeUnknown(LanceFlightError):
 
 
 class Unavailable(LanceFlightError):
-    """The server accepts no calls now; nothing was done."""
+    """The server accepts no calls now, and nothing was done; or its object store failed a request."""
 
     code = "unavailable"
     sqlstate = "57P03"
