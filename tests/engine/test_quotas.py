@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lance_flight.engine.query.policies.file import Policies, PolicyFile
+from lance_flight.engine.runtime import quotas as counting
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.memory import Memory, Pool
 from lance_flight.engine.runtime.quotas import HOUR, Allowance, Quota, QuotaBook, Resource
@@ -203,6 +204,18 @@ def test_what_was_not_used_for_an_hour_is_forgotten() -> None:
     clock.now += HOUR + 2 * MINUTE
     assert book.usage({}, None) == []
     assert book._windows == {}
+
+
+def test_the_accounts_of_many_principals_are_forgotten_without_being_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MOST_KNOWN", 10)
+    clock = Clock()
+    book = QuotaBook(clock)
+    for number in range(100):
+        quota = Quota(role="r", resource=Resource.BYTES_PER_HOUR, limit=100, principal=f"user {number}")
+        book.check_bytes(quota, 7)
+        assert book._windows[quota.account].total == 7
+        clock.now += HOUR
+    assert len(book._windows) <= 12
 
 
 MEMORY = Quota(role="r", resource=Resource.MEMORY, limit=400)

@@ -129,8 +129,9 @@ class AdmissionQueue:
         """Release a slot that was taken with some quotas, and admit the next waiters."""
         with self._lock:
             self._free += 1
-            self._running.subtract(quota.account for quota in quotas)
-            self._running += Counter()  # drops what is 0
+            if quotas:
+                self._running.subtract(quota.account for quota in quotas)
+                self._running += Counter()  # drops what is 0
             self._admit_waiters()
 
     def resize(self, most: int, most_waiting: int) -> None:

@@ -156,6 +156,7 @@ class QuotaBook:
         self._clock = clock
         self._windows: dict[Account, _HourWindow] = {}
         self._known: OrderedDict[tuple[Account, str], _Known] = OrderedDict()
+        self._most_windows = MOST_KNOWN
         self._refusals: Counter[Resource] = Counter()
         self._lock = threading.Lock()
 
@@ -176,6 +177,9 @@ class QuotaBook:
         """Count `size` bytes; raise `QuotaExceeded` instead if the quota was used up before them."""
         with self._lock:
             now = self._clock()
+            if len(self._windows) > self._most_windows:
+                self._forget(now)
+                self._most_windows = max(2 * len(self._windows), MOST_KNOWN)
             window = self._windows.setdefault(quota.account, _HourWindow())
             window.forget(now)
             if window.total < quota.limit:
