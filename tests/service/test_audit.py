@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight.commands import StatementQuery
+from lance_flight.flight.commands import GetSessionOptions, StatementQuery
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
 from tests.service.operated import Operated, operated
@@ -230,6 +230,10 @@ def test_a_changed_policy_file_says_which_grants_changed(uri: str, trail: Trail,
     )
     policy.write_text("roles = 4")
     assert "refused" in refusal(uri, "reader", "SELECT 1")
+    with flight.connect(uri) as client:
+        header = (b"authorization", f"Bearer {token_of('reader')}".encode())
+        asked = flight.Action(*encode_action(GetSessionOptions()))
+        assert list(client.do_action(asked, flight.FlightCallOptions(headers=[header])))
     (invalid,) = trail.wait(event="policy", action="invalid")
     assert (invalid["decision"], invalid["error"]) == ("refused", "invalid_input")
     policy.write_text(POLICY)

@@ -34,7 +34,7 @@ from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements import settings
 from lance_flight.engine.writes.ingest_options import IngestOptions
-from lance_flight.errors import Conflict, NotFound, Unsupported
+from lance_flight.errors import Conflict, NotFound, Refused, Unsupported
 from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,
     TABLE,
@@ -206,7 +206,10 @@ class EngineBackend:
 
     def _enter(self, caller: Caller, session: Session) -> None:
         """Say to the audit trail whose call this is, and record the first one of a principal over a connection as its login."""
-        roles, _ = ((), None) if self._policies is None else self._policies.allowance(caller.principal, caller.groups)
+        roles: tuple[str, ...] = ()
+        # Nobody has a role while the policy file is invalid; sessions and cancellation need none.
+        with suppress(Refused):
+            roles = () if self._policies is None else self._policies.allowance(caller.principal, caller.groups)[0]
         subject = Subject(principal=caller.principal, roles=roles, client=caller.peer, session=session.id)
         audit.enter(subject)
         reason = "first call of the principal over its connection"
