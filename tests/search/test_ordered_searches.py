@@ -167,6 +167,7 @@ TOLD = {
     "NULL in a vector": ("SELECT id FROM docs ORDER BY embedding <-> [1, 2, 3, 4, 5, 6, 7, NULL] LIMIT 3", "None at place 8"),
     "zero": ("SELECT id FROM docs ORDER BY embedding <=> [0, 0, 0, 0, 0, 0, 0, 0] LIMIT 3", "the vector is zero"),
     "hidden columns": ("SELECT id, _partition FROM docs ORDER BY embedding <-> {v} LIMIT 3", "names hidden columns"),
+    "a value of a query in WHERE": ("SELECT id FROM docs WHERE tenant = (SELECT max(tenant) FROM docs) ORDER BY embedding <-> {v} LIMIT 3", "WHERE has a subquery"),
     "no stored table": ("SELECT id FROM vector_search('docs', 'embedding', {v}) ORDER BY embedding <-> {v} LIMIT 3", "not those of a stored table"),
 }  # fmt: skip
 
@@ -176,6 +177,32 @@ def test_explain_says_what_is_searched_and_why_not(indexed: Engine, sql: str, sa
     told = searches(indexed, sql.format(v=NEAR))
     assert any(each in text for text in told for each in says.split("|")), told
     assert query(indexed, sql.format(v=NEAR)) is not None
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("WHERE tenant = (SELECT max(tenant) FROM docs)", "partitions: 1 / 5"),
+        ("", "by index v"),
+    ],
+)
+@pytest.mark.parametrize("vector", [NEAR, "(SELECT embedding FROM docs WHERE id = 7)"], ids=["literal", "subquery"])
+def test_values_of_subqueries(indexed: Engine, where: str, says: str, vector: str) -> None:
+    sql = f"SELECT id, embedding <-> {vector} AS d FROM docs {where} ORDER BY d LIMIT 7"
+    told = query(indexed, f"EXPLAIN ANALYZE {sql}")
+    assert any(row["plan"].startswith("search: 7 nearest by l2") and says in row["plan"] for row in told), told
+    assert query(indexed, sql) == query(indexed, sql.replace("ORDER BY d", "ORDER BY d, id"))
+
+
+def test_a_plan_is_kept_and_searches_what_there_is_by_now(tmp_path: Path) -> None:
+    docs = _indexed(tmp_path / "root", Documents.random(100), "ivf_flat")
+    sql = f"SELECT id FROM docs WHERE price < 8 ORDER BY embedding <-> {NEAR} LIMIT 2"
+    first = query(docs, sql)
+    before = docs.plans.counts
+    assert query(docs, sql) == first
+    assert docs.plans.counts.hits == before.hits + 2
+    docs.update(f"INSERT INTO docs (id, tenant, price, embedding) VALUES (1000, 'a', 1, {NEAR})")
+    assert query(docs, sql) == [{"id": 1000}, first[0]]
 
 
 def test_exact_search_compares_every_vector(tmp_path: Path) -> None:

@@ -78,31 +78,33 @@ def rows(session: QuerySession, frame: DataFrame, schema: pa.Schema) -> Iterator
 
 
 def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
-    """Find how to run a query: first which of its scans are searched by vectors, then how the rest is divided.
+    """Find how to run a query: which of its scans are searched by vectors, and how the rest is divided.
 
     With `ask_keys` the keys of small sides of joins are read now, to prune the others. With `is_told` every node records
     why it does not run in groups; else nodes that do not concern partitions are skipped, which costs less.
     """
     shape = session.learned(frame, _shape)
-    planned, unsearched = searched(session, shape.root, shape.ordered, ask=ask_keys) if shape.ordered else (None, ())
-    if planned is not None:
-        session.prepare(planned)
-        frame = planned
-    return replace(_divide(session, frame, ask_keys=ask_keys, is_told=is_told), unsearched=unsearched)
-
-
-def _divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool, is_told: bool) -> Division:
-    shape = session.learned(frame, _shape)
-    root = shape.root
     told: tuple[str, ...] = ()
     if session.execution.dynamic_pruning and session.share.of == 1:
-        told, planned = _prune_by_subqueries(session, frame, root, ask=ask_keys)
+        told, planned = _prune_by_subqueries(session, frame, shape.root, ask=ask_keys)
         if planned is not None:
-            return replace(_divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=told)
+            return replace(divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=told)
+    unsearched: tuple[str, ...] = ()
+    if shape.ordered and session.share.of == 1:
+        planned, unsearched = searched(session, shape.root, shape.ordered, ask=ask_keys)
+        if planned is not None:
+            session.prepare(planned)
+            frame, shape = planned, session.learned(planned, _shape)
+    division = _divide(session, frame, shape, ask_keys=ask_keys, is_told=is_told)
+    return replace(division, pruned=told + division.pruned, unsearched=unsearched)
+
+
+def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys: bool, is_told: bool) -> Division:
+    root = shape.root
     if shape.has_product:
         frame = session.in_small_batches(frame)
     if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in shape.worth):
-        return Division(session=session, whole=frame, pruned=told)
+        return Division(session=session, whole=frame)
     counts = RowCounts(session, session.prune(frame))
     pruned: tuple[str, ...] = ()
     if session.execution.dynamic_pruning:
