@@ -14,7 +14,8 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from lance_flight_client.console.logins import Logins
-from lance_flight_client.console.pages import ROUTES, Pages, absent
+from lance_flight_client.console.pages.answering import Pages, absent
+from lance_flight_client.console.pages.routes import ROUTES
 from lance_flight_client.console.partition_grid import readable_bytes
 from lance_flight_client.console.request_checks import RequestChecks
 
