@@ -166,7 +166,7 @@ TOLD = {
     "a NULL vector": ("SELECT id FROM docs ORDER BY array_distance(embedding, NULL) LIMIT 3", "the vector is NULL"),
     "NULL in a vector": ("SELECT id FROM docs ORDER BY embedding <-> [1, 2, 3, 4, 5, 6, 7, NULL] LIMIT 3", "None at place 8"),
     "zero": ("SELECT id FROM docs ORDER BY embedding <=> [0, 0, 0, 0, 0, 0, 0, 0] LIMIT 3", "the vector is zero"),
-    "hidden columns": ("SELECT id, _partition FROM docs ORDER BY embedding <-> {v} LIMIT 3", "names hidden columns"),
+    "hidden columns": ("SELECT id, _partition FROM docs WHERE _rowid LIKE 'v%' ORDER BY embedding <-> {v} LIMIT 3", "search: 3 nearest"),
     "a value of a query in WHERE": ("SELECT id FROM docs WHERE tenant = (SELECT max(tenant) FROM docs) ORDER BY embedding <-> {v} LIMIT 3", "WHERE has a subquery"),
     "no stored table": ("SELECT id FROM vector_search('docs', 'embedding', {v}) ORDER BY embedding <-> {v} LIMIT 3", "not those of a stored table"),
 }  # fmt: skip
@@ -183,12 +183,14 @@ def test_explain_says_what_is_searched_and_why_not(indexed: Engine, sql: str, sa
     ("where", "says"),
     [
         ("WHERE tenant = (SELECT max(tenant) FROM docs)", "partitions: 1 / 5"),
+        ("WHERE _partition IS NOT NULL AND id > 20", "partitions: 5 / 5"),
+        ("WHERE _partition LIKE 'v1%' AND _rowid LIKE 'v%'", "rows are found first"),
         ("", "by index v"),
     ],
 )
 @pytest.mark.parametrize("vector", [NEAR, "(SELECT embedding FROM docs WHERE id = 7)"], ids=["literal", "subquery"])
-def test_values_of_subqueries(indexed: Engine, where: str, says: str, vector: str) -> None:
-    sql = f"SELECT id, embedding <-> {vector} AS d FROM docs {where} ORDER BY d LIMIT 7"
+def test_values_of_subqueries_and_hidden_columns(indexed: Engine, where: str, says: str, vector: str) -> None:
+    sql = f"SELECT id, _partition, _rowid, embedding <-> {vector} AS d FROM docs {where} ORDER BY d LIMIT 7"
     told = query(indexed, f"EXPLAIN ANALYZE {sql}")
     assert any(row["plan"].startswith("search: 7 nearest by l2") and says in row["plan"] for row in told), told
     assert query(indexed, sql) == query(indexed, sql.replace("ORDER BY d", "ORDER BY d, id"))

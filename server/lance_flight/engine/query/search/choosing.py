@@ -123,7 +123,7 @@ def _with_addresses(view: TableView, targets: Targets, log: ScanLog) -> TableVie
     return replace(
         view,
         targets=targets,
-        extra_columns=ADDRESS_FIELDS,
+        extra_columns=tuple(dict.fromkeys((*view.extra_columns, *ADDRESS_FIELDS))),
         hint=lambda: ALWAYS,
         share=Split(),
         log=log,

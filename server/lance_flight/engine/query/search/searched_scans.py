@@ -18,7 +18,9 @@ from datafusion import DataFrame, Expr, SessionContext
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.search.search_results import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
+from lance_flight.catalog.tables.lineage import PARTITION
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.partition_wise.plan_rebuilding import named, rebuilt, selected
 from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, table_key
 from lance_flight.engine.query.provider import Provider, ScanLog
@@ -106,8 +108,8 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
     view = planner.scanned.get(table_key(ordered.scan.variant, planner.db_schema))
     if view is None:
         raise Unsupported("the rows that are sorted are not those of a stored table")
-    if view.extra_columns:
-        raise Unsupported("the statement names hidden columns")
+    if not set(view.extra_columns) <= set(HIDDEN_COLUMNS):
+        raise Unsupported("the rows that are sorted have columns that are made for each read")
     if DISTANCE.name in view.schema.names:
         raise Unsupported(f"column {DISTANCE.name!r} is what a search calls its own")
     field = column_of_vectors(view.schema.field(ordered.column))
@@ -121,14 +123,18 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
     )
     rows = planner.datafusion.create_dataframe_from_logical_plan(ordered.rows.plan)
     target = target_of_rows(planner, view, rows, partial(_addresses, planner, ordered) if ordered.filters else None)
-    run = SearchRun(planner.log, planner.target_partitions, target, search.is_merging)
+    # Of merged tables a scan makes no other column.
+    is_merging = all(each.name == PARTITION for each in view.extra_columns)
+    run = SearchRun(planner.log, planner.target_partitions, target, is_merging)
     found = SearchResult(
         schema=view.schema,
         find=partial(run.best, search),
         report=_report(search, target, index, planner.execution),
         failure=target.failure,
     )
-    return _OrderedRows(found, planner.log, ordered.count, partial(_every_row, planner.log, target))
+    return _OrderedRows(
+        found, planner.log, ordered.count, partial(_every_row, planner.log, target, is_merging=is_merging)
+    )
 
 
 def _value(planner: ScanPlanner, vector: pa.Scalar | Expr) -> object:
@@ -165,9 +171,9 @@ def _report(search: VectorSearch, target: SearchTarget, index: IndexDefinition |
     return f"{what}, {how}\n{target.report}{first}"
 
 
-def _every_row(log: ScanLog, target: SearchTarget, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _every_row(log: ScanLog, target: SearchTarget, names: list[str], *, is_merging: bool) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([target.columns.field(name) for name in names])
-    for scan, opened in target.work(None, schema, merging=True):
+    for scan, opened in target.work(None, schema, merging=is_merging):
         for batch in scan.read([opened]):
             log.cancellation.check()
             yield batch
