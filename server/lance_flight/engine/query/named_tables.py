@@ -345,6 +345,7 @@ class NamedTables:
         except NotFound as exc:
             if reading is None or at is not None:
                 raise
+            table.snapshot()  # one that was dropped is not there at all
             raise Conflict(
                 f"version {reading.version} of table {name.name!r}, which this statement was planned for, is"
                 " not there any longer: it was vacuumed, or the table was made again; expected the statement once more"
