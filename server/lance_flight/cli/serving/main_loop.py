@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import logging
+import resource
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,9 @@ BEATS = 4
 BEAT_SECONDS = 5.0
 """Longest time between two heartbeats."""
 
+MOST_FILES = 1 << 20
+"""Most open files that are asked for: some systems allow more than a process can keep a list of."""
+
 log = logging.getLogger(__name__)
 
 
@@ -42,6 +46,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stopped, stop))
     signal.signal(REPLACING, partial(_replace, replaced, stop))
+    _raise_file_limit()
     # What a server does that does not answer is asked with `kill -USR1`: it writes where each thread is.
     faulthandler.register(signal.SIGUSR1)
     check_ready_file(settings.ready_file)
@@ -125,6 +130,14 @@ def _beat(life: Life, settings: ServerConfig, uri: str, stop: threading.Event) -
 def _ports(addresses: Mapping[str, str]) -> dict[str, int]:
     """Extract the port of each address."""
     return {name: urlsplit(address).port or 0 for name, address in addresses.items()}
+
+
+def _raise_file_limit() -> None:
+    """Allow this process as many open files as it may have: a shell's 1,024 are fewer than clients and temporary tables take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _stop(stopped: threading.Event, stop: threading.Event, number: int, frame: FrameType | None) -> None:
