@@ -78,11 +78,18 @@ class VersionLog(ABC):
         try:
             return self.open(version)
         except NotFound:
-            known = [] if version is None else [number for number, _ in self.history()]
+            known = [] if version is None else self._known_versions()
             if not known:
                 raise
         there = f"those from {known[0]} to {known[-1]}" if len(known) > _MOST_NAMED else ", ".join(map(str, known))
         raise NotFound(f"table {self.root.name!r} has no snapshot of version {version}; expected one of {there}")
+
+    def _known_versions(self) -> list[int]:
+        """Return the versions that there are, for an error; none where one of them cannot be read."""
+        try:
+            return [number for number, _ in self.history()]
+        except Corrupt:
+            return []
 
     def open(self, version: int | None = None) -> LanceDataset:
         """Return the Lance table itself, at a version or at its newest."""
