@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -313,12 +314,17 @@ def soak(root: Path, minutes: float, seed: int, say: Callable[[str], None]) -> S
 
 
 def unexpected(log: Path) -> list[str]:
-    """Kinds of unexpected errors in the log of a server, each with how often it is there."""
+    """Kinds of unexpected errors in the log of a server, each with how often it is there, and the last one's text."""
     kinds: defaultdict[str, int] = defaultdict(int)
+    texts: dict[str, str] = {}
+    kind = ""
     for line in log.read_text().splitlines():
         if " unexpected " in line or "panicked" in line:
-            kinds[line.partition("ERROR")[2].partition(", reference")[0] or line] += 1
-    return [f"the log has {number} times: {line.strip()}" for line, number in kinds.items()]
+            kind = line.partition("ERROR")[2].partition(", reference")[0] or line
+            kinds[kind] += 1
+        elif kind and re.match(r"[A-Za-z_.]+: ", line):
+            texts[kind] = line
+    return [f"the log has {number} times: {line.strip()} {texts.get(line, '')}" for line, number in kinds.items()]
 
 
 def main() -> int:
