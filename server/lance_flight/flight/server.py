@@ -6,6 +6,7 @@ answers it; errors leave through `status`. Who the caller is comes from `calls`.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ from lance_flight.flight.wire import decode_action, decode_command
 from lance_flight.lru_cache import LruCache
 
 REPLICA_BYTES = 4
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +214,11 @@ class FlightSqlServer(flight.FlightServerBase):
                     answer = self._updates.statement_ingest(call, command, reader)
                 case command:
                     raise _wrong_rpc(command, "DoPut")
-        writer.write(answer)
+        try:
+            writer.write(answer)
+        except OSError as exc:
+            # The stream has no other error for a client that is gone, and what it asked for is done.
+            log.info("a client left before the answer to its DoPut: %s", exc)
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
