@@ -78,6 +78,7 @@ ROWS = {
     "SELECT _rowid, _change": 2,
     "SELECT id, _distance": 10,
     "SELECT s.id, d.title": 10,
+    "SELECT id, embedding <=>": 10,
     "SELECT id, _score FROM full_text": 20,
     "SELECT id, _score FROM hybrid": 10,
     "SELECT count(*)": 1,

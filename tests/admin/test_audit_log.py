@@ -74,7 +74,7 @@ def test_a_full_disk_is_said_once_and_the_file_says_what_it_lacks(
     log = AuditLog(str(path))
     assert [log.put('"lost"')(SECONDS) for _ in range(3)] == [False] * 3
     assert log.lost == 3
-    errors = [each.message for each in caplog.records if each.levelno == logging.ERROR]
+    errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert errors == [f"the audit log {path} cannot be written: No space left on device; events are lost until it can"]
     path.unlink()
     assert log.put('"kept"')(SECONDS)

@@ -122,9 +122,9 @@ def test_an_append_before_the_commit_wins_and_the_other_tables_are_compacted(
     commit = compaction._commit
     before = table_files(place)
 
-    def late(namespace: PartitionedNamespace, rewritten: Any) -> Any:
+    def late(namespace: PartitionedNamespace, rewritten: Any, check: Any) -> Any:
         opened(place).append([rows((4, "a"))], evaluate)
-        return commit(namespace, rewritten)
+        return commit(namespace, rewritten, check)
 
     monkeypatch.setattr(compaction, "_commit", late)
     report = compact(opened(place))

@@ -105,7 +105,7 @@ def test_one_that_is_refused_takes_no_other_of_its_group_along(place: Path) -> N
     members = [_Member(namespace.begin()) for _ in range(3)]
     members[0].transaction.once = batch("s", 6, "second")
     members[1].transaction.once = batch("s", 4, "first")
-    assert _still_good(members, namespace.snapshot()) == members[2:]
+    assert _still_good(members, namespace.snapshot(), namespace.store) == members[2:]
     assert [type(member.error) for member in members] == [AlreadyExists, AlreadyCommitted, type(None)]
 
 

@@ -19,7 +19,7 @@ from lance_flight.flight.commands import (
 )
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.tickets import Prepared, TicketSealer
-from lance_flight.flight.updates import Updates
+from lance_flight.flight.updates import InputRules, Updates
 
 from tests.flight.flight_backend import ECHO, KEY, CannedBackend
 
@@ -55,6 +55,7 @@ def updates(backend: CannedBackend) -> Updates:
     return Updates(
         backend=backend,
         prepared=PreparedStatements(backend=backend, sealer=TicketSealer(KEY), bindings=no_bindings(), replica="here"),
+        inputs=InputRules(),
     )
 
 

@@ -152,7 +152,7 @@ def test_a_cookie_of_another_format_begins_a_new_session(payload: list[object]) 
 
 
 def test_a_question_that_only_newer_servers_ask_is_refused() -> None:
-    header = urlsafe_b64encode(SEALER.peer(json.dumps([1, 100.0, "reload", "x", None]).encode())).decode()
+    header = urlsafe_b64encode(SEALER.peer(json.dumps([2, 100.0, "reload", "x", None, "", False]).encode())).decode()
     with pytest.raises(Unauthenticated, match="asks for 'reload', which a newer release does"):
         open_request(SEALER, header, 100.0)
 

@@ -76,6 +76,8 @@ class Task:
         """Deserialize a task; raise `TicketError` for any other bytes."""
         try:
             value = json.loads(payload)
+            if not isinstance(value, dict):
+                raise TicketError("a ticket of another form")
             unknown = value.keys() - _KEYS
             if unknown:
                 raise TicketError(f"a ticket with {', '.join(sorted(unknown))}, which a newer server has issued")
