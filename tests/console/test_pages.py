@@ -181,6 +181,8 @@ def test_the_whole_story_needs_no_pointer(console: Console) -> None:
     tab_to(page, "run this query")
     page.keyboard.press("Enter")
     expect(page.locator("#result tbody tr")).to_have_count(120)
+    # The rows are there a moment before the query is known to have ended.
+    expect(page.get_by_role("button", name="Plan", exact=True)).to_be_enabled()
     page.keyboard.press("Control+Shift+Enter")
     expect(page.locator("#planned h2")).to_have_text("trips: 7 of 37 partitions")
     assert "view=plan#" in page.url
