@@ -455,6 +455,25 @@ def test_delete_finds_rows_by_what_is_seen(full: Engine, access: Access, sql: st
     assert all(row == before[row["id"]] for row in after)
 
 
+def test_indices_are_listed_of_granted_columns(full: Engine) -> None:
+    for column in ("name", "phone"):
+        full.update(f"CREATE INDEX ON customers ({column})")
+    listed = "SELECT column_name, indexed_rows FROM customers$indexes"
+    assert [row["column_name"] for row in query(full, listed, NARROW).to_pylist()] == ["name"]
+    assert sorted(row["column_name"] for row in query(full, listed, OWNER).to_pylist()) == ["name", "phone"]
+    assert told(full, "SELECT count(*) AS n FROM customers WHERE phone = '5550001'", MASKS) == "[\"{'n': 0}\"]"
+
+
+def test_a_merge_takes_masked_values_from_another_table(full: Engine) -> None:
+    full.update("CREATE TABLE other (id BIGINT, phone VARCHAR) PARTITIONED BY (id)")
+    sql = (
+        "MERGE INTO other o USING customers s ON o.id = s.id AND o._rowid IS NOT NULL"
+        " WHEN NOT MATCHED THEN INSERT (id, phone) VALUES (s.id, s.phone)"
+    )
+    assert told(full, sql, MASKED_CLERK) == "3"
+    assert sorted(query(full, "SELECT phone FROM other")["phone"].to_pylist()) == ["***0001", "***0001", "***0002"]
+
+
 def test_rows_are_inserted_whole_and_never_from_masked_values_of_their_table(full: Engine) -> None:
     assert told(full, "INSERT INTO customers VALUES (9, 'new', 'north', '1', '2', 3)", CLERK) == "1"
     assert told(full, "INSERT INTO customers (id, name) SELECT id + 10, name FROM customers WHERE id = 9", CLERK) == "1"
@@ -491,7 +510,11 @@ def test_a_ticket_gives_whoever_redeems_it_what_he_may_see(full: Engine) -> None
     assert plan is not None
     (task,) = plan.tasks
     assert full.run(task, access=OWNER).read_all()["phone"].to_pylist() == ["5550001", "5550002", "5550001"]
+    full.update("DELETE FROM customers WHERE id = 1")
     assert full.run(task, access=MASKS).read_all()["phone"].to_pylist() == ["***0001", "***0002", "***0001"]
+    masked = full.plan("SELECT phone FROM customers", scope=Scope(access=MASKS))
+    assert masked is not None
+    assert list(masked.snapshots) == ["public.customers"]
     with pytest.raises(LanceFlightError) as failed:
         full.run(task, access=NARROW)
     assert not SECRET.search(str(failed.value))
@@ -543,11 +566,14 @@ def test_a_transaction_sees_what_its_principal_may_see(transaction: Callable[[st
         transaction("UPDATE customers SET phone = NULL", MASKED_CLERK)
 
 
-def test_a_substrait_plan_reads_what_its_principal_may_see(full: Engine) -> None:
+def test_a_substrait_plan_reads_no_more_than_its_principal_may_see(full: Engine) -> None:
     context = SessionContext()
     context.from_arrow(pa.table({"id": pa.array([], pa.int64()), "phone": pa.array([], pa.utf8())}), "customers")
     sent = statement_of(Serde.serialize_bytes("SELECT id, phone FROM customers", context))
-    assert not SECRET.search(told(full, sent, MASKS))
+    said = told(full, sent, MASKS)
+    # DataFusion's reader of plans takes stored tables alone, and a table with masks is a query.
+    assert said.startswith("SqlError")
+    assert not SECRET.search(said)
     assert not SECRET.search(told(full, sent, NARROW))
     assert SECRET.search(told(full, sent, OWNER))
 
