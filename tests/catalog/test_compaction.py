@@ -20,7 +20,7 @@ from lance_flight.errors import InvalidInput
 
 from tests.catalog.aging import table_files
 from tests.catalog.killed_commits import killed
-from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table import ids, opened, rows, small_files
 from tests.catalog.small_table_changes import delete
 from tests.stock import stored_tables
 
@@ -37,12 +37,7 @@ ALL = [1, 2, 3, 11, 12, 13, 100]
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """Two partitions of three files each, and one of one."""
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
-    namespace = opened(tmp_path / "t")
-    for number in (1, 2, 3):
-        namespace.append([rows((number, "a"), (number + 10, "b"))], evaluate)
-    namespace.append([rows((100, "c"))], evaluate)
-    return tmp_path / "t"
+    return small_files(tmp_path / "t")
 
 
 def data_files(place: Path) -> dict[str, int]:

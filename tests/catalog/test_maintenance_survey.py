@@ -13,7 +13,6 @@ from lance_flight.catalog.maintenance.policies import DEFAULTS, MaintenancePolic
 from lance_flight.catalog.maintenance.survey import Surveyor, TableState, expired_snapshots
 from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
@@ -21,7 +20,7 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Unsupported
 
 from tests.catalog.aging import age
-from tests.catalog.small_table import SCHEMA, SPEC, opened, rows
+from tests.catalog.small_table import SCHEMA, opened, rows, small_files
 from tests.catalog.small_table_changes import delete
 from tests.stock import manifest
 
@@ -32,12 +31,7 @@ HOUR = 3600.0
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """Two partitions of three files each, and one of one."""
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
-    namespace = opened(tmp_path / "t")
-    for number in (1, 2, 3):
-        namespace.append([rows((number, "a"), (number + 10, "b"))], evaluate)
-    namespace.append([rows((100, "c"))], evaluate)
-    return tmp_path / "t"
+    return small_files(tmp_path / "t")
 
 
 def state(**values: Any) -> TableState:
