@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from lance_flight.flight.self_check import SelfCheck
 from lance_flight.flight.server import FlightSqlServer
@@ -42,14 +43,23 @@ def test_a_server_answers_itself(
 
 
 class Hanging(flight.FlightServerBase):
-    """Answers when it is let go."""
+    """Answers when it is let go, or says that the call was cancelled."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")
         self.go_on = threading.Event()
+        self.is_cancelling = False
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        if self.is_cancelling:
+            raise flight.FlightCancelledError("stopping")
+        self.go_on.wait(PATIENCE)
+        return flight.FlightInfo(pa.schema([]), descriptor, [], -1, -1)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
-        self.go_on.wait(PATIENCE)
+        self.get_flight_info(context, flight.FlightDescriptor.for_command(b""))
         return []
 
 
@@ -65,6 +75,11 @@ def test_a_handler_that_hangs_is_no_answer(hanging: Hanging) -> None:
     assert not check.is_answered()
     hanging.go_on.set()
     assert SelfCheck(f"grpc://127.0.0.1:{hanging.port}", timeout=PATIENCE).is_answered()
+
+
+def test_a_call_that_is_cancelled_is_no_answer_and_no_interrupt(hanging: Hanging) -> None:
+    hanging.is_cancelling = True
+    assert not SelfCheck(f"grpc://127.0.0.1:{hanging.port}", timeout=PATIENCE).is_answered()
 
 
 def test_nobody_is_no_answer() -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pyarrow import flight
 
+from lance_flight.flight.commands import GetTableTypes
+from lance_flight.flight.wire import encode_command
+
 _EVERY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - what is listened on, as it is called
 _UNTRACED = (b"traceparent", b"00-11111111111111111111111111111111-1111111111111111-00")
 """Trace context that is not sampled, so that parent-based samplers make no span for the check."""
+
+_ASKED = flight.FlightDescriptor.for_command(encode_command(GetTableTypes()))
 
 
 class SelfCheck:
@@ -24,9 +29,12 @@ class SelfCheck:
         self._options = flight.FlightCallOptions(timeout=timeout, headers=[_UNTRACED])
 
     def is_answered(self) -> bool:
-        """Return whether ListActions is answered in time; a refusal for the missing credential counts."""
+        """Return whether GetFlightInfo is answered in time; a refusal for the missing credential counts.
+
+        Not ListActions: where that is cancelled, as by a server that is stopping, pyarrow interrupts its own process.
+        """
         try:
-            list(self._client.list_actions(self._options))
+            self._client.get_flight_info(_ASKED, self._options)
         except flight.FlightUnauthenticatedError:
             return True
         except flight.FlightError:
