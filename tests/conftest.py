@@ -76,6 +76,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(0))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    # PySpark's loggers give each handler their own format, and pytest adds its handler to those that do not propagate.
+    logs = item.config.pluginmanager.get_plugin("logging-plugin")
+    if logs is not None:
+        logs.caplog_handler.setFormatter(logs.formatter)
+
+
 def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the sample does not have; who names a test gets it."""
     names = [item.nodeid.removeprefix("tests/") for item in items]
