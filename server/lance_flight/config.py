@@ -114,7 +114,7 @@ class ServerConfig:
     policy_file: str = _setting(
         TICKETS,
         "",
-        "TOML file of roles, privileges, row filters and quotas (see server/docs/policies.md); without it everything is allowed",
+        "TOML file of roles, privileges, filters of rows, columns, masks and quotas (see server/docs/policies.md); without it everything is allowed",
     )
     plain_tables: str = _setting(
         LIMITS,

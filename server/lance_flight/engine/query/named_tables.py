@@ -260,7 +260,7 @@ class NamedTables:
         policy, columns = self._policy(name, is_target=is_target), self._columns(name)
         if columns.masks and is_of_rows and key == read:
             raise Refused(f"table {name.name!r} has masks for {columns.user!r}; expected a query that computes them")
-        if columns.masks:
+        if columns.masks and key != read:
             audit.record_masked_read(self._context.subject, str(self._governing(name)), columns.masks)
         with naming(name, at):
             snapshot, step = self._snapshot(found, name, reading, at)

@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from datafusion import DataFrame, SessionContext
 from datafusion.substrait import Consumer, Serde
 
-from lance_flight.errors import SqlError
+from lance_flight.errors import SqlError, Unsupported
 
 WORD = "SUBSTRAIT"
 OLDEST, NEWEST = "0.20.0", "0.85.0"
@@ -21,6 +21,9 @@ OLDEST, NEWEST = "0.20.0", "0.85.0"
 
 _PANIC = "PanicException"
 """Type name of DataFusion's panic at an index out of bounds, which is no `Exception` and in no importable module."""
+
+_NOT_STORED = "must be a TableScan"
+"""Text in DataFusion's error where a name that a plan reads is that of a query: its reader takes stored tables alone."""
 
 _STATEMENT = re.compile(rf"\s*{WORD}\s+'(?P<plan>[^']*)'\s*;?\s*", re.IGNORECASE)
 
@@ -57,6 +60,8 @@ def planned(context: SessionContext, plan: bytes) -> DataFrame:
     try:
         read = Consumer.from_substrait_plan(context, Serde.deserialize_bytes(plan))
     except BaseException as exc:
+        if _NOT_STORED in str(exc):
+            raise Unsupported("a Substrait plan reads no view, and no table with masks; expected SQL for these") from exc
         if type(exc).__name__ != _PANIC:
             raise
         raise SqlError(f"the plan refers to what is not in it: {exc}") from exc
