@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight import cli, config
+from lance_flight import cli, config, config_sources
 from lance_flight.cli import config as command
 from lance_flight.cli.serving.service import limits_of
 from lance_flight.engine.runtime.limits import NO_LIMITS
@@ -37,13 +37,13 @@ def values(setting: Setting) -> tuple[Any, Any, Any]:
 def written(place: Path, setting: Setting, value: Any) -> str:
     """A file with one setting."""
     file = place / "lance-flight.toml"
-    file.write_text(f"{setting.name} = {config._as_toml(value)}\n")
+    file.write_text(f"{setting.name} = {config_sources._as_toml(value)}\n")
     return str(file)
 
 
 def spelled(setting: Setting, value: Any) -> list[str]:
     """An option as a shell gives it."""
-    option = config.flag(setting.name)
+    option = config_sources.flag(setting.name)
     if isinstance(value, bool):
         return [option if value else option.replace("--", "--no-", 1)]
     return [option, str(value)]
@@ -58,7 +58,7 @@ def given(arguments: list[str]) -> dict[str, Any]:
 @SETTINGS
 def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: Path, setting: Setting) -> None:
     in_file, in_environment, in_option = values(setting)
-    file, environment = written(tmp_path, setting, in_file), {config.variable(setting): str(in_environment)}
+    file, environment = written(tmp_path, setting, in_file), {config_sources.variable(setting): str(in_environment)}
     nothing = given([])
     ways = [
         (nothing, None, {}, setting.default),
@@ -70,7 +70,7 @@ def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: P
         (given(spelled(setting, in_option)), file, environment, in_option),
     ]
     for arguments, path, variables, expected in ways:
-        loaded = config.merged(config.sources(arguments, file=path, environment=variables))
+        loaded = config_sources.merged(config_sources.sources(arguments, file=path, environment=variables))
         assert getattr(loaded, setting.name) == expected
         assert type(getattr(loaded, setting.name)) is type(setting.default)
 
@@ -78,16 +78,22 @@ def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: P
 @SETTINGS
 def test_what_is_printed_says_where_each_value_comes_from(tmp_path: Path, setting: Setting) -> None:
     in_file, in_environment, in_option = values(setting)
-    file, environment = written(tmp_path, setting, in_file), {config.variable(setting): str(in_environment)}
+    file, environment = written(tmp_path, setting, in_file), {config_sources.variable(setting): str(in_environment)}
     arguments = given(spelled(setting, in_option))
     for found, name in [
-        (config.sources({}, environment={}), "default"),
-        (config.sources({}, file=file, environment={}), f"file {file}"),
-        (config.sources({}, file=file, environment=environment), f"environment {config.variable(setting)}"),
-        (config.sources(arguments, file=file, environment=environment), f"option {config.flag(setting.name)}"),
+        (config_sources.sources({}, environment={}), "default"),
+        (config_sources.sources({}, file=file, environment={}), f"file {file}"),
+        (
+            config_sources.sources({}, file=file, environment=environment),
+            f"environment {config_sources.variable(setting)}",
+        ),
+        (
+            config_sources.sources(arguments, file=file, environment=environment),
+            f"option {config_sources.flag(setting.name)}",
+        ),
     ]:
-        (line,) = [line for line in config.as_toml(found).splitlines() if setting.name in line.split()]
-        assert line.endswith(f"  # {name}{config.RELOADED if config.is_reloadable(setting) else ''}")
+        (line,) = [line for line in config_sources.as_toml(found).splitlines() if setting.name in line.split()]
+        assert line.endswith(f"  # {name}{config_sources.RELOADED if config.is_reloadable(setting) else ''}")
 
 
 @pytest.mark.parametrize("way", ["file", "environment", "option"])
@@ -98,7 +104,7 @@ def test_a_renamed_setting_takes_its_old_name_with_a_warning(
     arguments = given(["--lanes", "3"] if way == "option" else [])
     file = str(tmp_path / "old.toml") if way == "file" else None
     environment = {"LANCE_FLIGHT_LANES": "3"} if way == "environment" else {}
-    assert config.load(arguments, file=file, environment=environment).target_partitions == 3
+    assert config_sources.load(arguments, file=file, environment=environment).target_partitions == 3
     (warning,) = caplog.messages
     assert "lanes" in warning.lower()
     assert "target" in warning.lower()
@@ -107,7 +113,7 @@ def test_a_renamed_setting_takes_its_old_name_with_a_warning(
 def test_settings_stand_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
     in_order = [setting.name for of_section in config.sections().values() for setting in of_section]
     assert in_order == [setting.name for setting in config.settings()]
-    printed = config.as_toml(config.sources({}, environment={}))
+    printed = config_sources.as_toml(config_sources.sources({}, environment={}))
     assert [line[2:] for line in printed.splitlines() if line.startswith("# ")] == list(config.sections())
     with pytest.raises(SystemExit):
         cli.parser().parse_args(["serve", "--help"])
@@ -116,17 +122,17 @@ def test_settings_stand_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_printed_is_a_configuration_file(tmp_path: Path) -> None:
-    found = config.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
-    (tmp_path / "printed.toml").write_text(config.as_toml(found))
-    assert config.load({}, file=str(tmp_path / "printed.toml"), environment={}) == config.merged(found)
+    found = config_sources.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
+    (tmp_path / "printed.toml").write_text(config_sources.as_toml(found))
+    assert config_sources.load({}, file=str(tmp_path / "printed.toml"), environment={}) == config_sources.merged(found)
 
 
 def test_secrets_are_neither_printed_nor_shown() -> None:
     pair = "aws_secret_access_key=hush"
-    found = config.sources({}, environment={"LANCE_FLIGHT_STORAGE_OPTIONS": pair})
-    assert "hush" not in config.as_toml(found) + repr(config.merged(found))
-    assert "# storage_options is hidden  # environment LANCE_FLIGHT_STORAGE_OPTIONS" in config.as_toml(found)
-    assert "storage_options" not in tomllib.loads(config.as_toml(found))
+    found = config_sources.sources({}, environment={"LANCE_FLIGHT_STORAGE_OPTIONS": pair})
+    assert "hush" not in config_sources.as_toml(found) + repr(config_sources.merged(found))
+    assert "# storage_options is hidden  # environment LANCE_FLIGHT_STORAGE_OPTIONS" in config_sources.as_toml(found)
+    assert "storage_options" not in tomllib.loads(config_sources.as_toml(found))
 
 
 def test_the_command_prints_what_serve_would_have(
@@ -151,7 +157,7 @@ def test_a_wrong_value_is_refused_whichever_way_it_comes(tmp_path: Path) -> None
     (tmp_path / "file").write_text('grace = "soon"')
     for file, environment in [(str(tmp_path / "file"), {}), (None, {"LANCE_FLIGHT_GRACE": "soon"})]:
         with pytest.raises(InvalidInput, match=r"setting 'grace' is 'soon'; expected a number of seconds, such as"):
-            config.load({}, file=file, environment=environment)
+            config_sources.load({}, file=file, environment=environment)
 
 
 TOO_LARGE = [
@@ -169,7 +175,7 @@ TOO_LARGE = [
 def test_a_value_that_no_server_could_work_with_is_refused(tmp_path: Path, line: str, expected: str) -> None:
     (tmp_path / "file").write_text(line)
     with pytest.raises(InvalidInput, match=expected):
-        config.load({}, file=str(tmp_path / "file"), environment={})
+        config_sources.load({}, file=str(tmp_path / "file"), environment={})
 
 
 @pytest.mark.parametrize(
@@ -178,7 +184,7 @@ def test_a_value_that_no_server_could_work_with_is_refused(tmp_path: Path, line:
 def test_a_file_that_cannot_be_read_is_refused_and_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(InvalidInput, match=r"configuration file '.*/file' cannot be read"):
-        config.load({}, file=str(tmp_path / "file"), environment={})
+        config_sources.load({}, file=str(tmp_path / "file"), environment={})
 
 
 UNITS = [
@@ -197,9 +203,9 @@ def test_sizes_and_times_have_units_whichever_way_they_come(
 ) -> None:
     (tmp_path / "file").write_text(f'{name} = "{text}"')
     ways = [
-        config.load({}, file=str(tmp_path / "file"), environment={}),
-        config.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text}),
-        config.load(given([f"--{name.replace('_', '-')}", text]), environment={}),
+        config_sources.load({}, file=str(tmp_path / "file"), environment={}),
+        config_sources.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text}),
+        config_sources.load(given([f"--{name.replace('_', '-')}", text]), environment={}),
     ]
     assert [getattr(each, name) for each in ways] == [expected] * 3
 
@@ -217,7 +223,7 @@ WRONG_UNITS = [
 @pytest.mark.parametrize(("name", "text", "expected"), WRONG_UNITS)
 def test_a_quantity_that_is_none_is_refused(name: str, text: str, expected: str) -> None:
     with pytest.raises(InvalidInput, match=f"setting '{name}' is '{text}'; expected {expected}"):
-        config.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text})
+        config_sources.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text})
 
 
 @pytest.mark.parametrize(
@@ -236,12 +242,12 @@ def test_dictionaries_are_taken_from_callers_on_this_machine_whom_nobody_asks(
     given: dict[str, Any],
     is_taken: bool,  # noqa: FBT001 - the case says it
 ) -> None:
-    assert config.load(given, environment={}).takes_dictionaries is is_taken
+    assert config_sources.load(given, environment={}).takes_dictionaries is is_taken
 
 
 def test_a_word_for_dictionaries_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"setting 'dictionary_ingest' is 'maybe'; expected one of auto, on, off"):
-        config.load({"dictionary_ingest": "maybe"}, environment={})
+        config_sources.load({"dictionary_ingest": "maybe"}, environment={})
 
 
 def test_every_limit_follows_from_settings() -> None:

@@ -29,7 +29,8 @@ LAYERS = {
     "lance_flight.thread_states": set(),
     "lance_flight.file_reloading": {"lance_flight.errors"},
     "lance_flight.quantities": {"lance_flight.errors"},
-    "lance_flight.config": {"lance_flight.quantities", "lance_flight.errors"},
+    "lance_flight.config": {"lance_flight.errors"},
+    "lance_flight.config_sources": {"lance_flight.config", "lance_flight.quantities", "lance_flight.errors"},
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
     "lance_flight.catalog": {
@@ -77,6 +78,7 @@ LAYERS = {
     "lance_flight.cli": {
         "lance_flight.audit",
         "lance_flight.config",
+        "lance_flight.config_sources",
         "lance_flight.backend_values",
         "lance_flight.machine",
         "lance_flight.admin",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from lance_flight import config
+from lance_flight import config_sources
 from lance_flight.cli import parser
 from lance_flight.cli.serving.load_balancer import Replica, configuration, find_program
 from lance_flight_client.spark.pipelines.program import parser as spark_parser
@@ -143,7 +143,7 @@ def test_the_store_and_its_server_have_the_same_credentials_and_address() -> Non
     assert re.findall(r"mkdir -p /buckets/(\S+)", script) == [bucket]
     assert re.findall(r"--port :(\d+)", script) == re.findall(r":(\d+)$", server["environment"]["AWS_ENDPOINT"])
     ours = {key: value for key, value in server["environment"].items() if key.startswith("LANCE_FLIGHT_")}
-    assert config.load({"host": "0.0.0.0"}, environment=ours).allow_anonymous  # noqa: S104
+    assert config_sources.load({"host": "0.0.0.0"}, environment=ours).allow_anonymous  # noqa: S104
 
 
 def test_the_job_of_the_compose_file_loads_its_rows(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from lance_flight import config
+from lance_flight import config, config_sources
 
 from tests.deployment.operator_tools import DOCKER, TOP
 
@@ -288,9 +288,9 @@ def variables(manifests: Manifests) -> Iterator[tuple[str, str]]:
 def test_the_server_takes_the_settings(render: Any, values: Mapping[str, Any]) -> None:
     image = dict(re.findall(r"^[^#\n]*\b(LANCE_FLIGHT_[A-Z_]+)=([\w.]+)", DOCKERFILE, re.MULTILINE))
     given = dict(variables(render(values)))
-    loaded = config.load({}, environment={**image, **given})
+    loaded = config_sources.load({}, environment={**image, **given})
     assert (loaded.host, loaded.admin_port, loaded.health_port) == ("0.0.0.0", 9090, 9091)  # noqa: S104
-    known = {config.variable(setting) for setting in config.settings()}
+    known = {config_sources.variable(setting) for setting in config.settings()}
     assert {name for name in given if name.startswith("LANCE_FLIGHT_")} <= known
 
 

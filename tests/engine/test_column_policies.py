@@ -467,7 +467,7 @@ def test_indices_are_listed_of_granted_columns(full: Engine) -> None:
 
 def test_a_masked_read_is_recorded_of_rows_alone(full: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[str] = []
-    monkeypatch.setattr(audit, "record_masked_read", lambda _, table, masks: recorded.append(table))
+    monkeypatch.setattr(audit, "record_masked_read", lambda _subject, table, _masks: recorded.append(table))
     query(full, "SELECT column_name FROM customers$indexes", MASKS)
     assert recorded == []
     query(full, "SELECT phone FROM customers", MASKS)

@@ -14,7 +14,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_root
 from lance_flight.cli.inspect import existing_root, named
-from lance_flight.config import storage_from_environment
+from lance_flight.config_sources import storage_from_environment
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lance_flight import config
+from lance_flight import config, config_sources
 from lance_flight.cli.arguments import add_settings
 
 
@@ -17,7 +17,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the effective configuration, and fail where `serve` would refuse it."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    found = config.sources(given, file=options.config)
-    print(config.as_toml(found), flush=True)
-    config.merged(found).checked()
+    found = config_sources.sources(given, file=options.config)
+    print(config_sources.as_toml(found), flush=True)
+    config_sources.merged(found).checked()
     return 0

@@ -15,7 +15,7 @@ from lance_flight.catalog.backup.restoring import check_restored
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_number, add_root
-from lance_flight.config import storage_from_environment
+from lance_flight.config_sources import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
 from lance_flight.errors import InvalidInput

@@ -20,7 +20,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.interrupts import Begins
 from lance_flight.cli.serving.service import root_store
-from lance_flight.config import storage_from_environment
+from lance_flight.config_sources import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql.references import quoted

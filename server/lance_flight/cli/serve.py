@@ -16,7 +16,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from lance_flight import config
+from lance_flight import config, config_sources
 from lance_flight.admin import logs
 from lance_flight.cli.arguments import add_number, add_root, add_settings
 from lance_flight.cli.serving.children import Life
@@ -53,10 +53,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    load = partial(config.load, given, file=options.config)
+    load = partial(config_sources.load, given, file=options.config)
     settings = load()
     logs.configure(settings.log_level, logs.LogFormat(settings.log_format.lower()))
-    reloader = Reloader(settings, load, config.file_of(options.config))
+    reloader = Reloader(settings, load, config_sources.file_of(options.config))
     manager = ServiceManager.from_environment()
 
     def serve(settings: config.ServerConfig, life: Life) -> int:

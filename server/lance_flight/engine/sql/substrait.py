@@ -61,7 +61,9 @@ def planned(context: SessionContext, plan: bytes) -> DataFrame:
         read = Consumer.from_substrait_plan(context, Serde.deserialize_bytes(plan))
     except BaseException as exc:
         if _NOT_STORED in str(exc):
-            raise Unsupported("a Substrait plan reads no view, and no table with masks; expected SQL for these") from exc
+            raise Unsupported(
+                "a Substrait plan reads no view, and no table with masks; expected SQL for these"
+            ) from exc
         if type(exc).__name__ != _PANIC:
             raise
         raise SqlError(f"the plan refers to what is not in it: {exc}") from exc
