@@ -10,7 +10,7 @@ from lance_flight.errors import NotFound
 from lance_flight.flight import commands
 from lance_flight.flight.backend import PrimaryKey
 from lance_flight.flight.commands import MetadataCommand
-from lance_flight.flight.patterns import like
+from lance_flight.flight.metadata.patterns import like
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight

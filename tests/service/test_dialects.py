@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.engine.sql import escapes
-from lance_flight.flight import sql_words
+from lance_flight.flight.metadata import sql_words
 
 from tests.service.server_process import Server, serving
 

@@ -13,7 +13,6 @@ from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.bound_values import fit_values
 from lance_flight.flight.calls import Call
-from lance_flight.flight.column_metadata import result_schema
 from lance_flight.flight.commands import (
     ClosePreparedStatement,
     CreatePreparedStatement,
@@ -23,6 +22,7 @@ from lance_flight.flight.commands import (
     optional,
 )
 from lance_flight.flight.java_parameters import java_parameters
+from lance_flight.flight.metadata.column_metadata import result_schema
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import Prepared, TicketSealer

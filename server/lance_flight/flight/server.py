@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight import metadata
 from lance_flight.flight.actions import OFFERED, Actions
 from lance_flight.flight.backend import Backend, Rows
 from lance_flight.flight.calls import (
@@ -29,7 +28,6 @@ from lance_flight.flight.calls import (
     InFlight,
     call_of,
 )
-from lance_flight.flight.column_metadata import result_schema
 from lance_flight.flight.commands import (
     Command,
     GetSqlInfo,
@@ -46,6 +44,8 @@ from lance_flight.flight.encryption import Tls
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.authentication import OPEN, Authentication
+from lance_flight.flight.metadata import results as metadata
+from lance_flight.flight.metadata.column_metadata import result_schema
 from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.session_cookies import SessionCookies

@@ -13,10 +13,8 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyarrow import flight
 
-from lance_flight.flight import schemas
 from lance_flight.flight.backend import Backend, Planned
 from lance_flight.flight.calls import Call
-from lance_flight.flight.column_metadata import result_schema
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
     StatementQuery,
@@ -24,6 +22,8 @@ from lance_flight.flight.commands import (
     optional,
 )
 from lance_flight.flight.endpoints import Endpoints
+from lance_flight.flight.metadata import schemas
+from lance_flight.flight.metadata.column_metadata import result_schema
 from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 
 StatementCommand: TypeAlias = StatementQuery | StatementSubstraitPlan | PreparedStatementQuery

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.flight import schemas, sql_words
-from lance_flight.flight.patterns import ESCAPE
+from lance_flight.flight.metadata import schemas, sql_words
+from lance_flight.flight.metadata.patterns import ESCAPE
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 Values: TypeAlias = Mapping[int, Any]

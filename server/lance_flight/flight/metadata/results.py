@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.errors import Corrupt, NewerFormat, NotFound
-from lance_flight.flight import commands, schemas, sql_info, sql_types
+from lance_flight.flight import commands
 from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
-from lance_flight.flight.column_metadata import described
 from lance_flight.flight.commands import MetadataCommand, optional
+from lance_flight.flight.metadata import schemas, sql_info, sql_types
+from lance_flight.flight.metadata.column_metadata import described
+from lance_flight.flight.metadata.patterns import like
 from lance_flight.flight.normalise import client_schema
-from lance_flight.flight.patterns import like
 
 _COMMENT = b"comment"
 """Key of a column's remark in the metadata of its Arrow field."""

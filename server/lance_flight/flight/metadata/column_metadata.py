@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lance_flight.flight import sql_types
 from lance_flight.flight.backend import Caller
+from lance_flight.flight.metadata import sql_types
 from lance_flight.flight.normalise import client_schema
 
 _PREFIX = "ARROW:FLIGHT:SQL:"
