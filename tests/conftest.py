@@ -66,7 +66,7 @@ def turn(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         items.sort(key=turn)
-    if not IS_FULL and not any("::" in argument for argument in config.args):
+    if not IS_FULL and not any(".py" in argument for argument in config.args):
         _deselect(config, items)
     for item in items:
         if is_slow(item.path):
@@ -85,7 +85,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the sample does not have; who names a test gets it."""
+    """Leave out what the sample does not have; whoever names a test or its module gets it."""
     names = [item.nodeid.removeprefix("tests/") for item in items]
     kept = sample(names)
     left = [item for item, name in zip(items, names, strict=True) if name not in kept]
