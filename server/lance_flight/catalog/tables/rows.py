@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -114,15 +115,25 @@ def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         nearest = column.cast(kind, safe=False)
     except pa.ArrowInvalid:
         return column
-    mine, given = (pc.list_flatten(each) if _is_list(kind) else each for each in (nearest, column))
-    overflows = pc.any(pc.and_(pc.is_inf(mine), pc.is_finite(given))).as_py()
-    return column if overflows else nearest
+    mine, given = (_doubles(pc.list_flatten(each) if _is_list(kind) else each) for each in (nearest, column))
+    return column if np.any(np.isinf(mine) & np.isfinite(given)) else nearest
+
+
+def _doubles(numbers: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    """Return numbers as doubles, NULL as NaN: Arrow asks no half float whether it is infinite."""
+    if pa.types.is_decimal(numbers.type):
+        numbers = numbers.cast(pa.float64())
+    given = numbers.to_numpy() if isinstance(numbers, pa.ChunkedArray) else numbers.to_numpy(zero_copy_only=False)
+    found: npt.NDArray[np.float64] = given.astype(np.float64)
+    return found
 
 
 def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     if column.null_count == len(column):
         return pa.nulls(len(column), field.type)
     try:
+        if is_vector(field.type) and _is_list(column.type):
+            return _as_vectors(column, field)
         cast = _converted(column, field.type)
         # Text is parsed and written by rules of its own.
         if not _is_text(column.type) and not _is_text(field.type):
@@ -132,6 +143,29 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
             f"column {field.name!r} holds {column.type} values that do not fit {field.type} without loss: {exc}"
         ) from exc
     return cast
+
+
+def _as_vectors(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return lists of numbers as vectors of a column: each number the nearest one that a float holds, and exactly it otherwise."""
+    kind = field.type
+    check_lengths(column, field.name, kind.list_size, f", as {kind} has")
+    if not pa.types.is_floating(kind.value_type):
+        return _converted(column, kind)
+    nearest = column if column.type == kind else _nearest(column, kind)
+    if nearest.type != kind:
+        raise DataError(f"column {field.name!r} holds vectors of {column.type.value_type} with numbers beyond {kind}")
+    return nearest
+
+
+def check_lengths(column: pa.Array | pa.ChunkedArray, name: str, size: int, why: str) -> None:
+    """Raise `DataError`, which names the row and the lengths, for a list that has not `size` numbers; `why` these are expected."""
+    lengths = pc.list_value_length(column)
+    wrong = pc.index(pc.fill_null(pc.not_equal(lengths, size), fill_value=False), True).as_py()
+    if wrong >= 0:
+        raise DataError(
+            f"column {name!r} holds {lengths[wrong].as_py()} numbers in the vector of row {wrong + 1} of a batch of"
+            f" {len(column)}; expected {size}{why}"
+        )
 
 
 def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

@@ -22,6 +22,7 @@ _NAMES: Mapping[pa.DataType, str] = MappingProxyType(
         pa.uint16(): "SMALLINT UNSIGNED",
         pa.uint32(): "INTEGER UNSIGNED",
         pa.uint64(): "BIGINT UNSIGNED",
+        pa.float16(): "FLOAT16",
         pa.float32(): "REAL",
         pa.float64(): "DOUBLE",
         pa.utf8(): "VARCHAR",
@@ -43,7 +44,7 @@ def type_name(kind: pa.DataType) -> str:
     """Return the SQL name of a type; one that CREATE TABLE has no name for is given as Arrow's text.
 
     >>> type_name(pa.timestamp("us", "UTC")), type_name(pa.list_(pa.struct({"a": pa.int32()}))), type_name(pa.float16())
-    ('TIMESTAMPTZ(6)', 'STRUCT<"a" INTEGER>[]', 'float16')
+    ('TIMESTAMPTZ(6)', 'STRUCT<"a" INTEGER>[]', 'FLOAT16')
     """
     return _sql_name(kind) or type_to_text(kind)
 

@@ -13,6 +13,7 @@ from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.sql.functions import check_expression, inner_context, plain_message, result_type
 from lance_flight.engine.sql.positions import with_sent_position
 from lance_flight.engine.sql.rewriting import sql_type
+from lance_flight.engine.sql.tokens import QUOTED, Token, edited, tokenize
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.engine.writes.partition_fields import PartitionDef
@@ -20,11 +21,16 @@ from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecErr
 from lance_flight.model.annotations import annotated
 from lance_flight.model.arrow_types import is_binary
 from lance_flight.model.naming import column_name_problem, partition_column
+from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import DEFAULT, MARKED, NamespaceSchema, Path, is_blob
 from lance_flight.model.schema_changes import dotted
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
 from lance_flight.planning.predicates import Column
+
+_HALVES = frozenset({"HALF", "FLOAT16"})
+_IN_PLACE = "INTERVAL"
+"""DataFusion's SQL has no word for floats of 16 bits: it reads them as a type that no table stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +88,36 @@ def column_type(text: str) -> tuple[pa.DataType, dict[bytes, bytes]]:
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """Return the Arrow type of an SQL type: TIMESTAMP is microseconds, VARCHAR is utf8.
+    """Return the Arrow type of an SQL type: TIMESTAMP is microseconds, VARCHAR is utf8, HALF and FLOAT16 are floats of 16 bits.
 
-    >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED")
-    (TimestampType(timestamp[us]), DataType(uint64))
+    >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED"), arrow_type("HALF[3]")
+    (TimestampType(timestamp[us]), DataType(uint64), FixedSizeListType(fixed_size_list<item: halffloat>[3]))
     """
-    context = inner_context()
-    query = f"SELECT CAST(NULL AS {sql_type(text)}) AS value"
+    context, halves = inner_context(), _halves(tokenize(text))
+    known = edited(text, [(token.start, token.stop, _IN_PLACE) for token in halves])
+    query = f"SELECT CAST(NULL AS {sql_type(known)}) AS value"
     try:
-        return context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
+        found = context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
+        return _with_halves(found) if halves else found
     except Exception as exc:
         raise SchemaError(
             "type", [f"{text!r} is not a type: {with_sent_position(plain_message(exc), query, None)}"]
         ) from exc
+
+
+def _halves(tokens: Sequence[Token]) -> list[Token]:
+    """Return the words that name floats of 16 bits: none is one before a word, which is the type of a field of that name."""
+    if any(token.word == _IN_PLACE for token in tokens):
+        return []
+    named = {place for place, token in enumerate(tokens, -1) if token.word or token.kind in QUOTED}
+    return [token for place, token in enumerate(tokens) if token.word in _HALVES and place not in named]
+
+
+def _with_halves(kind: pa.DataType) -> pa.DataType:
+    """Return a type with floats of 16 bits for what stands in their place."""
+    if kind == pa.month_day_nano_interval():
+        return pa.float16()
+    return rebuilt(kind, [each.with_type(_with_halves(each.type)) for each in children(kind)])
 
 
 def storable(schema: pa.Schema) -> pa.Schema:

@@ -27,6 +27,7 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.writes.ingest_options import APPENDED, IngestOptions
 from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.vector_columns import with_vectors
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
@@ -174,7 +175,8 @@ def ingest(
     if existing is IfExists.REPLACE if there else create_missing:
         access.check_all_rows(Privilege.INSERT, name)
         on_create()
-        new = partial(create, root, name, storable(reader.schema), properties, data, existing=existing, policy=policy)
+        columns, data = with_vectors(storable(reader.schema), data)
+        new = partial(create, root, name, columns, properties, data, existing=existing, policy=policy)
         return new(commit_id=options.commit_id, transaction=transaction, cancellation=cancellation)
     if options.overwrites is Replaces.TABLE:
         access.check_all_rows(Privilege.DELETE, name)

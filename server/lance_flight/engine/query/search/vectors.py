@@ -36,6 +36,11 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
 def column_of_vectors(field: pa.Field) -> pa.Field:
     """Return the column if it holds vectors; raise `SqlError` otherwise."""
     kind = field.type
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_int8(kind.value_type):
+        raise SqlError(
+            f"column {field.name!r} is {kind}, which Lance does not search; expected floats (HALF[{kind.list_size}],"
+            f" FLOAT[{kind.list_size}]), or ORDER BY array_distance({field.name}, …) LIMIT k"
+        )
     if not is_vector(kind):
         raise SqlError(
             f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes"
