@@ -17,6 +17,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, all_segments
 from lance_flight.errors import Unsupported
 from lance_flight.model.index_kinds import Family, IndexKind, OptionValue
+from lance_flight.model.nested import field_at
 from lance_flight.model.pins import FixedPin
 
 MOST_SEGMENTS = 4
@@ -51,7 +52,7 @@ class BuildSegment:
             )
         except _REFUSALS as exc:
             reason = self.table.parent.words(exc)
-            what = _refused(dataset.schema.field(self.column), self.kind, reason)
+            what = _refused(field_at(dataset.schema, self.column), self.kind, reason)
             raise Unsupported(f"partition table {self.object_id!r}: {what}") from exc
         return built
 

@@ -34,13 +34,13 @@ from lance_flight.catalog.storage.opening import OPENERS, map_tables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.lineage import are_new
-from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.catalog.tables.schema_adapter import identified, path_within
 from lance_flight.errors import AlreadyExists
 from lance_flight.faults import failpoint
 from lance_flight.model.index_kinds import Family, OptionValue
+from lance_flight.model.nested import field_at
 from lance_flight.model.pins import FixedPin
 
 TABLES_PER_COMMIT = 256
@@ -125,7 +125,9 @@ class _Indexing:
         definition = self._rules.defined(snapshot)
         known = {each.name: each for each in indices_of(snapshot)}.get(definition.name)
         if known is None:
-            check_possible(self._root, snapshot.schema.plain.field(self._rules.column), definition)
+            column = field_at(snapshot.schema.plain, self._rules.column)
+            # Of a field inside structs the trial makes a column, whose name has no dots.
+            check_possible(self._root, column.with_name(column.name.rpartition(".")[2]), definition)
         elif known != definition:
             raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
         return definition, known is None
@@ -155,11 +157,12 @@ class _Indexing:
         base = partitions.resolve(store, table.pin)
         dataset = partitions.open_at(store, base)
         columns = identified(dataset, snapshot.schema)
-        column = physical(columns, snapshot.schema.names[definition.field_id], definition.field_id)
+        found = path_within(columns, snapshot.schema, definition.field_id)
         fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
-        if column is None or sum(fragments.values()) < max(definition.min_rows, 1):
+        if found is None or sum(fragments.values()) < max(definition.min_rows, 1):
             return None
-        coverage = Coverage.of(dataset, definition.name, column.name, definition.of_kind)
+        column = ".".join(found[0])
+        coverage = Coverage.of(dataset, definition.name, column, definition.of_kind)
         if not coverage.missing:
             return None
         is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
@@ -168,7 +171,7 @@ class _Indexing:
         if definition.of_kind.family is Family.TEXT:
             added = added and are_new(dataset, coverage.missing)
         chosen = {number: fragments[number] for number in (coverage.missing if added else fragments)}
-        options = _options(dataset, column.name, definition, chosen)
+        options = _options(dataset, column, definition, chosen)
         if options is None:
             return None
         return BuildSegment(
@@ -176,7 +179,7 @@ class _Indexing:
             table=store,
             base=base,
             place=self._root.child(partitions.place_of_files(table.location, base)),
-            column=column.name,
+            column=column,
             kind=definition.of_kind,
             options=tuple(options.items()),
             name=definition.name,

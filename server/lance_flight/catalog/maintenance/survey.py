@@ -29,9 +29,8 @@ from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
-from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.catalog.tables.schema_adapter import identified, path_within
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.pins import Pin
 
@@ -236,7 +235,7 @@ def _unindexed(
     """Yield how many rows each index lacks that is made of a table of this size."""
     for definition in definitions:
         columns = identified(dataset, snapshot.schema)
-        column = physical(columns, snapshot.schema.names[definition.field_id], definition.field_id)
-        if column is not None and sum(rows.values()) >= max(definition.min_rows, 1):
-            missing = Coverage.of(dataset, definition.name, column.name, definition.of_kind).missing
+        found = path_within(columns, snapshot.schema, definition.field_id)
+        if found is not None and sum(rows.values()) >= max(definition.min_rows, 1):
+            missing = Coverage.of(dataset, definition.name, ".".join(found[0]), definition.of_kind).missing
             yield sum(rows[number] for number in missing)

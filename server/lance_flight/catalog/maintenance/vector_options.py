@@ -13,6 +13,7 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.model.index_kinds import PACKED_BITS, IndexKind, OptionValue
+from lance_flight.model.nested import field_at
 
 MOST_PARTS = 4096
 _NUMBERS_OF_SUB_VECTOR = (8, 4, 2)
@@ -31,7 +32,7 @@ def vector_options(
 
     None where there are too few vectors to learn from. NULL and what has a number that is not finite does not count.
     """
-    vectors = dataset.schema.field(column).type
+    vectors = field_at(dataset.schema, column).type
     if not pa.types.is_fixed_size_list(vectors):
         return dict(options)  # Lance says what is the matter
     rows = sum(fragments.values())

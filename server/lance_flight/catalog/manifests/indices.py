@@ -14,7 +14,7 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.guard_notes import entries_of
 from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.errors import Corrupt, NotFound
+from lance_flight.errors import Corrupt, NotFound, Unsupported
 from lance_flight.model.index_kinds import (
     METRICS,
     Family,
@@ -63,7 +63,10 @@ class IndexDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRules:
-    """An index to be made: of a column, by its name in the namespace; `min_rows` None is what is good for its kind."""
+    """An index to be made: of a column, by its name in the namespace, or of a field inside structs, by its dotted path.
+
+    `min_rows` None is what is good for its kind.
+    """
 
     column: str
     kind: str = "btree"
@@ -74,21 +77,27 @@ class IndexRules:
     @property
     def called(self) -> str:
         """The name of the index in every table."""
-        return self.name or f"{self.column}_idx"
+        return self.name or f"{self.column.replace('.', '_')}_idx"
 
     def defined(self, snapshot: Snapshot) -> IndexDefinition:
         """Return the definition over the columns of a snapshot, or an error that names what cannot be."""
         kind = index_kind(self.kind)
-        if self.column not in snapshot.schema.ids:
-            raise NotFound.named("column", self.column, snapshot.schema.ids)
+        path = tuple(self.column.split("."))
+        if path not in snapshot.schema.source_ids:
+            raise NotFound.named("column", self.column, snapshot.schema.source_names.values())
+        if kind.family is Family.TEXT and len(path) > 1:
+            raise Unsupported(
+                f"no index of texts of {self.column!r}, which is inside a struct; expected a column itself"
+            )
+        number = snapshot.schema.source_ids[path]
         options = kind.checked(self.options)
         if kind.family is Family.VECTOR:
-            options |= _metric(snapshot.schema.plain.field(self.column), options)
+            options |= _metric(snapshot.schema.sources[number].field.with_name(self.column), options)
         least = kind.least_rows if self.min_rows is None else self.min_rows
         check_least(0, min_rows=least)
         return IndexDefinition(
             name=check_sql_name("index", self.called),
-            field_id=snapshot.schema.ids[self.column],
+            field_id=number,
             kind=kind.name,
             options=options,
             min_rows=least,
@@ -104,8 +113,8 @@ def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str
 
 
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
-    """Return the indices that a snapshot has, but for those of columns that were dropped."""
-    columns = set(snapshot.schema.ids.values())
+    """Return the indices that a snapshot has, but for those of columns, or of fields inside structs, that were dropped."""
+    columns = set(snapshot.schema.sources)
     return [each for each in _definitions_in(guard_row(snapshot)) if each.field_id in columns]
 
 

@@ -13,10 +13,12 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_flight.catalog.search.chosen_rows import address_condition
 from lance_flight.catalog.search.search_results import ADDRESS, Order, in_order, placed, ranked, read, settled
 from lance_flight.catalog.tables.scan import Scan, Search, Source
+from lance_flight.model.nested import within
 from lance_flight.model.vectors import have_gaps, is_vector
 
 MORE = 8
@@ -77,7 +79,9 @@ def _at(scan: Scan, source: Source, known: pa.Table, result: pa.Field) -> pa.Tab
 
 def _without_gaps(search: OrderedSearch, rows: pa.Table) -> pa.Table:
     """Leave out rows whose vector has NULL inside: it is near to nothing."""
-    if search.column not in rows.column_names or not is_vector(rows.schema.field(search.column).type):
+    root, *inner = search.column.split(".")
+    fields = within(rows.schema.field(root), inner) if root in rows.column_names else None
+    if fields is None or not is_vector(fields[-1].type):
         return rows
-    gaps = have_gaps(rows[search.column])
+    gaps = have_gaps(pc.struct_field(rows[root], inner) if inner else rows[root])
     return rows.filter(pa.array(~gaps)) if gaps.any() else rows

@@ -25,6 +25,7 @@ from lance_flight.catalog.tables.scan import Open, Scan, Source
 class VectorSearch:
     """The `count` rows whose vectors are nearest to one; `metric` None is that of the index, else l2.
 
+    The vectors are in a column, or in a field inside structs, which has a dotted path.
     `nprobes` parts of an index are looked into, and `refine` times as many rows compared by their stored vectors. Rows that are
     not `among` some, by the numbers of their tables, do not count.
     """
@@ -39,6 +40,11 @@ class VectorSearch:
     among: Mapping[int, Addresses] | None = None
     result: pa.Field = DISTANCE
     is_ascending: bool = True
+
+    @property
+    def root(self) -> str:
+        """The column that the vectors are in: itself, or a struct with them."""
+        return self.column.partition(".")[0]
 
     @property
     def is_merging(self) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import lance
 from lance import LanceDataset
@@ -100,8 +101,14 @@ def definitions(dataset: LanceDataset) -> Iterator[IndexDefinition]:
 
 def _is_of(dataset: LanceDataset, column: str, kind: IndexKind) -> Callable[[lance.IndexDescription], bool]:
     """Return a test for indices of a kind of a column."""
-    number = next(field.id() for field in dataset.lance_schema.fields() if field.name() == column)
+    number = _number_of(dataset.lance_schema.fields(), column.split("."))
     return lambda index: list(index.fields) == [number] and _plain(index.index_type) == _plain(kind.name)
+
+
+def _number_of(fields: Iterable[Any], path: Sequence[str]) -> int:
+    """Return Lance's number of a column, or of a field inside structs."""
+    found = next(field for field in fields if field.name() == path[0])
+    return int(found.id()) if len(path) == 1 else _number_of(found.children(), path[1:])
 
 
 def _files(segments: Iterable[lance.Index]) -> frozenset[int]:

@@ -32,8 +32,8 @@ from lance_flight.catalog.tables.lineage import (
     ROW_ORIGIN_FIELD,
 )
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
-from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, same_fields
-from lance_flight.model.nested import children
+from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, path_of, same_fields
+from lance_flight.model.nested import children, within
 from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
 
 BATCH_ROWS = 64 * 1024
@@ -116,7 +116,7 @@ class Search(Protocol):
 
     @property
     def column(self) -> str:
-        """The column that is searched, by its name in `Scan.source`."""
+        """The column that is searched, by its name in `Scan.source`, or a field inside its structs by its dotted path."""
         ...
 
     @property
@@ -172,15 +172,34 @@ class Scan:
         columns = source.columns
         targets = {name: self._target(name, source) for name in self._needed}
         fields = {name: physical(columns, name, self.ids.get(name)) for name in targets}
-        if self.search is not None and fields[self.search.column] is None:
+        searched = None if self.search is None else self._searched(self.search, targets, fields)
+        if self.search is not None and searched is None:
             return iter(())
         fill = source.filling(columns, {number for each in targets.values() for number in ids_within(each)})
         stored = {name: each for name, each in fields.items() if each is not None or not self._is_filled(name, fill)}
         is_plain = not fill.partly and all(
             field is not None and _is_plain(field, targets[name]) for name, field in stored.items()
         )
-        table = _Table(source=source, columns=columns, targets=targets, fields=fields, stored=stored, fill=fill)
+        table = _Table(
+            source=source,
+            columns=columns,
+            targets=targets,
+            fields=fields,
+            stored=stored,
+            fill=fill,
+            searched=searched,
+        )
         return self._direct(table) if is_plain else self._adapted(table)
+
+    @staticmethod
+    def _searched(search: Search, targets: Mapping[str, pa.Field], fields: Mapping[str, pa.Field | None]) -> str | None:
+        """Return the searched column as a table names it; None where it lacks it."""
+        root, *inner = search.column.split(".")
+        wanted, stored = within(targets[root], inner), fields[root]
+        if wanted is None or stored is None:
+            return None
+        found = path_of(children(stored.type), wanted[1:]) if inner else ((), stored)
+        return None if found is None else ".".join([stored.name, *found[0]])
 
     def _target(self, name: str, source: Source) -> pa.Field:
         """Return a column that is wanted, with the ids of the fields inside where the namespace says them."""
@@ -197,7 +216,7 @@ class Scan:
 
     @property
     def _needed(self) -> list[str]:
-        searched = () if self.search is None else (self.search.column,)
+        searched = () if self.search is None else (self.search.column.partition(".")[0],)
         named = dict.fromkeys([*self.schema.names, *self.filter_columns, *searched])
         return [name for name in named if not self._is_made(name)]
 
@@ -262,12 +281,9 @@ class Scan:
         Its columns renamed, cast, filled, or NULL, and filtered then.
         """
         names = [field.name for field in table.fields.values() if field is not None]
-        lineage, searched = (
-            self._lineage(table.source),
-            None if self.search is None else table.fields[self.search.column],
-        )
+        lineage = self._lineage(table.source)
         # Rows that are filtered afterwards are all asked for.
-        searching = self._searching(searched and searched.name, None if self.filter is None else table.source)
+        searching = self._searching(table.searched, None if self.filter is None else table.source)
         for batch in self._reader(table, [*self._results, *names, *lineage], None, searching):
             fills = table.fill.of(batch)
             columns = [
@@ -357,7 +373,7 @@ class Scan:
 class _Table:
     """An opened source as a scan reads it: its own columns, and by name those that are wanted and what it has of each.
 
-    `stored` are those without the ones that are filled whole.
+    `stored` are those without the ones that are filled whole, and `searched` is the column that is searched, or the field inside one.
     """
 
     source: Source
@@ -366,6 +382,7 @@ class _Table:
     fields: Mapping[str, pa.Field | None]
     stored: Mapping[str, pa.Field | None]
     fill: Filling
+    searched: str | None
 
     @property
     def filled(self) -> list[str]:

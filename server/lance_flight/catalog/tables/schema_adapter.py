@@ -20,7 +20,7 @@ from lance_flight.catalog.storage.lance_fields import field_id, numbered_columns
 from lance_flight.catalog.tables.filling import NO_FILLS, Fill, Fills
 from lance_flight.model.arrow_types import is_binary, is_string
 from lance_flight.model.nested import children, rebuilt
-from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema
+from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema, Path
 
 
 def namespace_id(field: pa.Field) -> int | None:
@@ -48,6 +48,30 @@ def matching(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
         return ids.index(mine) if mine in ids else None
     names = [each.name for each in among]
     return names.index(field.name) if field.name in names else None
+
+
+def path_within(columns: Sequence[pa.Field], namespace: NamespaceSchema, number: int) -> tuple[Path, pa.Field] | None:
+    """Return where a table, whose columns have the namespace's ids, keeps a field of it: the path there, and the field.
+
+    None where the table lacks it, or the namespace.
+    """
+    path = namespace.source_paths.get(number, ())
+    wanted = [namespace.sources[namespace.source_ids[path[:depth]]].field for depth in range(1, len(path) + 1)]
+    return path_of(columns, wanted)
+
+
+def path_of(columns: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> tuple[Path, pa.Field] | None:
+    """Return where a table keeps the last of some fields of the namespace, of which each lies inside the one before."""
+    names: list[str] = []
+    found: pa.Field | None = None
+    for field in wanted:
+        place = matching(field, columns)
+        if place is None:
+            return None
+        found = columns[place]
+        names.append(found.name)
+        columns = children(found.type)
+    return None if found is None else (tuple(names), found)
 
 
 def identified(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Field]:

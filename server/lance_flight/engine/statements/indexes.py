@@ -29,7 +29,7 @@ MIN_ROWS = "min_rows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateIndex(TableStatement, ChangeStatement):
-    """CREATE INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)]."""
+    """CREATE INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)]; `column` may lead into structs (`a.b`)."""
 
     forms = ("CREATE INDEX",)
     needs = (Privilege.DDL, Privilege.SELECT)
@@ -50,6 +50,8 @@ class CreateIndex(TableStatement, ChangeStatement):
         table = references.table(cursor)
         cursor.expect("(")
         column = cursor.name("a column name")
+        while cursor.accept("."):
+            column += f".{cursor.name('the name of a field')}"
         cursor.expect(")")
         kind = cursor.name("the kind of an index") if cursor.accept("USING") else "btree"
         options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}

@@ -12,9 +12,8 @@ from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
-from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.catalog.tables.schema_adapter import identified, path_within
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.engine.query.tables import TableView
 
@@ -43,25 +42,25 @@ def indexes_table(view: TableView) -> MetadataTable:
 def _indexes(view: TableView, names: list[str]) -> pa.Table:
     rows = []
     for definition in indices_of(view.snapshot):
-        column = view.snapshot.schema.names[definition.field_id]
-        if column not in view.schema.names:
+        path = view.snapshot.schema.source_paths[definition.field_id]
+        if path[0] not in view.schema.names:
             continue
         row: dict[str, Any] = {
             "name": definition.name,
-            "column_name": column,
+            "column_name": ".".join(path),
             "kind": definition.kind,
             "options": json.dumps(dict(definition.options), sort_keys=True),
             "min_rows": definition.min_rows,
         }
         if _COUNTED & set(names):
-            row |= _counts(view, definition, column)
+            row |= _counts(view, definition)
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def _counts(view: TableView, definition: IndexDefinition, column: str) -> dict[str, int]:
+def _counts(view: TableView, definition: IndexDefinition) -> dict[str, int]:
     tables = view.snapshot.all_tables()
-    found = map_tables(partial(_of_table, view, definition, column), tables, "indexes")
+    found = map_tables(partial(_of_table, view, definition), tables, "indexes")
     return {
         "tables": len(found),
         "indexed_tables": sum(indexed > 0 for _, indexed, _ in found),
@@ -71,12 +70,12 @@ def _counts(view: TableView, definition: IndexDefinition, column: str) -> dict[s
     }
 
 
-def _of_table(view: TableView, definition: IndexDefinition, column: str, table: PartitionTable) -> tuple[int, int, int]:
+def _of_table(view: TableView, definition: IndexDefinition, table: PartitionTable) -> tuple[int, int, int]:
     """Return the rows of a table, those that its index covers, and the segments of the index."""
     dataset = partitions.open_table(view.store, table)
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
-    found = physical(identified(dataset, view.snapshot.schema), column, definition.field_id)
+    found = path_within(identified(dataset, view.snapshot.schema), view.snapshot.schema, definition.field_id)
     if found is None:
         return sum(rows.values()), 0, 0
-    coverage = Coverage.of(dataset, definition.name, found.name, definition.of_kind)
+    coverage = Coverage.of(dataset, definition.name, ".".join(found[0]), definition.of_kind)
     return sum(rows.values()), sum(rows[number] for number in coverage.covered), len(coverage.segments)

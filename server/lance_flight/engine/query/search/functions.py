@@ -68,7 +68,7 @@ def _parameter_types(
         if text.startswith("$") and parameter_count(text):
             if name == "vector":
                 column = arguments.name("vector_column" if call.function == HYBRID_SEARCH else "column")
-                yield text, searched.column(column).type
+                yield text, searched.vectors(column).type
             elif name in NUMBERS:
                 yield text, pa.int64()
             else:
@@ -163,7 +163,7 @@ class SearchRun:
     def best(self, search: AnySearch, names: list[str]) -> pa.Table:
         """Return some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are requested."""
         made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
-        vectors = [search.column] if isinstance(search, VectorSearch) else []
+        vectors = [search.root] if isinstance(search, VectorSearch) else []
         wanted = list(dict.fromkeys([*names, search.result.name, ADDRESS.name, *vectors]))
         schema = pa.schema([made[name] if name in made else self.searched.columns.field(name) for name in wanted])
         work = self.searched.work(search, schema, merging=self.is_merging)

@@ -150,7 +150,7 @@ def _value(planner: ScanPlanner, vector: pa.Scalar | Expr) -> object:
 
 def _index(view: TableView, column: str, metric: str) -> IndexDefinition | None:
     """Return the index of a column's vectors by a metric; None if there is none."""
-    names = view.snapshot.schema.names
+    names = view.snapshot.schema.source_names
     for index in indices_of(view.snapshot):
         is_of_metric = str(index.options.get("metric", METRICS[0])) == metric
         if index.of_kind.family is Family.VECTOR and names[index.field_id] == column and is_of_metric:

@@ -25,6 +25,7 @@ from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import enclosed, quoted
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue
+from lance_flight.model.nested import children, within
 from lance_flight.planning.predicates import Predicate
 
 
@@ -96,6 +97,19 @@ class SearchTarget:
         if name not in self.columns.names:
             raise NotFound.named("column", name, self.columns.names)
         return self.columns.field(name)
+
+    def vectors(self, name: str) -> pa.Field:
+        """Return a column of vectors to search, or a field inside structs, by its dotted path; raise `NotFound` with the nearest names."""
+        root, *inner = name.split(".")
+        above = self.column(root)
+        for depth, _ in enumerate(inner):
+            found = within(above, inner[: depth + 1])
+            if found is None:
+                (*_, struct) = within(above, inner[:depth]) or [above]
+                known = [".".join([root, *inner[:depth], each.name]) for each in children(struct.type)]
+                raise NotFound.named("field", ".".join([root, *inner[: depth + 1]]), known)
+            field = found[-1]
+        return field.with_name(name) if inner else above
 
     def work(self, search: Search | None, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
         """Return the scans that find rows with some columns, computed ones included; None as the `search` finds all rows.
@@ -239,7 +253,7 @@ def _options(view: TableView) -> Mapping[Family, Mapping[str, Mapping[str, Optio
     """Return the indexed columns, with the options of the index, for each family."""
     found: dict[Family, dict[str, Mapping[str, OptionValue]]] = {family: {} for family in Family}
     for index in indices_of(view.snapshot):
-        found[index.of_kind.family][view.snapshot.schema.names[index.field_id]] = index.options
+        found[index.of_kind.family][view.snapshot.schema.source_names[index.field_id]] = index.options
     return found
 
 

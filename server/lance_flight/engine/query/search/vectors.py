@@ -19,7 +19,7 @@ from lance_flight.model.vectors import is_vector
 def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: int) -> VectorSearch:
     """The search for the `count` vectors that are nearest to the one of a call, in the column that its argument `column` names."""
     name = arguments.name(column)
-    field = column_of_vectors(searched.column(name))
+    field = column_of_vectors(searched.vectors(name))
     metric = arguments.text("metric")
     return VectorSearch(
         column=name,
