@@ -1,6 +1,6 @@
 """Publishing a branch: what it has changed becomes what the main branch shows, in one commit.
 
-Columns and specs that one of the two has changed come along. Tables of the branch and of main that lack columns of the
+Columns, specs and indices that one of the two has changed come along. Tables of the branch and of main that lack columns of the
 other get a version with all of them first, which nobody sees (`schema_evolution.py`).
 """
 
@@ -19,6 +19,7 @@ from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
 from lance_flight.catalog.evolving.schema_evolution import StagedSchemas
 from lance_flight.catalog.manifests.branch_publishing import PUBLISHED, BranchMerge, met_at
 from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.indices import definitions_of, note_of, published_definitions
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.formats import version_of
@@ -63,6 +64,9 @@ class _Publication:
         schema = merge.merged_schema()
         specs = merge.merged_specs(schema)
         changed = tuple(spec for spec in specs if spec not in newest.specs)
+        definitions, problems = published_definitions(base, newest, self._tip)
+        merge.refuse(problems)
+        notes = note_of(definitions) if definitions != list(definitions_of(newest)) else {}
         difference = merge.difference(partial(self._is_same, base.schema))
         taken = self._tip.tables_named(difference.tables)
         stays = [table for table in newest.all_tables() if table.object_id not in {*taken, *difference.removed}]
@@ -70,7 +74,8 @@ class _Publication:
         merge.refuse([problem for side, tables in sides for problem in self._nulls(side.schema, schema, tables)])
         moved = [self._moved(side, schema, tables, difference.rows.schema) for side, tables in sides]
         rows = pa.concat_tables([_without(difference.rows, moved[0]), *moved])
-        if not rows.num_rows and not difference.removed and not changed and schema is newest.schema:
+        is_there = not rows.num_rows and not difference.removed and not changed and schema is newest.schema
+        if is_there and not notes:
             return None
         return Evolution(
             operation=self._operation,
@@ -78,6 +83,7 @@ class _Publication:
             schema=None if schema is newest.schema else schema,
             rows=rows,
             removed=difference.removed,
+            notes=notes,
             properties={PUBLISHED: f"{self._ref.identifier}@{self._tip.version}"},
         )
 

@@ -192,7 +192,7 @@ def compact(
         versions += [] if version is None else [version]
         if progress is not None and not pieces:
             progress(start + len(batch), len(targets))
-    indices = refresh_indices(namespace, run=run) if namespace.branch is None else ()
+    indices = refresh_indices(namespace, run=run)
     return CompactionReport(
         table_count=len(targets), tables=tuple(done), versions=tuple(versions), indices=tuple(indices)
     )

@@ -174,6 +174,8 @@ class _Indexing:
         options = _options(dataset, column, definition, chosen)
         if options is None:
             return None
+        # On a branch of the namespace the table is forked only now.
+        base = partitions.base_of(store, base, snapshot.table_branch)
         return BuildSegment(
             object_id=table.object_id,
             table=store,
@@ -224,7 +226,6 @@ def create_index(
 
     A part of the tables at a time, each part in one commit with their pins: what was interrupted goes on where it was.
     """
-    namespace.refuse_on_branch("be given indices")
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
     indexing = _Indexing(namespace.store, rules, run, progress)
@@ -258,14 +259,13 @@ def _of_several(progress: Progress | None, before: int, indices: int) -> Progres
 
 def drop_index(namespace: Table, name: str) -> int:
     """Remove an index from the namespace and all its tables, in one commit, and return the version of that commit."""
-    namespace.refuse_on_branch("lose indices")
     reading = namespace.begin()
     index_named(reading.base, name)
 
     def without(snapshot: Snapshot) -> Evolution | None:
         left = [each for each in indices_of(snapshot) if each.name != name]
         tables = snapshot.all_tables()
-        pins = map_tables(partial(_without, namespace.store, name), tables, "indexing")
+        pins = map_tables(partial(_without, namespace.store, snapshot.table_branch, name), tables, "indexing")
         moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
         rows = repinned(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
         return Evolution(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
@@ -282,9 +282,12 @@ def _options(
     return vector_options(dataset, column, definition.of_kind, definition.options, fragments)
 
 
-def _without(root: Store, name: str, table: PartitionTable) -> FixedPin | None:
+def _without(root: Store, branch: str | None, name: str, table: PartitionTable) -> FixedPin | None:
     store = root.child(table.location)
-    return stage_without(store, partitions.resolve(store, table.pin), name, said_of(f"drop index {name}", ()))
+    base = partitions.resolve(store, table.pin)
+    if all(index.name != name for index in partitions.open_at(store, base).describe_indices()):
+        return None
+    return stage_without(store, partitions.base_of(store, base, branch), name, said_of(f"drop index {name}", ()))
 
 
 def _on(piece: BuildSegment, before: BuildSegment) -> BuildSegment:

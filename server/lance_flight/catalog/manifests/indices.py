@@ -115,7 +115,7 @@ def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
     """Return the indices that a snapshot has, but for those of columns, or of fields inside structs, that were dropped."""
     columns = set(snapshot.schema.sources)
-    return [each for each in _definitions_in(guard_row(snapshot)) if each.field_id in columns]
+    return [each for each in definitions_of(snapshot) if each.field_id in columns]
 
 
 def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
@@ -126,10 +126,23 @@ def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
     return found[name]
 
 
+def published_definitions(base: Snapshot, main: Snapshot, tip: Snapshot) -> tuple[list[IndexDefinition], list[str]]:
+    """Return the indices of the main branch with what a branch has made and dropped since both agreed, and what stands against it."""
+    known, mine, theirs = ({each.name: each for each in definitions_of(side)} for side in (base, main, tip))
+    changed = [name for name in {**known, **theirs} if known.get(name) != theirs.get(name)]
+    both = [name for name in changed if mine.get(name) not in (known.get(name), theirs.get(name))]
+    kept = [each for name, each in mine.items() if name not in changed]
+    return (
+        [*kept, *(theirs[name] for name in changed if name in theirs)],
+        [f"index {name!r} was made or dropped on the main branch as well" for name in both],
+    )
+
+
 def note_of(definitions: Sequence[IndexDefinition]) -> dict[str, object]:
     """Return what the guard row says of indices."""
     return {INDICES: [each.to_json() for each in definitions]}
 
 
-def _definitions_in(head: pa.Table) -> Iterator[IndexDefinition]:
-    return (IndexDefinition.from_json(entry) for entry in entries_of(head, INDICES))
+def definitions_of(snapshot: Snapshot) -> Iterator[IndexDefinition]:
+    """Return the definitions that the guard row of a snapshot has, those of dropped columns among them."""
+    return (IndexDefinition.from_json(entry) for entry in entries_of(guard_row(snapshot), INDICES))
