@@ -8,6 +8,7 @@ from lance_flight.engine.engine import Engine
 
 from tests.object_store.bucket import Bucket
 from tests.search.collection import Documents, fill, literal, query, store
+from tests.search.layouts import CHECKS, LAYOUTS, lay_out
 
 ROWS = 120
 VECTOR = [0.25] * 8
@@ -47,3 +48,17 @@ def test_indices_are_made_used_renewed_and_dropped(engine: Engine) -> None:
         engine.update(f"DROP INDEX {name} ON docs")
     assert query(engine, "SHOW INDEXES FROM docs") == []
     assert ids(engine, NEAREST) == nearest[:9]
+
+
+LAID_OUT = [
+    ("partitions", "never"),
+    *((layout, "first") for layout in ("partitions", "plain", "deletions", "branch", "stable ids")),
+]
+
+
+@pytest.mark.parametrize(("layout", "indexed"), LAID_OUT)
+def test_a_search_finds_what_comparing_every_row_finds(engine: Engine, layout: str, indexed: str) -> None:
+    documents = Documents.random(ROWS, seed=11)
+    lay_out(engine, LAYOUTS[layout], documents, indexed)
+    for check in CHECKS.values():
+        check(engine, LAYOUTS[layout], documents, indexed)

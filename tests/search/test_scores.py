@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,9 +13,9 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.search import targets
 
+from tests.search.bm25 import scores
 from tests.search.collection import WORDS, Documents, made, query, store, told
 
-K1, B = 1.2, 0.75
 approx = partial(pytest.approx, rel=1e-4)
 LEAST = 45
 SIZES: Mapping[str | None, int] = {"a": 300, "b": 40, "c": 7, "d": 1, None: 60}
@@ -27,27 +25,6 @@ POLICY = """
 members = ["reader"]
 grants = ["SELECT ON docs WHERE tenant IN ('b', 'c')"]
 """
-
-
-def scores(rows: Sequence[Mapping[str, Any]], words: Sequence[str], parts: Sequence[str] = ()) -> dict[int, float]:
-    """BM25 of each row that has any of the words; lengths are compared with those of all rows, or of its own part."""
-    texts = {row["id"]: Counter((row["body"] or "").split()) for row in rows}
-    lengths: dict[Any, list[int]] = {}
-    for row in rows:
-        if texts[row["id"]]:
-            lengths.setdefault(tuple(row[part] for part in parts), []).append(texts[row["id"]].total())
-    count = sum(map(len, lengths.values()))
-    having = {word: sum(word in text for text in texts.values()) for word in words}
-    found: dict[int, float] = {}
-    for row in rows:
-        text = texts[row["id"]]
-        mean = np.mean(lengths.get(tuple(row[part] for part in parts), [1]))
-        for word in words:
-            if text[word]:
-                idf = math.log(1 + (count - having[word] + 0.5) / (having[word] + 0.5))
-                weight = text[word] * (K1 + 1) / (text[word] + K1 * (1 - B + B * text.total() / mean))
-                found[row["id"]] = found.get(row["id"], 0.0) + idf * weight
-    return found
 
 
 def uneven(seed: int, start: int = 0) -> Documents:
@@ -167,7 +144,7 @@ def test_local_statistics_are_those_of_each_partition(docs: Engine, documents: D
 def test_tables_that_are_searched_one_by_one_have_their_own_lengths_alone(
     docs: Engine, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So they are where they cannot be read as one: on object stores, or once rows were deleted."""
+    """So they are where they cannot be read as one: where files of two have one number, or rows keep their ids."""
     monkeypatch.setattr(targets, "merge", lambda tables: ([], list(tables)))
     for words in WORDS_ASKED:
         assert asked(docs, words) == approx(scores(documents.rows, words.split(), ("tenant",)))
@@ -186,7 +163,7 @@ def test_rows_that_came_after_the_index_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("are_files", [True, False], ids=["whole files", "some rows of them"])
 def test_deleted_rows_count_until_the_index_is_renewed(tmp_path: Path, *, are_files: bool) -> None:
-    """In a table that is searched by itself they are taken to be like the others, as they are here: doubles of them."""
+    """They are taken to be like the others, as they are here: doubles of them."""
     kept = [{**row, "id": 2 * row["id"]} for row in uneven(4).rows]
     doubles = [{**row, "id": row["id"] + 1} for row in kept]
     of = made(tmp_path / "root", Documents(kept if are_files else [*kept, *doubles]))
@@ -194,7 +171,7 @@ def test_deleted_rows_count_until_the_index_is_renewed(tmp_path: Path, *, are_fi
         store(of, Documents(doubles))
     of.update("CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1)")
     of.update("DELETE FROM docs WHERE id % 2 = 1")
-    expected = scores([*kept, *doubles], ["index", "lance"], () if are_files else ("tenant",))
+    expected = scores([*kept, *doubles], ["index", "lance"])
     assert asked(of, "index lance") == approx({number: s for number, s in expected.items() if number % 2 == 0})
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_flight.catalog.search.search_results import Order, read
-from lance_flight.catalog.storage.addresses import ROW_ADDRESS
+from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search, Source
 
 Addresses = npt.NDArray[np.uint64]
@@ -23,6 +23,7 @@ NO_ADDRESSES: Addresses = np.array([], np.uint64)
 
 SPARE = 2
 """So many times as many rows are asked for as would be enough if those that count lay anywhere."""
+_OFFSETS = np.uint64((1 << OFFSET_BITS) - 1)
 _ADDRESS = next(field for field in ADDRESS_FIELDS if field.name == ROW_ADDRESS)
 
 
@@ -49,7 +50,7 @@ def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
     scan = replace(scan, search=search)
     if search.among is None:
         return read(scan, [source])
-    mine, rows = search.among.get(source.number, NO_ADDRESSES), source.count_rows()
+    mine, rows = _addresses_in(search.among, source), source.count_rows()
     if not len(mine):
         return scan.schema.empty_table()
     asked = SPARE * search.count * rows // len(mine)
@@ -68,12 +69,29 @@ def rows_among(among: Mapping[int, Addresses] | None, scan: Scan, source: Source
     """Return the rows that a scan without a search reads of a table, if they are among some."""
     if among is None:
         return read(scan, [source])
-    mine = among.get(source.number, NO_ADDRESSES)
+    mine = _addresses_in(among, source)
     if not len(mine):
         return scan.schema.empty_table()
     if SPARE * len(mine) <= source.count_rows():
         return read(replace(scan, among=address_condition(mine)), [source])
     return _among(mine, _addressed(scan, source)).select(scan.schema.names)
+
+
+def _addresses_in(among: Mapping[int, Addresses], source: Source) -> Addresses:
+    """Return the addresses, in order, that some rows have in a source: in that of merged tables files have other numbers."""
+    if not source.tables:
+        return among.get(source.number, NO_ADDRESSES)
+    own = [among.get(number, NO_ADDRESSES) for number in source.numbers]
+    found = [NO_ADDRESSES]
+    for fragment, (table, number) in source.origins.items():
+        first, last = np.searchsorted(own[table], [_address(number), _address(number + 1)])
+        found.append(own[table][first:last] & _OFFSETS | _address(fragment))
+    return np.sort(np.concatenate(found))
+
+
+def _address(fragment: int) -> np.uint64:
+    """Return the address of the first row of a file."""
+    return np.uint64(fragment << OFFSET_BITS)
 
 
 def _addressed(scan: Scan, source: Source) -> pa.Table:

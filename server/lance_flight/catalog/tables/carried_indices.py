@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -34,14 +35,17 @@ class CarriedIndices:
     kinds: tuple[tuple[str, Signature], ...] = ()
 
     @classmethod
-    def of(cls, dataset: LanceDataset, store: Store) -> CarriedIndices:
-        """Return the indices of a table that lies at `store`."""
+    def of(cls, dataset: LanceDataset, places: Mapping[int | None, Store]) -> CarriedIndices:
+        """Return the indices of a table whose files lie at `places`, by the base paths that they name."""
         found = dataset.describe_indices()
         carried = [
             replace(
                 segment,
                 # A reader that does not know their sizes requests them in each search.
-                files=[IndexFile(file.path, file.size) for file in store.child(INDICES, segment.uuid).tree()],
+                files=[
+                    IndexFile(file.path, file.size)
+                    for file in places[segment.base_id].child(INDICES, segment.uuid).tree()
+                ],
                 index_details=_details(index),
             )
             for index in found
@@ -54,9 +58,9 @@ class CarriedIndices:
         ]
         return cls(tuple(carried), tuple(kinds))
 
-    def under_base(self, number: int, version: int) -> list[lance.Index]:
-        """Return the same for a version of another dataset, of which this table is a numbered base path."""
-        return [replace(segment, base_id=number, dataset_version=version) for segment in self.segments]
+    def under_bases(self, numbers: Mapping[int | None, int], version: int) -> list[lance.Index]:
+        """Return the same for a version of another dataset, under the base paths that take the place of theirs."""
+        return [replace(each, base_id=numbers[each.base_id], dataset_version=version) for each in self.segments]
 
 
 def _signature(index: lance.IndexDescription) -> Signature:

@@ -75,6 +75,7 @@ def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
             fragment_ids=segment.fragment_ids,
             index_version=segment.index_version,
             created_at=segment.created_at,
+            base_id=segment.base_id,
         )
 
 

@@ -3,28 +3,31 @@
 Planning a scan costs Lance about a millisecond, whatever it finds, so a hundred small tables cost a hundred times that.
 Lance lets a data file lie under another base path than its dataset: a manifest that lists the files of all the tables,
 and is never stored, is scanned at the price of one table. It has the indices of its tables, as segments of one index for
-each name, as long as the numbers of their files tell these apart. Tables that cannot be joined so (other columns, deleted
-rows, ids of rows in an index, branches, object stores) are simply read by themselves.
+each name, and their lists of deleted rows, as long as the numbers of their files tell these apart. What was written on a branch lies
+under a base path of its own. Tables that cannot be joined so (other columns, ids of rows in an index, files of one number in two
+of them) are simply read by themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import accumulate, count
 
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.blobs import columns_of, has_extension
+from lance_flight.catalog.storage.branches import BRANCHES
 from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.lance_fields import Key, leaves, numbers, walk
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.lineage import without
-from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, under_base
+from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, path_of_base, under_bases
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Source
 from lance_flight.catalog.tables.schema_adapter import identified
@@ -37,16 +40,22 @@ FEWEST_TABLES = 2
 MERGED_TABLES = 128
 
 
+_Place = tuple[str, str | None, tuple[tuple[str, str], ...]]
+"""Place of a table: its address, that of the store that it was reached from, and the options of both."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Files:
     """The data files of one version of a table: their columns (as Lance numbers them), fragments and indices.
 
-    `layout` says the columns and the version of the files: Lance reads files of one version as one.
+    `layout` says the columns and the version of the files: Lance reads files of one version as one. `places` are the directories with the
+    files, by the base paths that these name: those that were written on a branch lie in one of their own.
 
-    Where indices tell of the `numbers` of files, those of files that are gone among them, these must stay as they are.
+    Where indices, or lists of deleted rows, tell of the `numbers` of files, those of files that are gone among them, these must stay as they are.
     `lacking` are columns of the table that some files lack.
     """
 
+    places: Mapping[int | None, str]
     layout: tuple[str, str]
     schema: LanceSchema
     fragments: tuple[FragmentMetadata, ...]
@@ -57,16 +66,17 @@ class _Files:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Tables as one dataset: their names stand in the order of its base paths, which count from one.
+    """Tables as one dataset: their names stand in the order in which their files do.
 
-    `number` is that of the first of them, and `owners` says which of them the files of a number are of, `partitions` which
-    partition each of them is.
+    `numbers` are theirs, and `partitions` says which partition each of them is. `origins` says of the files of the dataset in which
+    of the tables they are, and their numbers there.
     """
 
     dataset: LanceDataset
     tables: tuple[str, ...]
-    number: int
+    numbers: tuple[int, ...]
     contexts: tuple[PartitionContext, ...]
+    origins: Mapping[int, tuple[int, int]]
     owners: Mapping[int, str]
     partitions: Mapping[str, str]
 
@@ -75,11 +85,13 @@ class Merged:
         """All rows of them, for a scan."""
         return Source(
             self.dataset,
-            number=self.number,
+            number=self.numbers[0],
             tables=self.tables,
             contexts=self.contexts,
             owners=self.owners,
             partitions=self.partitions,
+            origins=self.origins,
+            numbers=self.numbers,
         )
 
 
@@ -88,8 +100,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
     groups: dict[tuple[str, str], _Group] = {}
     alone = []
     for table in tables:
-        table.store.check_links()
-        files = None if "://" in table.store.uri else _files(table.store.uri, table.pin)
+        files = _checked_files(table)
         if (
             files is None
             or _is_filled_in_part(table, files)
@@ -101,11 +112,31 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         if len(group.tables) < FEWEST_TABLES:
             alone += group.tables
         else:
-            dataset, names, owners = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
+            made = _merged(tuple((_place(table.store), table.pin) for table in group.tables))
+            numbers = tuple(table.number for table in group.tables)
             contexts = tuple(table.context for table in group.tables if table.context is not None)
             partitions = {each.store.name: each.partition for each in group.tables if each.partition is not None}
-            merged.append(Merged(dataset, names, group.tables[0].number, contexts, owners, partitions))
+            merged.append(Merged(made.dataset, made.names, numbers, contexts, made.origins, made.owners, partitions))
     return merged, alone
+
+
+def _checked_files(table: PinnedTable) -> _Files | None:
+    """Return what a merged dataset needs to know of a table, in none of whose directories a symbolic link lies now."""
+    table.store.check_links()
+    files = _files(_place(table.store), table.pin)
+    if files is not None:
+        for place in {*files.places.values()} - {table.store.uri}:
+            replace(table.store, uri=place).check_links()
+    return files
+
+
+def _place(store: Store) -> _Place:
+    return store.uri, store.top, tuple(sorted(store.options.items()))
+
+
+def _store(place: _Place) -> Store:
+    uri, top, options = place
+    return Store(uri, dict(options), top=top)
 
 
 def _is_filled_in_part(table: PinnedTable, files: _Files) -> bool:
@@ -145,21 +176,17 @@ def sources(tables: Sequence[PinnedTable]) -> list[Source]:
 
 
 @lru_cache(KEPT_TABLES)
-def _files(uri: str, pin: FixedPin) -> _Files | None:
+def _files(place: _Place, pin: FixedPin) -> _Files | None:
     """Return what a merged dataset needs to know of a table; None if it cannot be part of one.
 
     A version never changes, and a directory is never used again: this can be kept for good.
     """
-    if isinstance(pin, BranchVersion):
-        # What was written on a branch lies in a directory of its own, which nothing of the dataset tells.
-        return None
-    dataset = open_at(Store(uri), pin)
+    store = _store(place)
+    dataset = open_at(store, pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-    plain = all(
-        f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments
-    )
     version = version_of(fragments) if fragments else str(dataset.data_storage_version)
-    if not plain or version not in FILE_VERSIONS:
+    places = _places(dataset, store, pin)
+    if places is None or any(each.overlays for each in fragments) or version not in FILE_VERSIONS:
         return None
     if has_extension(dataset):
         # Values in files beside the data files are looked for in one table.
@@ -167,9 +194,13 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     if dataset.has_index and dataset.has_stable_row_ids:
         # Such an index knows rows by their ids, and two tables have the same ones.
         return None
-    indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
+    stores = {number: replace(store, uri=each) for number, each in places.items()}
+    indices = CarriedIndices.of(dataset, stores) if dataset.has_index else CarriedIndices()
     told = [number for segment in indices.segments for number in segment.fragment_ids]
+    # The name of a list of deleted rows has the number of its file.
+    told += [each.id for each in fragments if each.deletion_file is not None]
     return _Files(
+        places=places,
         layout=(str(dataset.lance_schema), version),
         schema=dataset.lance_schema,
         fragments=tuple(without(fragments)),
@@ -177,6 +208,17 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
         numbers=frozenset([*told, *(each.id for each in fragments)]) if told else frozenset(),
         lacking=_lacking(dataset, fragments),
     )
+
+
+def _places(dataset: LanceDataset, store: Store, pin: FixedPin) -> Mapping[int | None, str] | None:
+    """Return the directories that the files of a version lie in, by the base paths that they name; None where one is no table's."""
+    own = f"/{BRANCHES}/{pin.branch}" if isinstance(pin, BranchVersion) else ""
+    places: dict[int | None, str] = {None: f"{store.uri}{own}"}
+    for number, base in dataset.base_paths().items():
+        if not base.is_dataset_root:
+            return None
+        places[number] = path_of_base(base.path)
+    return places
 
 
 def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> frozenset[Key]:
@@ -189,27 +231,43 @@ def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> fr
     return frozenset(key for (key, _), number in fields if number in lacking)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Tables as one dataset, with their names, and whose its files are."""
+
+    dataset: LanceDataset
+    names: tuple[str, ...]
+    origins: Mapping[int, tuple[int, int]]
+    owners: Mapping[int, str]
+
+
 @lru_cache(KEPT_MERGERS)
-def _merged(
-    tables: tuple[tuple[str, FixedPin], ...],
-) -> tuple[LanceDataset, tuple[str, ...], Mapping[int, str]]:
-    """Return some tables as one dataset, with their names, and whose its files are."""
-    names = tuple(Store(uri).name for uri, _ in tables)
-    found = [_files(uri, pin) for uri, pin in tables]
+def _merged(tables: tuple[tuple[_Place, FixedPin], ...]) -> _Made:
+    """Return some tables, all of one store, as one dataset."""
+    found = [_files(place, pin) for place, pin in tables]
     # `merge` has asked before whether each of them can be a part.
     files = [each for each in found if each is not None]
-    known = [(number, each) for number, each in enumerate(files, 1) if each.numbers]
-    kept = [f for number, each in known for f in under_base(each.fragments, number)]
-    kept.sort(key=lambda fragment: fragment.id)
-    others = [f for number, each in enumerate(files, 1) if not each.numbers for f in under_base(each.fragments, number)]
-    free = kept[-1].id + 1 if kept else 0
-    dataset = in_memory(files[0].schema, [*kept, *numbered(others, free)], [uri for uri, _ in tables])
-    owners = {f.id: names[number - 1] for number, each in known for f in each.fragments}
-    unnumbered = [names[number - 1] for number, each in enumerate(files, 1) if not each.numbers for _ in each.fragments]
-    owners |= dict(enumerate(unnumbered, free))
-    if not known:
-        return dataset, names, owners
+    first = accumulate([1, *(len(each.places) for each in files)])
+    bases = [dict(zip(each.places, count(start), strict=False)) for each, start in zip(files, first, strict=False)]
+    parts = [(table, f) for table, each in enumerate(files) for f in under_bases(each.fragments, bases[table])]
+    kept = sorted((part for part in parts if files[part[0]].numbers), key=lambda part: part[1].id)
+    others = [part for part in parts if not files[part[0]].numbers]
+    free = kept[-1][1].id + 1 if kept else 0
+    options = _store(tables[0][0]).options
+    dataset = in_memory(
+        files[0].schema,
+        [*(fragment for _, fragment in kept), *numbered([fragment for _, fragment in others], free)],
+        [place for each in files for place in each.places.values()],
+        options,
+    )
+    origins = {fragment.id: (table, fragment.id) for table, fragment in kept}
+    origins |= {number: (table, fragment.id) for number, (table, fragment) in enumerate(others, free)}
     version = int(dataset.version)
-    indices = [index for number, each in known for index in each.indices.under_base(number, version)]
-    indexed = LanceDataset.commit(dataset, LanceOperation.CreateIndex(indices, []), read_version=version)
-    return indexed, names, owners
+    indices = [
+        index for each, base in zip(files, bases, strict=True) for index in each.indices.under_bases(base, version)
+    ]
+    if indices:
+        operation = LanceOperation.CreateIndex(indices, [])
+        dataset = LanceDataset.commit(dataset, operation, read_version=version, storage_options=options or None)
+    names = tuple(_store(place).name for place, _ in tables)
+    return _Made(dataset, names, origins, {number: names[table] for number, (table, _) in origins.items()})

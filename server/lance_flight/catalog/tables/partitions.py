@@ -55,12 +55,17 @@ def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[
     own = place_of_files(location, pin)
     places: dict[int | None, str] = {None: DATA if own == HERE else f"{own}/{DATA}"}
     for number, base in dataset.base_paths().items():
-        # Lance names them in full, quoted in the addresses of local tables; those of other branches of the table lie below it.
-        path = unquote(base.path) if base.path.startswith(FOR_SMALL_FILES) else base.path
+        # Lance names them in full; those of other branches of the table lie below it.
+        path = path_of_base(base.path)
         _, found, rest = path.partition(location)
         place = f"{found}{rest}" if found and location != HERE else path
         places[number] = f"{place}/{DATA}" if base.is_dataset_root else place
     return places
+
+
+def path_of_base(address: str) -> str:
+    """Return where a base path lies, which Lance quotes in the addresses of local tables that it writes in the way of small ones."""
+    return unquote(address.removeprefix(FOR_SMALL_FILES)) if address.startswith(FOR_SMALL_FILES) else address
 
 
 def write_new_files(
@@ -109,26 +114,39 @@ def read_files(
     return all_rows(in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri]))
 
 
-def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases: Sequence[str]) -> LanceDataset:
+def in_memory(
+    schema: LanceSchema,
+    fragments: Sequence[FragmentMetadata],
+    bases: Sequence[str],
+    options: Mapping[str, str] | None = None,
+) -> LanceDataset:
     """Return a dataset that is stored nowhere.
 
-    Its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them.
+    Its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them; `options` are those of the object store
+    that the bases are in.
 
     The fragments keep their numbers, which count upwards.
     """
     place = f"memory://{secrets.token_hex(8)}"
     paths = [DatasetBasePath(uri, id=number, is_dataset_root=True) for number, uri in enumerate(bases, 1)]
-    version = version_of(fragments) or NEWEST
-    if not is_evolved(schema, fragments) and [each.id for each in fragments] == list(range(len(fragments))):
-        return LanceDataset.commit(place, LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths))
+    version, storage_options = version_of(fragments) or NEWEST, dict(options or {}) or None
+    are_new = [each.id for each in fragments] == list(range(len(fragments)))
+    if are_new and not is_evolved(schema, fragments) and all(each.deletion_file is None for each in fragments):
+        overwrite = LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths)
+        return LanceDataset.commit(place, overwrite, storage_options=storage_options)
     # A new dataset numbers its columns and fragments anew: only those that are added to one that is there keep the
     # numbers they have.
     empty = (seed_of(schema) or schema.to_pyarrow()).empty_table()
     begun = lance.write_dataset(
-        empty, place, initial_bases=paths, session=shared_session(), data_storage_version=version
+        empty,
+        place,
+        initial_bases=paths,
+        session=shared_session(),
+        data_storage_version=version,
+        storage_options=storage_options,
     )
     merge = LanceOperation.Merge(list(fragments), schema)
-    return LanceDataset.commit(begun, merge, read_version=int(begun.version))
+    return LanceDataset.commit(begun, merge, read_version=int(begun.version), storage_options=storage_options)
 
 
 def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bool:
@@ -147,10 +165,16 @@ def numbered(fragments: Iterable[FragmentMetadata], first: int) -> list[Fragment
 
 def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
     """Return the same fragments, with their files under a numbered base path."""
+    return under_bases(fragments, {None: number})
+
+
+def under_bases(fragments: Iterable[FragmentMetadata], numbers: Mapping[int | None, int]) -> list[FragmentMetadata]:
+    """Return the same fragments, with their files and lists of deleted rows under the base paths that take the place of theirs."""
     found = [fragment.to_json() for fragment in fragments]
     for fragment in found:
-        for file in fragment["files"]:
-            file["base_id"] = number
+        deletions = fragment["deletion_file"]
+        for file in [*fragment["files"], *([] if deletions is None else [deletions])]:
+            file["base_id"] = numbers[file["base_id"]]
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
 
 

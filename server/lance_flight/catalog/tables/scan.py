@@ -57,6 +57,9 @@ class Source:
     `number` is what `TABLE_NUMBER` says of its rows, and `partition` what `PARTITION` does; `tables` are the names of those
     that were merged, and `owners` says which of them the files of a number are of, `partitions` which partition each of them is. `contexts` are what the manifest says of each
     of them, or of the one table; none of a plain one. `named_by` is the version that the names of the rows that it has hold for, if it is another one.
+
+    `origins` says of the files of merged tables in which of these they are, and their numbers there, and `numbers` what `TABLE_NUMBER`
+    says of the rows of each of these by itself.
     """
 
     dataset: LanceDataset
@@ -68,6 +71,8 @@ class Source:
     owners: Mapping[int, str] = field(default_factory=dict, compare=False)
     named_by: LanceDataset | None = field(default=None, compare=False)
     partitions: Mapping[str, str] = field(default_factory=dict, compare=False)
+    origins: Mapping[int, tuple[int, int]] = field(default_factory=dict, compare=False)
+    numbers: tuple[int, ...] = field(default=(), compare=False)
 
     def partitions_of(self, addresses: pa.Array) -> pa.Array:
         """Return the partitions of some rows of merged tables."""
@@ -88,16 +93,14 @@ class Source:
     def fragments_of_tables(self) -> Iterator[tuple[LanceFragment, str]]:
         """Yield each fragment of merged tables with the name of its table."""
         for fragment in self.dataset.get_fragments() if self.fragments is None else self.fragments:
-            base = fragment.metadata.files[0].base_id
-            yield fragment, self.name if base is None else self.tables[base - 1]
+            yield fragment, self.owners.get(fragment.fragment_id, self.name)
 
     def filling(self, columns: Sequence[pa.Field], wanted: Collection[int]) -> Filling:
         """Return how those of the `wanted` columns are filled that its files lack; `columns` are its own."""
         return filling(self.dataset, columns, self.contexts, self._tables_of_fragments if self.tables else None, wanted)
 
     def _tables_of_fragments(self) -> dict[int, int]:
-        fragments = ((each.fragment_id, each.metadata.files[0].base_id) for each in self.dataset.get_fragments())
-        return {number: base - 1 for number, base in fragments}
+        return {fragment: table for fragment, (table, _) in self.origins.items()}
 
     def count_rows(self) -> int:
         """Return how many rows there are, from metadata alone."""

@@ -119,7 +119,7 @@ class SearchTarget:
         return [
             (self._scan(residual, search, schema), opened)
             for residual, tables in self.tables
-            for opened in _open_units(tables, merging=merging and self.chosen is None)
+            for opened in _open_units(tables, merging=merging)
         ]
 
     def _scan(self, residual: Predicate | None, search: Search | None, schema: pa.Schema) -> Scan:
