@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
 import lance
 from lance import LanceDataset
-from lance.query import FullTextQuery, MatchQuery
+from lance.query import MatchQuery
 
-from lance_flight.catalog.search.text_queries import Cut, TextQuery, Word
+from lance_flight.catalog.search.text_queries import Cut, Word
 from lance_flight.catalog.search.text_statistics import Counts, Statistics
 from lance_flight.catalog.tables import index_coverage
 
@@ -49,7 +49,7 @@ class IndexedTexts:
         return cls(
             dataset=dataset,
             column=column,
-            cut=_cutting(options),
+            cut=cutting(options),
             documents=documents,
             live=live,
             key=(dataset.uri, str(dataset.version), *(str(each.uuid) for each in index.segments))
@@ -57,20 +57,11 @@ class IndexedTexts:
             else None,
         )
 
-    def statistics(self, query: TextQuery) -> Statistics:
-        """Return the statistics that Lance scores by, from its counts; deleted rows are taken to be like the rest."""
+    def statistics(self, words: Iterable[Word]) -> Statistics:
+        """Return the statistics that Lance scores some words by, from its counts; deleted rows are taken to be like the rest."""
         share = self.documents / self.live if self.live else 1.0
-        words = query.weighed(self.cut)
         found = {str(word.token): min(share * self._frequency(word), self.documents) for word in words}
         return Statistics(documents=self.documents, frequencies=found)
-
-    def asked(self, query: TextQuery, every: Statistics) -> tuple[Callable[[str], FullTextQuery], float]:
-        """Return the query by other statistics than Lance's own, and what its scores are to be divided by."""
-        if not query.weighed(self.cut):
-            return query.of, 1.0
-        own = self.statistics(query)
-        asked, scale = query.weighted(self.column, self.cut, lambda token: every.idf(token) / own.idf(token))
-        return lambda _: asked, scale
 
     def _frequency(self, word: Word) -> int:
         if self.key is None:
@@ -88,7 +79,7 @@ class IndexedTexts:
         return int(scanner.to_table().num_rows)
 
 
-def _cutting(options: Mapping[str, Any]) -> Cut:
+def cutting(options: Mapping[str, Any]) -> Cut:
     """Return how an index with some options cuts texts into tokens."""
 
     @lru_cache(64)

@@ -1,50 +1,23 @@
-"""Full-text queries: words, phrases and what must or must not be there, as Lance takes them.
+"""Full-text queries as Lance takes them: over one column or several, and by the statistics of other texts than those that an index is about.
 
-```text
-query = part { part }          part = [+|-] ( word | "several words" )
-```
-A row matches where it has any of the parts; `+` ones must be there, `-` ones must not. Its score is the sum of what each of
-its words is worth, and a query may give words other weights than Lance would.
+A word is looked for in each column, and its score is the sum of what it is worth in them. The score of a text is the sum over the
+words and phrases of the query. A query may give words other weights than Lance would.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Self
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from lance.query import BooleanQuery, FullTextOperator, FullTextQuery, MatchQuery, Occur, PhraseQuery
 
-from lance_flight.errors import InvalidInput
-
-_PART = re.compile(r"""(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))""")
-MOST_FUZZINESS = 2
-"""Lance cannot look for long words of which more letters may differ."""
+from lance_flight.catalog.search.text_syntax import Node, Phrase, QueryGroup, Words, all_leaves, leaves
 
 _WORD = re.compile(r"\w+")
 
 Cut = Callable[[str], tuple[str, ...]]
 """Function by which an index cuts a text into tokens."""
-
-
-class Mode(Enum):
-    """Mode of a query without signs: any of its words, all of them, or all of them side by side."""
-
-    ANY = "any"
-    ALL = "all"
-    PHRASE = "phrase"
-
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Return the mode of a name, in any case; `InvalidInput` lists what there is."""
-        try:
-            return cls(name.lower())
-        except ValueError:
-            raise InvalidInput(
-                f"mode of a full-text search is {name!r}; expected {', '.join(mode.value for mode in cls)}"
-            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,93 +28,134 @@ class Word:
     token: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some words, all of which or any of which, or a phrase: whether it must be there, may be, or must not."""
-
-    occur: Occur
-    text: str
-    operator: FullTextOperator = FullTextOperator.OR
-    is_phrase: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextQuery:
-    """A query; `fuzziness` letters of a word, and `slop` words of a phrase, may differ.
+class SearchedColumn:
+    """A column as a table names it, how its index cuts texts, and what its words are worth.
 
-    >>> type(TextQuery(words='lance +"open format"').of("body")).__name__
-    'BooleanQuery'
+    `weight` is that of a token against the one that Lance gives it; None: the same.
     """
 
-    words: str
-    mode: Mode = Mode.ANY
-    fuzziness: int = 0
-    slop: int = 0
+    name: str
+    cut: Cut
+    boost: float = 1.0
+    weight: Callable[[str], float] | None = None
 
-    @property
-    def only_excludes(self) -> bool:
-        """True if the query only excludes words."""
-        return bool(parts := self._parts()) and all(part.occur == Occur.MUST_NOT for part in parts)
+    def factor(self, word: Word) -> float:
+        """Return what the scores of a word are multiplied by."""
+        known = self.weight is not None and word.token is not None
+        return self.boost * (self.weight(word.token) if known else 1.0)  # type: ignore[misc,arg-type]
 
-    @property
-    def needs_index(self) -> bool:
-        """True if Lance answers the query from an index alone: phrases, or words that may differ."""
-        return self.mode is Mode.PHRASE or self.fuzziness > 0 or '"' in self.words
 
-    def of(self, column: str) -> FullTextQuery:
-        """Return the query for Lance, over a column."""
-        return _joined([(part.occur, self._plain(part, column)) for part in self._parts()])
+def needs_index(node: Node | None) -> bool:
+    """Return whether Lance answers a query from an index alone: phrases, or words that may differ."""
+    return any(isinstance(leaf, Phrase) or leaf.fuzziness > 0 for leaf in all_leaves(node))
 
-    def weighed(self, cut: Cut) -> tuple[Word, ...]:
-        """Return the words that a weight can be given to, each cut off by itself.
 
-        Words that may differ have none: which ones Lance finds for them is not known before.
-        """
-        if self.fuzziness:
-            return ()
-        found = [word for part in self._parts() if part.occur != Occur.MUST_NOT for word in words_of(part.text, cut)]
-        return tuple({word.token: word for word in found if word.token is not None}.values())
+def weighed_words(node: Node | None, cut: Cut) -> tuple[Word, ...]:
+    """Return the words that a weight can be given to, each cut off by itself.
 
-    def weighted(self, column: str, cut: Cut, weight: Callable[[str], float]) -> tuple[FullTextQuery, float]:
-        """Return the same query with a weight for each token, and what its scores are to be divided by.
+    Words that may differ have none: which ones Lance finds for them is not known before.
+    """
+    exact = (leaf for leaf in leaves(node) if isinstance(leaf, Phrase) or not leaf.fuzziness)
+    found = (word for leaf in exact for word in words_of(leaf.text, cut))
+    return tuple({word.token: word for word in found if word.token is not None}.values())
 
-        Lance takes no weight for a phrase. A phrase is worth what its words are, so what they lack is added to it; since
-        that must not be less than nothing, all is scaled up until the least of it is not.
-        """
-        parts = self._parts()
-        in_phrases = [word.token for part in parts if part.is_phrase for word in words_of(part.text, cut)]
-        scale = max([1.0, *(1 / weight(token) for token in in_phrases if token is not None)])
 
-        def worth(word: Word, operator: FullTextOperator, has: float = 0.0) -> MatchQuery:
-            boost = scale * (1.0 if word.token is None else weight(word.token)) - has
-            return MatchQuery(word.text, column, operator=operator, boost=max(boost, 0.0))
+def query_of(node: Node | None, columns: Sequence[SearchedColumn]) -> tuple[FullTextQuery | None, float]:
+    """Return a query for Lance, and what its scores are to be divided by; None if no text can match.
 
-        def one(part: _Part) -> FullTextQuery:
-            words = words_of(part.text, cut)
-            if part.occur == Occur.MUST_NOT or not words:
-                return self._plain(part, column)
-            if part.is_phrase:
-                lacking = [(Occur.SHOULD, worth(word, part.operator, has=1.0)) for word in words]
-                return BooleanQuery([(Occur.MUST, self._plain(part, column)), *lacking])
-            occur = Occur.MUST if part.operator is FullTextOperator.AND else Occur.SHOULD
-            return _joined([(occur, worth(word, part.operator)) for word in words])
+    Parts that an index makes no token of (stop words) are left out. Lance takes no weight for a phrase. A phrase is worth what its words
+    are, so what they lack is added to it; since that must not be less than nothing, all is scaled up until the least of it is not.
+    """
+    return _Compiler(columns, _scale(node, columns)).of(node)
 
-        return _joined([(part.occur, one(part)) for part in parts]), scale
 
-    def _plain(self, part: _Part, column: str) -> FullTextQuery:
-        if part.is_phrase:
-            return PhraseQuery(part.text, column, slop=self.slop)
-        return MatchQuery(part.text, column, operator=part.operator, fuzziness=self.fuzziness)
+def _scale(node: Node | None, columns: Sequence[SearchedColumn]) -> float:
+    phrases = [leaf for leaf in leaves(node) if isinstance(leaf, Phrase)]
+    least = [
+        1 / (phrase.boost * column.factor(word))
+        for phrase in phrases
+        for column in columns
+        for word in words_of(phrase.text, column.cut)
+    ]
+    return max([1.0, *least])
 
-    def _parts(self) -> Sequence[_Part]:
-        if self.mode is Mode.PHRASE:
-            return [_Part(Occur.MUST, self.words, is_phrase=True)]
-        found = list(_PART.finditer(self.words))
-        if not any(part["sign"] or part["phrase"] is not None for part in found):
-            operator = FullTextOperator.AND if self.mode is Mode.ALL else FullTextOperator.OR
-            return [_Part(Occur.MUST, self.words, operator)]
-        signs = {"+": Occur.MUST, "-": Occur.MUST_NOT, "": Occur.MUST if self.mode is Mode.ALL else Occur.SHOULD}
-        return list(_read(found, signs))
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    columns: Sequence[SearchedColumn]
+    scale: float
+
+    def of(self, node: Node | None) -> tuple[FullTextQuery | None, float]:
+        found = None if node is None else self._scored(node)
+        return found, self.scale
+
+    def _scored(self, node: Node) -> FullTextQuery | None:
+        match node:
+            case QueryGroup():
+                return self._group(node)
+            case Words(is_every=True) if len(self.columns) > 1:
+                words = (replace(node, text=word) for word in node.text.split())
+                return _joined([(Occur.MUST, self._in_any(word)) for word in words])
+            case _:
+                return self._in_any(node)
+
+    def _group(self, node: QueryGroup) -> FullTextQuery | None:
+        clauses = []
+        for occur, each in node.clauses:
+            compiled = self._plain(each) if occur is Occur.MUST_NOT else self._scored(each)
+            clauses.append((occur, compiled))
+        return _joined(clauses)
+
+    def _in_any(self, leaf: Words | Phrase) -> FullTextQuery | None:
+        return _joined([(Occur.SHOULD, self._leaf(leaf, column)) for column in self.columns])
+
+    def _leaf(self, leaf: Words | Phrase, column: SearchedColumn) -> FullTextQuery | None:
+        if not column.cut(leaf.text):
+            return None
+        boost = self.scale * leaf.boost
+        if isinstance(leaf, Phrase):
+            return self._phrase(leaf, column)
+        operator = _operator(leaf)
+        if column.weight is None or leaf.fuzziness:
+            return MatchQuery(
+                leaf.text, column.name, operator=operator, fuzziness=leaf.fuzziness, boost=boost * column.boost
+            )
+        occur = Occur.MUST if leaf.is_every else Occur.SHOULD
+        words = words_of(leaf.text, column.cut)
+        worth = [boost * column.factor(word) for word in words]
+        return _joined(
+            [
+                (occur, MatchQuery(word.text, column.name, operator=operator, boost=factor))
+                for word, factor in zip(words, worth, strict=True)
+            ]
+        )
+
+    def _phrase(self, leaf: Phrase, column: SearchedColumn) -> FullTextQuery:
+        query = PhraseQuery(leaf.text, column.name, slop=leaf.slop)
+        lacking = [
+            (Occur.SHOULD, MatchQuery(word.text, column.name, boost=more))
+            for word in words_of(leaf.text, column.cut)
+            if (more := self.scale * leaf.boost * column.factor(word) - 1.0) > 0
+        ]
+        return BooleanQuery([(Occur.MUST, query), *lacking]) if lacking else query
+
+    def _plain(self, node: Node) -> FullTextQuery | None:
+        """Return a query whose scores do not count."""
+        unweighed = [SearchedColumn(name=column.name, cut=column.cut) for column in self.columns]
+        return _Compiler(unweighed, 1.0).of(_unboosted(node))[0]
+
+
+def _unboosted(node: Node) -> Node:
+    match node:
+        case QueryGroup():
+            return QueryGroup(tuple((occur, _unboosted(each)) for occur, each in node.clauses))
+        case _:
+            return replace(node, boost=1.0)
+
+
+def _operator(leaf: Words) -> FullTextOperator:
+    return FullTextOperator.AND if leaf.is_every else FullTextOperator.OR
 
 
 def words_of(text: str, cut: Cut) -> list[Word]:
@@ -161,14 +175,9 @@ def words_of(text: str, cut: Cut) -> list[Word]:
     return [Word(text, None)]
 
 
-def _read(found: Sequence[re.Match[str]], signs: dict[str, Occur]) -> Iterator[_Part]:
-    for part in found:
-        is_phrase = part["phrase"] is not None
-        yield _Part(signs[part["sign"]], part["phrase"] if is_phrase else part["word"], is_phrase=is_phrase)
-
-
-def _joined(parts: list[tuple[Occur, FullTextQuery]]) -> FullTextQuery:
-    """Join several queries to one; a single one stays as it is."""
-    if len(parts) == 1 and parts[0][0] != Occur.MUST_NOT:
-        return parts[0][1]
-    return BooleanQuery(parts)
+def _joined(clauses: Iterable[tuple[Occur, FullTextQuery | None]]) -> FullTextQuery | None:
+    """Join several queries to one, without those that no text can match; a single one stays as it is."""
+    kept = [(occur, query) for occur, query in clauses if query is not None]
+    if all(occur is Occur.MUST_NOT for occur, _ in kept):
+        return None
+    return kept[0][1] if len(kept) == 1 else BooleanQuery(kept)

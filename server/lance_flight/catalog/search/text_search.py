@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import lance
 import pyarrow as pa
@@ -25,8 +25,9 @@ from lance_flight.catalog.search.best_rows import best_rows
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.search.search_results import SCORE, TABLE
 from lance_flight.catalog.search.text_indices import IndexedTexts
-from lance_flight.catalog.search.text_queries import TextQuery
+from lance_flight.catalog.search.text_queries import SearchedColumn, needs_index, query_of, weighed_words
 from lance_flight.catalog.search.text_statistics import Statistics
+from lance_flight.catalog.search.text_syntax import Node
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import covered, index_of
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan, Source
@@ -38,26 +39,39 @@ _PLACE = "_place"
 _KIND = KINDS["inverted"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextColumn:
+    """A column that is searched: scores of its words are multiplied by `boost`; `options` are those of its index."""
+
+    name: str
+    boost: float = 1.0
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TextSearch:
-    """The `count` rows whose text matches a query best.
+    """The `count` rows whose texts, in one column or several, match a query best.
 
-    `options` are those of the index: texts without one are cut into words by the same. `is_global` says that words are worth
-    what they are in all tables together. `is_indexed` says that indexed rows alone are asked for, and `asked` how, for the
-    name that a table has for the column. Rows that are not `among` some, by the numbers of their tables, do not count.
+    Texts without an index are cut into words by the options of the one that the column has elsewhere. `is_global` says that words are worth
+    what they are in all tables together. `is_indexed` says that indexed rows alone are asked for, and `asked` how, of one table.
+    Rows that are not `among` some, by the numbers of their tables, do not count.
     """
 
-    column: str
-    query: TextQuery
+    columns: tuple[TextColumn, ...]
+    query: Node | None
     count: int
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
     is_global: bool = True
     is_indexed: bool = False
-    asked: Callable[[str], FullTextQuery] | None = None
+    asked: FullTextQuery | None = None
     among: Mapping[int, Addresses] | None = None
     result: pa.Field = SCORE
     is_ascending: bool = False
     is_complete: bool = True
+
+    @property
+    def column(self) -> str:
+        """The first of the columns."""
+        return self.columns[0].name
 
     @property
     def is_merging(self) -> bool:
@@ -70,12 +84,16 @@ class TextSearch:
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
         limit = {"limit": self.count} if rows is None else {}
         return {
-            "full_text_query": (self.asked or self.query.of)(column),
+            "full_text_query": self.asked,
             "prefilter": True,
             "disable_scoring_autoprojection": True,
             "fast_search": self.is_indexed,
             **limit,
         }
+
+
+Worth: TypeAlias = Mapping[str, Statistics]
+"""How rare the words of a query are in each column."""
 
 
 def found(search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]) -> pa.Table:
@@ -86,7 +104,7 @@ def found(search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor,
         check()
         return [part for source in table() for part in _parts(search, scan, source, room)]
 
-    def known(part: _Part) -> Statistics:
+    def known(part: _Part) -> Worth:
         check()
         return part.statistics()
 
@@ -95,9 +113,13 @@ def found(search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor,
         return best_rows(search, part.scan, part.source, partial(part.find, every))
 
     parts = [part for each in pool.map(opened, *zip(*work, strict=True)) for part in each]
-    every = None
+    every: Worth | None = None
     if search.is_global and len(parts) > 1:
-        every = Statistics.together(pool.map(known, parts))
+        counted = list(pool.map(known, parts))
+        every = {
+            column.name: Statistics.together(each[column.name] for each in counted if column.name in each)
+            for column in search.columns
+        }
     return pa.concat_tables([work[0][0].schema.append(TABLE).empty_table(), *pool.map(best, parts)])
 
 
@@ -114,33 +136,90 @@ class _Part(Protocol):
         """The table, or its files with these texts."""
         ...
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> Worth:
         """Return how rare the words of the query are in them."""
         ...
 
-    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
+    def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
         """Return `count` of the best rows by statistics (None: by their own), with some columns."""
         ...
 
 
 def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[_Part]:
-    """Return what a table has, with an index and without."""
-    columns, number = source.columns, scan.ids.get(search.column)
-    column = physical(columns, search.column, number)
+    """Return what a table has, with an index of each column and without."""
     files = source.dataset.get_fragments()
-    is_filled = number is not None and bool(source.filling(columns, [number]))
-    if not files or (column is None and not is_filled):
+    columns = source.columns if files else []
+    held = [_Stored.of(each, scan, source, columns) for each in search.columns] if files else []
+    present = [each for each in held if each.field is not None or each.is_filled]
+    if not present or search.query is None:
         return []
-    index = None if column is None or is_filled else index_of(source.dataset, column.name, _KIND)
-    known = frozenset() if index is None else covered(index)
+    search = replace(search, columns=tuple(each.column for each in present))
+    numbers = frozenset(file.fragment_id for file in files)
+    covers = {each.covered & numbers for each in present}
+    # Files that the index of one column alone is about would be found by half of the query.
+    known = covers.pop() if len(covers) == 1 else frozenset()
     missing = [file for file in files if file.fragment_id not in known]
     unindexed = [_Unindexed(search, scan, replace(source, fragments=each), room) for each in _portions(missing)]
-    if index is None or column is None or len(missing) == len(files):
+    if not known:
         return [*unindexed]
+    texts = tuple((each.column, each.texts(source)) for each in present)
     is_more = not source.tables and len(unindexed) > 1
-    if missing and not search.query.needs_index and (is_more or not search.is_global):
-        return [_Mixed(search, scan, source)]
-    return [_Indexed(search, scan, source, IndexedTexts.of(source.dataset, column.name, index)), *unindexed]
+    if missing and len(texts) == 1 and not needs_index(search.query) and (is_more or not search.is_global):
+        return [_Mixed(search, scan, source, texts)]
+    return [_Indexed(search, scan, source, texts), *unindexed]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A column that is searched, as a table has it: its own column, whether values fill it, and its index."""
+
+    column: TextColumn
+    field: pa.Field | None
+    is_filled: bool
+    index: lance.IndexDescription | None
+
+    @classmethod
+    def of(cls, column: TextColumn, scan: Scan, source: Source, columns: list[pa.Field]) -> Self:
+        number = scan.ids.get(column.name)
+        mine = physical(columns, column.name, number)
+        is_filled = number is not None and bool(source.filling(columns, [number]))
+        index = None if mine is None or is_filled else index_of(source.dataset, mine.name, _KIND)
+        return cls(column, mine, is_filled, index)
+
+    @property
+    def covered(self) -> frozenset[int]:
+        """The files that its index is about."""
+        return frozenset() if self.index is None else covered(self.index)
+
+    def texts(self, source: Source) -> IndexedTexts:
+        """Return what its index is about."""
+        if self.field is None or self.index is None:
+            raise ValueError(f"column {self.column.name!r} has no index")
+        return IndexedTexts.of(source.dataset, self.field.name, self.index)
+
+
+Texts: TypeAlias = Sequence[tuple[TextColumn, IndexedTexts]]
+"""The columns of a part that are searched, and what their indices are about."""
+
+
+def _statistics(texts: Texts, query: Node | None) -> Worth:
+    return {column.name: each.statistics(weighed_words(query, each.cut)) for column, each in texts}
+
+
+def _asked(texts: Texts, query: Node | None, every: Worth | None) -> tuple[FullTextQuery | None, float]:
+    """Return a query by the statistics of all parts, and what its scores are to be divided by."""
+    own = None if every is None else _statistics(texts, query)
+
+    def weight(column: str) -> Callable[[str], float] | None:
+        if every is None or own is None:
+            return None
+        return lambda token: every[column].idf(token) / own[column].idf(token)
+
+    searched = [
+        SearchedColumn(name=each.column, cut=each.cut, boost=column.boost, weight=weight(column.name))
+        for column, each in texts
+    ]
+    return query_of(query, searched)
 
 
 def _portions(files: Sequence[LanceFragment]) -> list[tuple[LanceFragment, ...]]:
@@ -159,23 +238,23 @@ def _portions(files: Sequence[LanceFragment]) -> list[tuple[LanceFragment, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Indexed:
-    """The files of a table that its index is about."""
+    """The files of a table that its indices are about."""
 
     search: TextSearch
     scan: Scan
     source: Source
-    texts: IndexedTexts
+    texts: Texts
 
-    def statistics(self) -> Statistics:
-        return self.texts.statistics(self.search.query)
+    def statistics(self) -> Worth:
+        return _statistics(self.texts, self.search.query)
 
-    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
-        search, scale = replace(self.search, is_indexed=True, count=count), 1.0
-        if every is not None:
-            asked, scale = self.texts.asked(self.search.query, every)
-            search = replace(search, asked=asked)
-        found = chosen_rows.found(search, replace(self.scan, schema=schema), self.source)
-        return _scaled(found, search.result, scale)
+    def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
+        asked, scale = _asked(self.texts, self.search.query, every)
+        if asked is None:
+            return schema.empty_table()
+        search = replace(self.search, is_indexed=True, count=count, asked=asked)
+        rows = chosen_rows.found(search, replace(self.scan, schema=schema), self.source)
+        return _scaled(rows, search.result, scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +264,18 @@ class _Mixed:
     search: TextSearch
     scan: Scan
     source: Source
+    texts: Texts
 
-    def statistics(self) -> Statistics:
-        return Statistics()
+    def statistics(self) -> Worth:
+        return {}
 
-    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
-        return chosen_rows.found(replace(self.search, count=count), replace(self.scan, schema=schema), self.source)
+    def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
+        asked, scale = _asked(self.texts, self.search.query, None)
+        if asked is None:
+            return schema.empty_table()
+        search = replace(self.search, count=count, asked=asked)
+        rows = chosen_rows.found(search, replace(self.scan, schema=schema), self.source)
+        return _scaled(rows, search.result, scale)
 
 
 @dataclass(slots=True)
@@ -203,59 +288,67 @@ class _Unindexed:
     room: _Room
     kept: _Held | None = None
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> Worth:
         held = self._field_lengths()
         if self.room.take(held.rows.num_rows):
             self.kept = held
-        return Statistics() if held.texts is None else held.texts.statistics(self.search.query)
+        return _statistics(held.texts, self.search.query)
 
-    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
+    def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
         held = self.kept or self._field_lengths()
         return held.find(replace(self.search, count=count), every).select(schema.names)
 
     def _field_lengths(self) -> _Held:
         names = [name for name in self.scan.schema.names if name != self.search.result.name]
-        wanted = dict.fromkeys([*names, self.search.column])
+        searched = [column.name for column in self.search.columns]
         made = {field.name: field for field in (*self.scan.source, *ADDRESS_FIELDS)}
-        scan = replace(self.scan, search=None, schema=pa.schema([made[name] for name in wanted]))
-        rows = chosen_rows.rows_among(self.search.among, scan, self.source)
+        schema = pa.schema([made[name] for name in dict.fromkeys([*names, *searched])])
+        rows = chosen_rows.rows_among(self.search.among, replace(self.scan, search=None, schema=schema), self.source)
         if rows.num_rows > MOST_UNINDEXED:
             raise Unsupported(
                 f"partition table {self.source.name!r} has {rows.num_rows:,} rows without a text index of column"
-                f" {self.search.column!r}; expected {MOST_UNINDEXED:,} at most: CREATE INDEX … USING inverted, or REINDEX"
+                f" {' and '.join(map(repr, searched))}; expected {MOST_UNINDEXED:,} at most: CREATE INDEX … USING inverted, or REINDEX"
             )
         return _Held.of(rows, self.search)
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Rows with an index of their texts in memory."""
+    """Rows with indices of their texts in memory."""
 
     rows: pa.Table
-    texts: IndexedTexts | None
+    texts: Texts
 
     @classmethod
     def of(cls, rows: pa.Table, search: TextSearch) -> Self:
         if not rows.num_rows:
-            return cls(rows, None)
-        texts = pa.table({search.column: rows[search.column], _PLACE: pa.array(range(rows.num_rows), pa.int64())})
+            return cls(rows, ())
+        names = [column.name for column in search.columns]
+        texts = rows.select(names).append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
         held = lance.write_dataset(texts, f"memory://{secrets.token_hex(8)}")
-        options = {**search.options, "with_position": search.query.needs_index}
-        held.create_scalar_index(search.column, "INVERTED", **options)
-        index = index_of(held, search.column, _KIND)
-        return cls(rows, None if index is None else IndexedTexts.of(held, search.column, index, is_lasting=False))
+        for column in search.columns:
+            options = {**column.options, "with_position": needs_index(search.query)}
+            held.create_scalar_index(column.name, "INVERTED", **options)
+        indices = [(column, index_of(held, column.name, _KIND)) for column in search.columns]
+        return cls(
+            rows,
+            tuple(
+                (column, IndexedTexts.of(held, column.name, index, is_lasting=False))
+                for column, index in indices
+                if index is not None
+            ),
+        )
 
-    def find(self, search: TextSearch, every: Statistics | None) -> pa.Table:
-        if self.texts is None:
-            return self.rows.append_column(search.result, pa.array([], search.result.type))
-        scale = 1.0
-        if every is not None:
-            asked, scale = self.texts.asked(search.query, every)
-            search = replace(search, asked=asked)
+    def find(self, search: TextSearch, every: Worth | None) -> pa.Table:
+        asked, scale = _asked(self.texts, search.query, every) if self.texts else (None, 1.0)
+        if asked is None:
+            return self.rows.slice(0, 0).append_column(search.result, pa.array([], search.result.type))
+        search = replace(search, asked=asked)
         columns = [_PLACE, search.result.name]
-        best = self.texts.dataset.scanner(columns=columns, **search.arguments(search.column, None)).to_table()
-        found = self.rows.take(best[_PLACE]).append_column(search.result, best[search.result.name])
-        return _scaled(found, search.result, scale)
+        dataset = self.texts[0][1].dataset
+        best = dataset.scanner(columns=columns, **search.arguments(search.column, None)).to_table()
+        rows = self.rows.take(best[_PLACE]).append_column(search.result, best[search.result.name])
+        return _scaled(rows, search.result, scale)
 
 
 class _Room:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -58,6 +60,26 @@ class Arguments:
             raise SqlError(f"{name} of {self.function} is {self.texts[name]}; expected a name, as a text in quotes")
         return found
 
+    def names(self, name: str) -> list[str]:
+        """Return an argument that is one name or an array of names."""
+        value = self.value(name)
+        if value is None or not pa.types.is_nested(value.type):
+            return [self.name(name)]
+        found = value.as_py()
+        if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
+            raise self.error(name, found, "a name, or an array of names: ['title^2', 'body']")
+        return found
+
+    def numbers(self, name: str) -> list[float] | None:
+        """Return the value of an argument that is an array of numbers."""
+        value = self.value(name)
+        if value is None:
+            return None
+        found = value.as_py()
+        if not isinstance(found, list) or not all(map(_is_number, found)):
+            raise self.error(name, found, "an array of numbers")
+        return [float(each) for each in found]
+
     def number(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
         """Return the value of an argument that is a whole number."""
         value = self.value(name)
@@ -72,6 +94,14 @@ class Arguments:
     def count(self) -> int:
         """Return the number of rows to find."""
         return self.number("k", most=MOST_ROWS) or DEFAULT_ROWS
+
+    @property
+    def offset(self) -> int:
+        """Return the number of rows to leave out before those to find."""
+        found = self.number("offset", least=0, most=MOST_ROWS) or 0
+        if found + self.count > MOST_ROWS:
+            raise self.error("offset", found, f"{MOST_ROWS - self.count:,} at most where k is {self.count:,}")
+        return found
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Return the value of an argument that is true or false."""
@@ -88,8 +118,12 @@ class Arguments:
         return SqlError(f"{name} of {self.function} is {value!r}; expected {expected}")
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _literal_value(text: str) -> pa.Scalar | None:
-    """Return the value of a literal or a list of numbers; None for an expression that has to be computed."""
+    """Return the value of a literal, or a list of numbers or texts; None for an expression that has to be computed."""
     if _NUMBERS.fullmatch(text):
         return pa.scalar(json.loads(text), pa.list_(pa.float64()))
     match tokenize(text):
@@ -97,4 +131,16 @@ def _literal_value(text: str) -> pa.Scalar | None:
             return pa.scalar(inside)
         case [Token(kind=Kind.NUMBER, text=digits)] if digits.isdigit() and len(digits) <= _DIGITS:
             return pa.scalar(int(digits))
+        case [Token() as first, *inside, Token() as last] if first.is_sign("[") and last.is_sign("]"):
+            return _literal_texts(inside)
     return None
+
+
+def _literal_texts(tokens: Sequence[Token]) -> pa.Scalar | None:
+    """Return the value of a list of texts; None for any other list."""
+    texts, commas = tokens[::2], tokens[1::2]
+    if len(texts) != len(commas) + 1 or not all(comma.is_sign(",") for comma in commas):
+        return None
+    if any(token.kind is not Kind.STRING for token in texts):
+        return None
+    return pa.scalar([token.text for token in texts], pa.list_(pa.utf8()))

@@ -25,9 +25,9 @@ class Signature:
 
 
 _VECTOR = ("metric", "nprobes", "refine")
-_TEXT = ("mode", "fuzziness", "slop", "statistics")
+_TEXT = ("mode", "fuzziness", "slop", "syntax", "statistics", "offset")
 
-NUMBERS = frozenset({"k", "nprobes", "refine", "fuzziness", "slop", "depth"})
+NUMBERS = frozenset({"k", "nprobes", "refine", "fuzziness", "slop", "depth", "offset"})
 """Arguments that are whole numbers."""
 
 SIGNATURES: Mapping[str, Signature] = MappingProxyType(
@@ -35,7 +35,8 @@ SIGNATURES: Mapping[str, Signature] = MappingProxyType(
         VECTOR_SEARCH: Signature(("table", "column", "vector"), ("k", "filter", *_VECTOR, "use_index")),
         FULL_TEXT_SEARCH: Signature(("table", "column", "query"), ("k", "filter", *_TEXT)),
         HYBRID_SEARCH: Signature(
-            ("table", "vector_column", "vector", "text_column", "query"), ("k", "filter", "depth", *_VECTOR, *_TEXT)
+            ("table", "vector_column", "vector", "text_column", "query"),
+            ("k", "filter", "depth", "fusion", "weights", *_VECTOR, *_TEXT),
         ),
     }
 )

@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.catalog.search.search_results import ADDRESS, SCORE
+from lance_flight.catalog.search.search_results import ADDRESS
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
-from lance_flight.catalog.search.text_queries import MOST_FUZZINESS, Mode, TextQuery
 from lance_flight.catalog.search.text_search import TextSearch
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.provider import ScanLog
@@ -28,19 +25,17 @@ from lance_flight.engine.query.search.calls import (
     calls,
 )
 from lance_flight.engine.query.search.choosing import SEARCHES
+from lance_flight.engine.query.search.fusion import FUSED, fusion
 from lance_flight.engine.query.search.table import SearchResult, SearchTable
 from lance_flight.engine.query.search.targets import Planner, SearchTarget, check_free, target
+from lance_flight.engine.query.search.texts import matching
 from lance_flight.engine.query.search.vectors import nearest
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.errors import SqlError
 
-_STATISTICS = ("global", "local")
 _LEAST_DEPTH, _DEEPER = 64, 4
-
-RANK_CONSTANT = 60.0
-"""Constant of reciprocal rank fusion: a row scores 1 / (60 + its rank) in each of its lists (Cormack et al., 2009)."""
 
 
 def with_searches(
@@ -71,6 +66,8 @@ def _parameter_types(
                 yield text, searched.vectors(column).type
             elif name in NUMBERS:
                 yield text, pa.int64()
+            elif name == "weights":
+                yield text, pa.list_(pa.float64())
             else:
                 yield text, pa.bool_() if name == "use_index" else pa.utf8()
 
@@ -90,26 +87,40 @@ def _vector_search(planner: Planner, searched: SearchTarget, arguments: Argument
 
 
 def _full_text_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
-    return _run_search(planner, searched, _text(searched, arguments, "column", arguments.count))
+    first = arguments.offset
+    search = matching(searched, arguments, "column", first + arguments.count)
+    found = _run_search(planner, searched, search)
+    return replace(found, find=lambda names: found.find(names).slice(first)) if first else found
 
 
 def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
-    """The best of two lists, by what place rows have in them."""
-    count = arguments.count
-    depth = arguments.number("depth", most=MOST_ROWS) or _depth(count)
-    searches = (nearest(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
-    check_free(searched, SCORE)
+    """The best of two lists, by what place or score rows have in them."""
+    count, first = arguments.count, arguments.offset
+    depth = arguments.number("depth", most=MOST_ROWS)
+    if first and depth is None and arguments.is_bound:
+        raise arguments.error("offset", first, "depth => n beside it, the same for all pages: it changes the order")
+    depth = depth or _depth(count)
+    searches = (
+        nearest(searched, arguments, "vector_column", depth),
+        matching(searched, arguments, "text_column", depth),
+    )
+    fuses = fusion(arguments)
+    for result in FUSED:
+        check_free(searched, result)
     # A row that both find is known by its place: they must look at the same tables together.
     run = SearchRun(planner.log, planner.target_partitions, searched, all(search.is_merging for search in searches))
+    made = frozenset(field.name for field in FUSED)
 
     def find(names: list[str]) -> pa.Table:
-        columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
-        return _fuse([run.best(search, columns) for search in searches], count).select(names)
+        columns = [*(name for name in names if name not in made), *_ADDRESSES]
+        lists = [run.best(search, [*columns, search.result.name]) for search in searches]
+        return fuses.fused(lists, first, count).select(names)
 
+    described = "; ".join(_describe(search, searched) for search in searches)
     return SearchResult(
-        schema=pa.schema([*searched.columns, SCORE]),
+        schema=pa.schema([*searched.columns, *FUSED]),
         find=find,
-        report="; ".join(_describe(search, searched) for search in searches),
+        report=f"{described}\n  fused: {fuses.name}, weights {fuses.weights[0]:g} and {fuses.weights[1]:g}",
         failure=searched.failure,
     )
 
@@ -126,19 +137,6 @@ def _depth(count: int) -> int:
     while depth < _DEEPER * count:
         depth *= _DEEPER
     return min(depth, MOST_ROWS)
-
-
-def _fuse(lists: list[pa.Table], count: int) -> pa.Table:
-    """Merge several lists of rows, each best first, by the sums of their reciprocal ranks."""
-    ranks = [np.arange(1, rows.num_rows + 1) for rows in lists]
-    rows = pa.concat_tables(lists).combine_chunks()
-    scores = pa.array(np.concatenate([1.0 / (RANK_CONSTANT + rank) for rank in ranks]))
-    place = pa.array(np.arange(rows.num_rows))
-    keyed = pa.table([rows[_ADDRESSES[0]], rows[_ADDRESSES[1]], scores, place], [*_ADDRESSES, "score", "place"])
-    both = keyed.group_by(list(_ADDRESSES)).aggregate([("score", "sum"), ("place", "min")])
-    order = pc.sort_indices(both, [("score_sum", "descending"), ("place_min", "ascending")])[:count]
-    chosen = both.take(order)
-    return rows.take(chosen["place_min"]).append_column(SCORE, chosen["score_sum"].cast(SCORE.type))
 
 
 def _run_search(planner: Planner, searched: SearchTarget, search: AnySearch) -> SearchResult:
@@ -177,46 +175,14 @@ class SearchRun:
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
-def _text(searched: SearchTarget, arguments: Arguments, column: str, count: int) -> TextSearch:
-    name = arguments.name(column)
-    kind = searched.column(name).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise SqlError(f"column {name!r} is {kind}; expected text")
-    words = arguments.text("query")
-    if words is None and arguments.is_bound:
-        raise SqlError(f"query of {arguments.function} is NULL; expected a text")
-    query = TextQuery(
-        words=words or "",
-        mode=Mode.named(arguments.text("mode") or Mode.ANY.value),
-        fuzziness=arguments.number("fuzziness", least=0, most=MOST_FUZZINESS) or 0,
-        slop=arguments.number("slop", least=0) or 0,
-    )
-    if query.only_excludes:
-        raise arguments.error("query", words, "a word or a phrase that is to be there, beside those with -")
-    return TextSearch(
-        column=name,
-        query=query,
-        count=count,
-        options=searched.texts.get(name, {}),
-        is_global=_is_global(arguments),
-    )
-
-
-def _is_global(arguments: Arguments) -> bool:
-    """Return whether the weights of words are computed over all that is searched, rather than for each partition."""
-    given = arguments.text("statistics") or _STATISTICS[0]
-    if given.lower() not in _STATISTICS:
-        raise arguments.error("statistics", given, " or ".join(_STATISTICS))
-    return given.lower() == _STATISTICS[0]
-
-
 def _describe(search: AnySearch, searched: SearchTarget) -> str:
     """Return what EXPLAIN tells of a search."""
     match search:
         case VectorSearch():
             what = f"{search.count} nearest by {search.metric or 'the metric of the index'} of {search.column}"
         case TextSearch():
-            what = f"{search.count} best matches of {search.column}"
+            columns = (f"{each.name}^{each.boost:g}" if each.boost != 1 else each.name for each in search.columns)
+            what = f"{search.count} best matches of {', '.join(columns)}"
     return f"search: {what}\n{searched.report}"
 
 
