@@ -16,6 +16,7 @@ from datafusion import DataFrame, SessionContext, SQLOptions, udf
 
 from lance_flight.engine.sql.bounded_functions import LISTS, guard_edits, register_guards, without_guards
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES, Distance, is_numbers, known_types
 from lance_flight.engine.sql.vector_operators import COSINE_OR_SAME, same_instead
@@ -69,6 +70,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: TypedFunction(*function) for name, function in LISTS.items()},
         **{name: _distance(distance) for name, distance in DISTANCES.items()},
         COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
+        HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
     }
 )
 

@@ -30,10 +30,12 @@ from lance_flight.engine.query.search.table import SearchResult, SearchTable
 from lance_flight.engine.query.search.targets import Planner, SearchTarget, check_free, target
 from lance_flight.engine.query.search.texts import matching
 from lance_flight.engine.query.search.vectors import nearest
+from lance_flight.engine.sql.highlights import with_highlights
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.errors import SqlError
+from lance_flight.model.index_kinds import OptionValue
 
 _LEAST_DEPTH, _DEEPER = 64, 4
 
@@ -43,6 +45,7 @@ def with_searches(
 ) -> str:
     """Replace each call of a search by the name of a table, and put these tables into `tables`."""
     edits = []
+    options: dict[str, Mapping[str, OptionValue]] = {}
     for call in calls(sql):
         arguments = Arguments(call.function, call.arguments, partial(_evaluate, planner, parameters), is_bound)
         condition = arguments.text("filter")
@@ -52,7 +55,8 @@ def with_searches(
         name = f"{call.function}_{len(tables) + 1}"
         tables[name] = SearchTable(found, planner.log)
         edits.append((call.start, call.stop, quoted(CATALOG, SEARCHES, name)))
-    return edited(sql, edits)
+        options = {**searched.texts, **options}
+    return with_highlights(edited(sql, edits), options)
 
 
 def _parameter_types(
