@@ -45,6 +45,9 @@ _TEXT: Mapping[str, type] = MappingProxyType(
         "remove_stop_words": bool,
         "ascii_folding": bool,
         "max_token_length": int,
+        "min_ngram_length": int,
+        "max_ngram_length": int,
+        "prefix_only": bool,
     }
 )
 _IVF: Mapping[str, type] = MappingProxyType({"metric": str, "num_partitions": int})
@@ -55,6 +58,12 @@ _BITS = (PACKED_BITS, 8)
 """Lance refuses others when it learns, and where 12 or more ask for more vectors than there are, it indexes nothing."""
 _LEAST_EDGES, _EDGES, _BREADTH = 4, 20, 150
 """Of a graph: the least `m`, and what Lance takes for `m` and `ef_construction` where nothing is said."""
+_GRAMS: Mapping[str, OptionValue] = MappingProxyType(
+    {"min_ngram_length": 3, "max_ngram_length": 3, "prefix_only": False}
+)
+"""What Lance takes for the options of n-grams where nothing is said."""
+MOST_GRAM = 32
+"""Longest n-grams: an index has one for each length and character of a text."""
 _GRAPH_ROWS = 1 << 20
 _HNSW: Mapping[str, type] = MappingProxyType({"m": int, "ef_construction": int})
 
@@ -114,6 +123,7 @@ def _bounds(options: Mapping[str, OptionValue]) -> Iterator[tuple[str, bool, str
     """Yield each option that has bounds, whether it keeps them, and what is expected."""
     bits, sub_vectors = options.get("num_bits"), options.get("num_sub_vectors")
     edges, breadth = (int(options.get(name, known)) for name, known in (("m", _EDGES), ("ef_construction", _BREADTH)))
+    yield from _gram_bounds(options)
     if bits is not None:
         yield "num_bits", bits in _BITS, " or ".join(map(str, _BITS))
     if sub_vectors is not None and bits == PACKED_BITS:
@@ -123,6 +133,18 @@ def _bounds(options: Mapping[str, OptionValue]) -> Iterator[tuple[str, bool, str
         yield "m", edges <= breadth, f"no more than ef_construction, which is {breadth}"
     if "ef_construction" in options:
         yield "ef_construction", edges <= breadth, f"no less than m, which is {edges}"
+
+
+def _gram_bounds(options: Mapping[str, OptionValue]) -> Iterator[tuple[str, bool, str]]:
+    is_used = options.get("base_tokenizer") == "ngram"
+    least, most = (int(options.get(name, _GRAMS[name])) for name in ("min_ngram_length", "max_ngram_length"))
+    for name, usual in _GRAMS.items():
+        if name in options:
+            yield name, is_used or options[name] == usual, f"{usual}, since base_tokenizer is not 'ngram'"
+    if "max_ngram_length" in options:
+        yield "max_ngram_length", least <= most <= MOST_GRAM, f"from {least} (min_ngram_length) to {MOST_GRAM}"
+    if "min_ngram_length" in options:
+        yield "min_ngram_length", least <= most, f"no more than max_ngram_length, which is {most}"
 
 
 _BOOLEANS = MappingProxyType({"true": True, "on": True, "false": False, "off": False})
