@@ -81,6 +81,8 @@ ROWS = {
     "SELECT id, embedding <=>": 10,
     "SELECT id, _score FROM full_text": 20,
     "SELECT id, _score FROM hybrid": 10,
+    "SELECT id, highlight": 10,
+    "SELECT id, _score, _vector_rank": 10,
     "SELECT count(*)": 1,
 }
 """How many rows its queries give."""
