@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from lance_flight.catalog.bulk.pieces import Piece, Told
+from lance_flight.catalog.bulk.pieces import Keep, Piece, Told
 from lance_flight.errors import LanceFlightError
 from pyspark import cloudpickle
 
@@ -39,7 +39,7 @@ class Executors:
     spark: SparkSession
     doing: str
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None) -> list[R]:
+    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
         done: list[R] = []
         for start in range(0, len(pieces), PIECES_PER_JOB):
             some = pieces[start : start + PIECES_PER_JOB]
@@ -47,13 +47,19 @@ class Executors:
                 with _watched(self.spark, self.doing, _counter(told, start, len(pieces))):
                     outcomes = self._outcomes(some)
             except BaseException:
-                _undo(pieces, done)
+                if keep is None:
+                    _undo(pieces, done)
                 raise
             failed = [each for each in outcomes if isinstance(each, LanceFlightError)]
             if failed:
-                _undo(pieces, [*done, *outcomes])
+                _undo(some, outcomes)
+                if keep is None:
+                    _undo(pieces, done)
                 raise failed[0]
             done += outcomes
+            if keep is not None:
+                for number, outcome in enumerate(outcomes, start):
+                    keep(number, outcome)
             if told is not None:
                 told(len(done), len(pieces))
         return done

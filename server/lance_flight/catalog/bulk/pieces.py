@@ -6,12 +6,18 @@ written is part of no version until the caller commits it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Event
 from typing import Protocol, TypeVar
 
+from lance_flight.errors import Cancelled
+
 WORKERS = 4
+CHECK_SECONDS = 0.1
+"""Seconds between two looks at whether work in threads should go on."""
 
 R = TypeVar("R")
 
@@ -20,6 +26,25 @@ Told = Callable[[int, int], None]
 
 Progress = Callable[[int, int], None]
 """Told how many of how many tables are done."""
+
+Keep = Callable[[int, R], None]
+"""Given the result of a piece as soon as it is there, by its place among the pieces; from then on it is the caller's to undo."""
+
+
+class Watch(Protocol):
+    """Observer of the work of a statement: a `Progress` that counts rows as well, and may end the work."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Be told how many of how many tables are done."""
+        ...
+
+    def add_rows(self, rows: int) -> None:
+        """Be told that so many more rows are done."""
+        ...
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the work should end."""
+        ...
 
 
 class Piece(Protocol[R]):
@@ -37,37 +62,77 @@ class Piece(Protocol[R]):
 class Runner(Protocol):
     """Executor of pieces."""
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None) -> list[R]:
-        """Return the results of all pieces, in their order; if one fails, raise its error and stop the remaining ones."""
+    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
+        """Return the results of all pieces, in their order; if one fails, raise its error and stop the remaining ones.
+
+        What was done by then is undone, except results that `keep` was given.
+        """
         ...
+
+
+_is_stopped: ContextVar[Callable[[], bool]] = ContextVar("is_stopped", default=lambda: False)
+
+
+def check_stopped() -> None:
+    """Raise `Cancelled` in a piece of work that was given up; a piece that takes long calls it on its way."""
+    if _is_stopped.get()():
+        raise Cancelled("the work was given up")
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
     """Executor of pieces in threads of this process; if one fails, the work of all is undone.
 
+    `check` is called several times a second meanwhile, and ends the work by an error: pieces that have begun end at their next
+    `check_stopped`, or at their own end.
+
     >>> Threads()([])
     []
     """
 
     workers: int = WORKERS
+    check: Callable[[], None] | None = None
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None) -> list[R]:
-        done = []
+    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
+        stopped = Event()
+        done: dict[int, R] = {}
         with ThreadPoolExecutor(self.workers, thread_name_prefix="piece") as pool:
-            running = [pool.submit(piece.run) for piece in pieces]
+            running = {pool.submit(_run, piece, stopped): number for number, piece in enumerate(pieces)}
             try:
-                for number, future in enumerate(running, 1):
-                    done.append(future.result())
+                for future in self._completed(list(running)):
+                    number = running[future]
+                    done[number] = future.result()
+                    if keep is not None:
+                        keep(number, done[number])
                     if told is not None:
-                        told(number, len(pieces))
+                        told(len(done), len(pieces))
             except BaseException:
+                stopped.set()
                 pool.shutdown(wait=True, cancel_futures=True)
-                for piece, future in zip(pieces, running, strict=True):
-                    if not future.cancelled() and future.exception() is None:
-                        piece.undo(future.result())
+                _undo(pieces, running, {} if keep is None else done)
                 raise
-        return done
+        return [done[number] for number in range(len(pieces))]
+
+    def _completed(self, running: Sequence[Future[R]]) -> Iterator[Future[R]]:
+        """Yield pieces as they end, and check between them whether to go on."""
+        waiting = set(running)
+        while waiting:
+            if self.check is not None:
+                self.check()
+            ended, waiting = wait(waiting, CHECK_SECONDS if self.check else None, FIRST_COMPLETED)
+            yield from ended
+
+
+def _run(piece: Piece[R], stopped: Event) -> R:
+    _is_stopped.set(stopped.is_set)
+    check_stopped()
+    return piece.run()
+
+
+def _undo(pieces: Sequence[Piece[R]], running: Mapping[Future[R], int], kept: Mapping[int, R]) -> None:
+    for future, number in running.items():
+        if number not in kept and not future.cancelled() and future.exception() is None:
+            pieces[number].undo(future.result())
 
 
 THREADS = Threads()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lance_flight.catalog.bulk.pieces import Piece, R, Threads, Told
+from lance_flight.catalog.bulk.pieces import Keep, Piece, R, Threads, Told
 from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import refresh_indices
@@ -174,11 +174,11 @@ class _Modest:
 
     check: Callable[[], None]
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None) -> list[R]:
+    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
         size = LEAST_BYTES if pieces and write_memory.take(LEAST_BYTES, 0) else 0
         try:
             self.check()
-            return Threads(workers=1)(pieces, self._checked(told))
+            return Threads(workers=1)(pieces, self._checked(told), keep)
         finally:
             write_memory.release(size)
 
