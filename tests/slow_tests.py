@@ -40,6 +40,7 @@ SLOW_MODULES = {
     "catalog/test_beside_a_writer.py": "a process that writes all the time",
     "catalog/test_commit.py": "processes that write and are killed",
     "catalog/test_conflicts.py": "every pair of operations",
+    "catalog/test_killed_indexing.py": "processes that are killed",
     "catalog/test_leases.py": "processes that read and write",
     "catalog/test_private_places.py": "processes that are killed",
     "catalog/test_stateful.py": "a long property",

@@ -26,6 +26,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "files_moved": "rows for a partition that another one made first are in its table's files, and in their own still",
         "pin_restored": "the pinned version is back on top of a table that others have staged on, and nothing on it",
         "table_linked": "the files of a table that is attached are in the namespace, and part of no partition",
+        "segment_built": "the segment of an index is written for one of several partition tables, and part of no version",
         "table_staged": "a version is staged on one of several partition tables",
         "all_staged": "a version is staged on every partition table concerned",
         "columns_added": "__manifest has the columns of a new spec, and the spec is not committed",

@@ -146,8 +146,8 @@ def test_rows_may_be_rewritten_vacuumed_and_verified_under_an_index(engine: Engi
 def test_a_table_that_is_written_to_meanwhile_has_the_index_of_what_it_covers(engine: Engine) -> None:
     built: list[str] = []
 
-    def run(pieces: Any, told: Any = None) -> Any:
-        results = THREADS(pieces, told)
+    def run(pieces: Any, *watchers: Any) -> Any:
+        results = THREADS(pieces, *watchers)
         if not built:
             engine.update("INSERT INTO t VALUES (500, 'x', 0, NULL)")
             engine.update("DELETE FROM t WHERE id = 3")
@@ -167,8 +167,8 @@ def test_an_index_of_files_that_were_compacted_meanwhile_is_built_again(engine: 
     engine.update("INSERT INTO t VALUES (500, 'x', 0, NULL)")
     built: list[str] = []
 
-    def run(pieces: Any, told: Any = None) -> Any:
-        results = THREADS(pieces, told)
+    def run(pieces: Any, *watchers: Any) -> Any:
+        results = THREADS(pieces, *watchers)
         if not built:
             assert compact(opened(engine)).tables
         built.extend(piece.object_id for piece in pieces)

@@ -309,6 +309,20 @@ WRITES = (
         passes={"data_written": 1, "table_staged": 3, "all_staged": 1, "manifest_written": 1, "committed": 1},
     ),
     Write(
+        name="create_index",
+        run=sql("CREATE INDEX ON {t} (n) WITH (min_rows = 1)"),
+        before=START,
+        then=START,
+        passes={
+            "segment_built": 3,
+            "data_written": 1,
+            "table_staged": 3,
+            "manifest_written": 1,
+            "committed": 1,
+            "evolved": 1,
+        },
+    ),
+    Write(
         name="vacuum",
         run=lambda server, table: server.rows(f"VACUUM {table} RETAIN 0 HOURS FORCE"),
         before=START,

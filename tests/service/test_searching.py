@@ -105,7 +105,7 @@ def test_texts_are_found_and_fused_with_vectors(server: Server, docs: str) -> No
     assert best[0][0] in nearest(1) + [number for number, _ in rows]
 
 
-@pytest.mark.parametrize("point", ["data_written", "table_staged", "manifest_written", "committed"])
+@pytest.mark.parametrize("point", ["segment_built", "data_written", "table_staged", "manifest_written", "committed"])
 def test_an_index_whose_server_dies_is_there_or_not_and_made_by_the_next(server: Server, docs: str, point: str) -> None:
     server.run(f"DELETE FROM {docs} WHERE id = 17")
     expected = [number for number in nearest(6) if number != 17]

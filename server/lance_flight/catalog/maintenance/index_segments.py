@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
+from lance_flight.catalog.bulk.pieces import check_stopped
 from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -44,21 +47,37 @@ class BuildSegment:
     rows: int
 
     def run(self) -> lance.Index:
-        """Write the segment, which is part of no version yet."""
+        """Write the segment, which is part of no version yet; nothing of it is left if that fails or is given up."""
         dataset = partitions.open_at(self.table, self.base)
+        # Lance takes no name for a segment of most scalar kinds: what these leave, the next vacuum removes.
+        segment = None if self.kind.family is Family.SCALAR else str(uuid.uuid4())
         try:
-            built = _built(
-                dataset, self.column, self.kind, dict(self.options), name=self.name, fragments=self.fragments
+            return _built(
+                dataset,
+                self.column,
+                self.kind,
+                dict(self.options),
+                name=self.name,
+                fragments=self.fragments,
+                segment=segment,
+                check=check_stopped,
             )
         except _REFUSALS as exc:
+            self._remove(segment)
             reason = self.table.parent.words(exc)
             what = _refused(field_at(dataset.schema, self.column), self.kind, reason)
             raise Unsupported(f"partition table {self.object_id!r}: {what}") from exc
-        return built
+        except BaseException:
+            self._remove(segment)
+            raise
 
     def undo(self, result: lance.Index) -> None:
         """Delete the files of the segment."""
-        self.place.child(INDICES, result.uuid).remove()
+        self._remove(result.uuid)
+
+    def _remove(self, segment: str | None) -> None:
+        if segment is not None:
+            self.place.child(INDICES, segment).remove()
 
 
 def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -> None:
@@ -86,14 +105,30 @@ def _built(
     *,
     name: str,
     fragments: Iterable[int],
+    segment: str | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> lance.Index:
+    """Build a segment, called `segment` (None: by any name); `check` may end it where Lance says how far it is."""
     built = dataset.create_index_uncommitted(
-        column, kind.lance, name=name, replace=True, fragment_ids=sorted(fragments), **options
+        column,
+        kind.lance,
+        name=name,
+        replace=True,
+        fragment_ids=sorted(fragments),
+        index_uuid=segment,
+        progress_callback=partial(_checked, check),
+        **options,
     )
     if kind.family is Family.TEXT:
         # Its parts are one only then.
         dataset.merge_index_metadata(built.uuid, kind.lance)
     return built
+
+
+def _checked(check: Callable[[], None], event: lance.IndexProgress) -> None:
+    # Lance only warns of an error at the end of a stage.
+    if event.event != "complete":
+        check()
 
 
 def _refused(column: pa.Field, kind: IndexKind, reason: str) -> str:

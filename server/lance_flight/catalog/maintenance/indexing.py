@@ -6,7 +6,8 @@ written to has the index for the files that it covers; the rest is read as witho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -44,7 +45,8 @@ from lance_flight.model.nested import field_at
 from lance_flight.model.pins import FixedPin
 
 TABLES_PER_COMMIT = 256
-"""Work that is interrupted is lost back to the last commit."""
+COMMIT_SECONDS = 5.0
+"""Seconds of work after which what is built is committed: so much of it, and the segments that are being built, is lost to a kill."""
 LARGE_PART = 0.5
 """Part of a table that may be missing in an index; above it, the index is built anew as a whole."""
 
@@ -82,41 +84,116 @@ class IndexingReport:
         )
 
 
-class _Indexing:
-    """The change that gives some more tables an index, made on one snapshot after another (`evolution.Change`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildWatch:
+    """Observers of a build beside its progress: of the rows of each segment that is built, and `check`, which may end it.
 
-    def __init__(self, root: Store, rules: IndexRules | str, run: Runner, progress: Progress | None) -> None:
-        self._root = root
+    What was committed by then stays. A runner of pieces checks by itself.
+    """
+
+    add_rows: Callable[[int], None] = lambda _: None
+    check: Callable[[], None] = lambda: None
+
+
+UNWATCHED = BuildWatch()
+
+
+class _Indexing:
+    """The build of one index: segments for the tables that lack them, committed on the way.
+
+    It is the change of each commit as well (`evolution.Change`): what is built becomes part of its tables.
+    """
+
+    def __init__(
+        self,
+        namespace: Table,
+        rules: IndexRules | str,
+        *,
+        run: Runner,
+        progress: Progress | None,
+        watch: BuildWatch,
+    ) -> None:
+        self._namespace = namespace
+        self._root = namespace.store
         self._rules = rules
         self._run = run
         self._progress = progress
+        self._watch = watch
+        self._possible: pa.Field | None = None
         self._built: dict[str, tuple[BuildSegment, lance.Index]] = {}
         self._staged: dict[_Place, FixedPin] = {}
+        self._exposed: set[str] = set()
         self._settled: set[str] = set()
         self._now: list[BuildSegment] = []
+        self._since = time.monotonic()
         self.done: list[BuildSegment] = []
 
-    def __call__(self, snapshot: Snapshot) -> Evolution | None:
-        definition, is_new = self._defined(snapshot)
+    def build(self) -> int:
+        """Build what is missing, some tables at a time, and return the version in which the last of it is visible."""
+        try:
+            while self._build_some():
+                self._commit()
+            return self._commit()
+        finally:
+            self._discard()
+
+    def _build_some(self) -> bool:
+        """Build segments of some more tables; return whether any table lacked one."""
+        self._watch.check()
+        snapshot = self._namespace.snapshot()
+        definition, _ = self._defined(snapshot)
         tables = snapshot.all_tables()
         open_ones = [table for table in tables if table.object_id not in self._settled]
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
-            todo = dict(islice(self._incomplete_tables(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
-            self._build([piece for piece in todo.values() if not self._is_built(piece)], len(tables))
-            operation = f"index {definition.name} of {len(todo)} partitions"
-            pins = list(pool.map(partial(self._stage, said_of(operation, ())), todo.values()))
-        self._now = list(todo.values())
-        if not todo and not is_new:
+            pieces = list(islice(self._incomplete_tables(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
+        if pieces:
+            told = of_tables(self._progress, len(self._settled), len(pieces), len(tables))
+            self._run(pieces, told, partial(self._keep, pieces))
+            failpoint("data_written")
+        return bool(pieces)
+
+    def _keep(self, pieces: Sequence[BuildSegment], number: int, index: lance.Index) -> None:
+        """Take a segment that is built, and commit all that are where that took long enough."""
+        piece = pieces[number]
+        self._built[piece.object_id] = piece, index
+        self._watch.add_rows(piece.rows)
+        failpoint("segment_built")
+        if time.monotonic() - self._since > COMMIT_SECONDS:
+            self._commit()
+
+    def _commit(self) -> int:
+        """Make the segments that are built visible; tables with one are done, whatever is written to them from now on."""
+        version = self._namespace.evolve(self)
+        self.done += self._now
+        for piece in self._now:
+            self._settled.add(piece.object_id)
+            del self._built[piece.object_id]
+        self._now = []
+        # Segments of files that are no longer there: these tables get others in the next step.
+        self._discard()
+        self._since = time.monotonic()
+        return version
+
+    def _discard(self) -> None:
+        """Delete the segments that no version of a table can have, not even a staged one."""
+        for object_id, (piece, index) in self._built.items():
+            if object_id not in self._exposed:
+                piece.undo(index)
+        self._built.clear()
+
+    def __call__(self, snapshot: Snapshot) -> Evolution | None:
+        definition, is_new = self._defined(snapshot)
+        with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
+            tables = list(snapshot.tables_named(list(self._built)).values())
+            found = list(pool.map(partial(self._fitting, snapshot, definition), tables))
+            self._now = [piece for piece in found if piece is not None]
+            operation = f"index {definition.name} of {len(self._now)} partitions"
+            pins = list(pool.map(partial(self._stage, said_of(operation, ())), self._now))
+        if not self._now and not is_new:
             return None
-        rows = repinned(snapshot.rows_of([table.object_id for table in todo]), pins) if todo else None
+        rows = repinned(snapshot.rows_of([piece.object_id for piece in self._now]), pins) if self._now else None
         notes = note_of([*indices_of(snapshot), definition]) if is_new else {}
         return Evolution(operation=operation, rows=rows, notes=notes)
-
-    def committed(self) -> bool:
-        """Take the last tables for done, whatever is written to them from now on; whether there were any."""
-        self.done += self._now
-        self._settled.update(piece.object_id for piece in self._now)
-        return bool(self._now)
 
     def _defined(self, snapshot: Snapshot) -> tuple[IndexDefinition, bool]:
         """Return the index, and whether the snapshot has it not yet."""
@@ -127,10 +204,15 @@ class _Indexing:
         if known is None:
             column = field_at(snapshot.schema.plain, self._rules.column)
             # Of a field inside structs the trial makes a column, whose name has no dots.
-            check_possible(self._root, column.with_name(column.name.rpartition(".")[2]), definition)
+            self._check_possible(column.with_name(column.name.rpartition(".")[2]), definition)
         elif known != definition:
             raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
         return definition, known is None
+
+    def _check_possible(self, column: pa.Field, definition: IndexDefinition) -> None:
+        if self._possible is None or self._possible != column:
+            check_possible(self._root, column, definition)
+            self._possible = column
 
     def _incomplete_tables(
         self,
@@ -138,81 +220,87 @@ class _Indexing:
         snapshot: Snapshot,
         definition: IndexDefinition,
         tables: Sequence[PartitionTable],
-    ) -> Iterator[tuple[PartitionTable, BuildSegment]]:
-        """Yield the tables that lack the index, or a part of it, with the work."""
+    ) -> Iterator[BuildSegment]:
+        """Yield the work for the tables that lack the index, or a part of it."""
         for start in range(0, len(tables), TABLES_PER_COMMIT):
+            self._watch.check()
             batch = tables[start : start + TABLES_PER_COMMIT]
-            for table, piece in zip(batch, pool.map(partial(self._piece, snapshot, definition), batch), strict=True):
+            found = pool.map(partial(missing_segment, self._root, snapshot, definition), batch)
+            for table, piece in zip(batch, found, strict=True):
                 if piece is None:
                     self._settled.add(table.object_id)
                 else:
-                    yield table, piece
+                    yield piece
 
-    def _piece(self, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable) -> BuildSegment | None:
-        """Return the work for one table.
+    def _fitting(self, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable) -> BuildSegment | None:
+        """Return the segment that was built for a table, to be staged on what the table is now.
 
-        None where the index is about all its files, or it is too small, or lacks the column.
+        None where it is not as good for that as for the version that it was built on, or others have made one meanwhile.
         """
-        store = self._root.child(table.location)
-        base = partitions.resolve(store, table.pin)
-        dataset = partitions.open_at(store, base)
-        columns = identified(dataset, snapshot.schema)
-        found = path_within(columns, snapshot.schema, definition.field_id)
-        fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
-        if found is None or sum(fragments.values()) < max(definition.min_rows, 1):
+        before, _ = self._built[table.object_id]
+        if partitions.resolve(before.table, table.pin) == before.base:
+            return before
+        piece = missing_segment(self._root, snapshot, definition, table)
+        if piece is None or piece.table.uri != before.table.uri:
             return None
-        column = ".".join(found[0])
-        coverage = Coverage.of(dataset, definition.name, column, definition.of_kind)
-        if not coverage.missing:
-            return None
-        is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
-        added = is_small and len(coverage.segments) < MOST_SEGMENTS
-        # Lance looks into the segments of a text index as if they were one, where a row that was changed has two texts.
-        if definition.of_kind.family is Family.TEXT:
-            added = added and are_new(dataset, coverage.missing)
-        chosen = {number: fragments[number] for number in (coverage.missing if added else fragments)}
-        options = _options(dataset, column, definition, chosen)
-        if options is None:
-            return None
-        # On a branch of the namespace the table is forked only now.
-        base = partitions.base_of(store, base, snapshot.table_branch)
-        return BuildSegment(
-            object_id=table.object_id,
-            table=store,
-            base=base,
-            place=self._root.child(partitions.place_of_files(table.location, base)),
-            column=column,
-            kind=definition.of_kind,
-            options=tuple(options.items()),
-            name=definition.name,
-            fragments=frozenset(chosen),
-            rows=sum(chosen.values()),
-        )
-
-    def _build(self, pieces: Sequence[BuildSegment], total: int) -> None:
-        told = of_tables(self._progress, len(self._settled), len(pieces), total)
-        for piece, index in zip(pieces, self._run(pieces, told), strict=True):
-            self._built[piece.table.uri] = piece, index
-        failpoint("data_written")
-
-    def _is_built(self, piece: BuildSegment) -> bool:
-        """Return whether a segment that was built on an older version of the table is as good for this one."""
-        if piece.table.uri not in self._built:
-            return False
-        before, _ = self._built[piece.table.uri]
-        if before.base == piece.base:
-            return before == piece
         then, now = (_files(partitions.open_at(piece.table, base)) for base in (before.base, piece.base))
         files = all(now.get(number) == then[number] for number in before.fragments)
-        return files and before.column == piece.column and before.fragments <= piece.fragments
+        fits = files and before.column == piece.column and before.fragments <= piece.fragments
+        return replace(before, base=piece.base) if fits else None
 
     def _stage(self, said: Mapping[str, str], piece: BuildSegment) -> FixedPin:
         key = piece.table.uri, piece.base
         if key not in self._staged:
-            before, index = self._built[piece.table.uri]
-            self._staged[key] = stage(_on(piece, before), index, said)
+            _, index = self._built[piece.object_id]
+            # A commit that fails may have been made.
+            self._exposed.add(piece.object_id)
+            self._staged[key] = stage(piece, index, said)
             failpoint("table_staged")
         return self._staged[key]
+
+
+def missing_segment(
+    root: Store, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable
+) -> BuildSegment | None:
+    """Return the segment that an index lacks of one table.
+
+    None where the index is about all its files, or it is too small, or lacks the column.
+    """
+    store = root.child(table.location)
+    base = partitions.resolve(store, table.pin)
+    dataset = partitions.open_at(store, base)
+    columns = identified(dataset, snapshot.schema)
+    found = path_within(columns, snapshot.schema, definition.field_id)
+    fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
+    if found is None or sum(fragments.values()) < max(definition.min_rows, 1):
+        return None
+    column = ".".join(found[0])
+    coverage = Coverage.of(dataset, definition.name, column, definition.of_kind)
+    if not coverage.missing:
+        return None
+    is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
+    added = is_small and len(coverage.segments) < MOST_SEGMENTS
+    # Lance looks into the segments of a text index as if they were one, where a row that was changed has two texts.
+    if definition.of_kind.family is Family.TEXT:
+        added = added and are_new(dataset, coverage.missing)
+    chosen = {number: fragments[number] for number in (coverage.missing if added else fragments)}
+    options = _options(dataset, column, definition, chosen)
+    if options is None:
+        return None
+    # On a branch of the namespace the table is forked only now.
+    base = partitions.base_of(store, base, snapshot.table_branch)
+    return BuildSegment(
+        object_id=table.object_id,
+        table=store,
+        base=base,
+        place=root.child(partitions.place_of_files(table.location, base)),
+        column=column,
+        kind=definition.of_kind,
+        options=tuple(options.items()),
+        name=definition.name,
+        fragments=frozenset(chosen),
+        rows=sum(chosen.values()),
+    )
 
 
 def create_index(
@@ -221,17 +309,16 @@ def create_index(
     progress: Progress | None = None,
     *,
     run: Runner = THREADS,
+    watch: BuildWatch = UNWATCHED,
 ) -> IndexingReport:
     """Give the namespace an index, and those of its partition tables that lack it, or go on with one that has the name.
 
-    A part of the tables at a time, each part in one commit with their pins: what was interrupted goes on where it was.
+    Some tables at a time, in commits with their pins: a run that was interrupted has done a part, and the next one does the rest.
     """
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
-    indexing = _Indexing(namespace.store, rules, run, progress)
-    version = namespace.evolve(indexing)
-    while indexing.committed():
-        version = namespace.evolve(indexing)
+    indexing = _Indexing(namespace, rules, run=run, progress=progress, watch=watch)
+    version = indexing.build()
     return IndexingReport(
         snapshot=version,
         name=rules if isinstance(rules, str) else rules.called,
@@ -242,12 +329,12 @@ def create_index(
 
 
 def refresh_indices(
-    namespace: Table, progress: Progress | None = None, *, run: Runner = THREADS
+    namespace: Table, progress: Progress | None = None, *, run: Runner = THREADS, watch: BuildWatch = UNWATCHED
 ) -> list[IndexingReport]:
     """Bring all indices up to date with the files that there are now."""
     names = [definition.name for definition in indices_of(namespace.snapshot())]
     return [
-        create_index(namespace, name, _of_several(progress, place, len(names)), run=run)
+        create_index(namespace, name, _of_several(progress, place, len(names)), run=run, watch=watch)
         for place, name in enumerate(names)
     ]
 
@@ -288,11 +375,6 @@ def _without(root: Store, branch: str | None, name: str, table: PartitionTable) 
     if all(index.name != name for index in partitions.open_at(store, base).describe_indices()):
         return None
     return stage_without(store, partitions.base_of(store, base, branch), name, said_of(f"drop index {name}", ()))
-
-
-def _on(piece: BuildSegment, before: BuildSegment) -> BuildSegment:
-    """Return the piece as it was built, to be staged on what the table is now."""
-    return replace(before, base=piece.base)
 
 
 def _files(dataset: LanceDataset) -> dict[int, list[str]]:
