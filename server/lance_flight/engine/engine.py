@@ -29,7 +29,7 @@ from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.receiving import Receiver
-from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind
+from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind, StatementWatch
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream
@@ -181,13 +181,16 @@ class Engine:
         parameters: pa.RecordBatch | None,
         scope: Scope,
     ) -> QueryPlan:
-        """Run a maintenance statement once, and plan its report; a disconnecting client does not end it."""
+        """Run a maintenance statement once, and plan its report; a disconnecting client ends only what can be cancelled."""
         check_parameters(running.sql, parameters, is_query=True)
         with self._turn(running, scope) as (transaction, _):
-            work = maintenance_work(self.sessions.seen(scope), transaction, statement, running.progressed)
+            work = maintenance_work(self.sessions.seen(scope), transaction, statement, StatementWatch(running))
             running.at(State.RUNNING)
-            running.cancellation.begin_commit()
-            report = work.run()
+            if work.is_cancellable:
+                report = running.cancellation.awaited(work.run)
+            else:
+                running.cancellation.begin_commit()
+                report = work.run()
         return self._reports.plan(running, report, scope)
 
     def _plan(
@@ -350,7 +353,7 @@ class Engine:
             serializable=scope.session is not None and scope.session.is_serializable,
             access=scope.access,
             temporary=scope.own_tables,
-            progress=running.progressed,
+            watch=StatementWatch(running),
         )
 
     def ingest(

@@ -90,6 +90,30 @@ class Record:
     trace: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class StatementWatch:
+    """Watch of the long work of a statement (`catalog.bulk.pieces.Watch`): what is done shows in its record, and it may be cancelled."""
+
+    running: RunningStatement
+
+    def __call__(self, done: int, total: int) -> None:
+        """Report that `done` of `total` partition tables are done."""
+        self.running.partitions[_WORK] = done, total
+        self.running.progressed(done, total)
+
+    def add_rows(self, rows: int) -> None:
+        """Report that so many more rows are done."""
+        self.running.add_rows(rows)
+
+    def check(self) -> None:
+        """Raise the reason if the statement was cancelled."""
+        self.running.cancellation.check()
+
+
+_WORK = "", 0
+"""Key of the partitions that long work is done on, beside those of tables that are read."""
+
+
 class RunningStatement:
     """Mutable state of one running statement, written by its threads; `record` returns a snapshot.
 
@@ -159,6 +183,11 @@ class RunningStatement:
     def progressed(self, done: int, total: int) -> None:
         """Report that `done` of `total` parts of the work are done."""
         self.progress = done / total if total else 1.0
+
+    def add_rows(self, rows: int) -> None:
+        """Count rows that the work of the statement has done with."""
+        with self._lock:
+            self.rows += rows
 
     def limit(self, seconds: float) -> None:
         """Lower the time limit of the statement to so many seconds; 0 leaves it unchanged."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
@@ -27,7 +27,7 @@ class Changes:
     """Context of a changing statement, executed once for each of `bindings` (one row of parameters, or None), atomically together.
 
     Without a `transaction` the statement is one of its own. `access` restricts the rows that may be written. What is made among `temporary`
-    tables, and what drops one, takes effect at once. `progress` receives the progress of long work.
+    tables, and what drops one, takes effect at once. `watch` is told of the progress of long work.
     """
 
     root: Root
@@ -38,7 +38,7 @@ class Changes:
     serializable: bool = False
     access: Access = UNLIMITED
     temporary: TemporaryTables | None = None
-    progress: Progress | None = None
+    watch: Watch | None = None
 
     @property
     def tables(self) -> Root | SqlTransaction:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.bulk.pieces import THREADS, Runner, Threads, Watch
 from lance_flight.catalog.maintenance.indexing import (
     INDEXING_SCHEMA,
+    UNWATCHED,
+    BuildWatch,
     IndexingReport,
     create_index,
     drop_index,
@@ -73,10 +76,14 @@ class CreateIndex(TableStatement, ChangeStatement):
         )
 
     def run(self, changes: Changes) -> int:
+        changes.check_alone(_NOT_CHANGED)
         namespace, known = _table_and_indices(self.table, changes)
         called = self.rules.called
         if called not in known:
-            create_index(namespace, self.rules, changes.progress)
+            run, watch = _watched(changes.watch)
+            build = partial(create_index, namespace, self.rules, changes.watch, run=run, watch=watch)
+            # A statement that is cancelled is over at once; its work ends at its next check, which tables that are done survive.
+            changes.cancellation.awaited(build)
         elif not self.if_not_exists:
             name = table_name(self.table).name
             raise AlreadyExists(f"table {name!r} has an index {called!r}; REINDEX brings it up to date")
@@ -103,6 +110,7 @@ class DropIndex(TableStatement, ChangeStatement):
         return cls(table=table, name=name, if_exists=if_exists)
 
     def run(self, changes: Changes) -> int:
+        changes.begin_steps(_NOT_CHANGED)
         namespace, known = _table_and_indices(self.table, changes)
         if self.name in known or not self.if_exists:
             drop_index(namespace, self.name)
@@ -126,17 +134,29 @@ class Reindex(MaintenanceStatement):
         name = cursor.name("the name of an index") if cursor.accept("INDEX") else None
         return cls(table=table, name=name)
 
-    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
-        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refresh(table, progress)))
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
+        return MaintenanceWork(
+            INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refresh(table, progress)), is_cancellable=True
+        )
 
-    def _refresh(self, table: Table, progress: Progress | None) -> list[IndexingReport]:
+    def _refresh(self, table: Table, progress: Watch | None) -> list[IndexingReport]:
+        run, watch = _watched(progress)
         if self.name is None:
-            return refresh_indices(table, progress)
-        return [create_index(table, self.name, progress)]
+            return refresh_indices(table, progress, run=run, watch=watch)
+        return [create_index(table, self.name, progress, run=run, watch=watch)]
+
+
+_NOT_CHANGED = "indices are not made or dropped"
+
+
+def _watched(watch: Watch | None) -> tuple[Runner, BuildWatch]:
+    """Return what builds segments, and what is told of them, so that the statement of a watch can be cancelled."""
+    if watch is None:
+        return THREADS, UNWATCHED
+    return Threads(check=watch.check), BuildWatch(add_rows=watch.add_rows, check=watch.check)
 
 
 def _table_and_indices(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:
-    """Return a table whose indices are changed in steps, some of its tables at a time, and the names of the indices that it has."""
-    changes.begin_steps("indices are not made or dropped")
+    """Return a table, and the names of the indices that it has."""
     table = changes.root.table(table_name(reference))
     return table, {each.name for each in indices_of(table.snapshot())}

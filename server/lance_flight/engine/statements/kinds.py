@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, TypeVar
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.parameter_types import parameter_schema
@@ -162,11 +162,12 @@ class ChangeStatement(Statement):
 class MaintenanceWork:
     """Work of a maintenance statement: the function to `run`, and the `schema` of its report.
 
-    It commits in steps, and must not be interrupted.
+    It commits in steps. Unless it `is_cancellable`, between any two of them, it must not be interrupted.
     """
 
     schema: pa.Schema
     run: Callable[[], pa.Table]
+    is_cancellable: bool = False
 
 
 class MaintenanceStatement(TableStatement):
@@ -175,7 +176,7 @@ class MaintenanceStatement(TableStatement):
     __slots__ = ()
 
     @abstractmethod
-    def work(self, namespace: Table, progress: Progress | None) -> MaintenanceWork:
+    def work(self, namespace: Table, progress: Watch | None) -> MaintenanceWork:
         """Return the work on the table, which reports its `progress`; nothing is done yet."""
 
 

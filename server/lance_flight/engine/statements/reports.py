@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_table, encode_rows
-from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
 from lance_flight.engine.query.scope import Scope
@@ -36,7 +36,7 @@ _COMPRESSION = "zstd"
 
 
 def maintenance_work(
-    root: Root, transaction: SqlTransaction | None, statement: MaintenanceStatement, progress: Progress | None = None
+    root: Root, transaction: SqlTransaction | None, statement: MaintenanceStatement, progress: Watch | None = None
 ) -> MaintenanceWork:
     """Return the work of a maintenance statement on its table, without doing it."""
     name = table_name(statement.table)

@@ -1,0 +1,175 @@
+"""Builds of indices that are cancelled: the statement is over at once, tables that were done keep their segments, and nothing else is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from lance_flight.backend_values import CancelStatus, IfExists
+from lance_flight.catalog.bulk.pieces import check_stopped
+from lance_flight.catalog.maintenance import index_segments, indexing
+from lance_flight.catalog.maintenance.index_segments import BuildSegment
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.catalog.tables.index_coverage import INDICES
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.running_statement import Issuer, Record
+from lance_flight.errors import Cancelled, StatementTimeout
+
+from tests.engine.waiting import until
+from tests.search.collection import Documents, engine, made, query, store
+from tests.stock import stored_tables
+
+TABLES, ROWS = 5, 400
+ALICE = Issuer(principal="alice", session="a1", peer="here")
+CREATE = "CREATE INDEX i ON docs (price) WITH (min_rows = 1)"
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Engine:
+    return made(tmp_path / "root", Documents.random(ROWS))
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Builds of segments that take as long as they may, after the first two of them; how many have ended."""
+    begun, ended = [], []
+    build = BuildSegment.run
+
+    def run(piece: BuildSegment) -> lance.Index:
+        begun.append(piece.object_id)
+        if len(begun) <= 2:
+            return build(piece)
+        try:
+            while True:
+                check_stopped()
+                threading.Event().wait(0.01)
+        finally:
+            ended.append(piece.object_id)
+
+    monkeypatch.setattr(BuildSegment, "run", run)
+    monkeypatch.setattr(indexing, "COMMIT_SECONDS", 0.0)
+    return lambda: len(ended)
+
+
+def stored(docs: Engine) -> list[str]:
+    """The segments that partition tables have at their pins, as stock Lance sees them."""
+    tables = stored_tables(Path(docs.root.store.uri) / "docs")
+    return [s.uuid for each in tables for index in each.dataset.describe_indices() for s in index.segments]
+
+
+def written(docs: Engine) -> list[str]:
+    """The segments that lie in the directories of partition tables."""
+    return [path.name for path in (Path(docs.root.store.uri) / "docs").glob(f"*dataset/{INDICES}/*")]
+
+
+def begin(docs: Engine, pool: ThreadPoolExecutor, sql: str) -> tuple[Future[object], Record]:
+    """Run a statement until two of its tables are done; what it will return, and its record."""
+    running = pool.submit(lambda: docs.execute(sql, scope=Scope(issuer=ALICE)))
+    until(lambda: [record for record in docs.running.records() if record.partitions_scanned == 2])
+    (record,) = docs.running.records()
+    return running, record
+
+
+def is_over() -> bool:
+    """Whether no work goes on whose statement has ended."""
+    return not [thread for thread in threading.enumerate() if thread.name.startswith(("awaited", "piece"))]
+
+
+@pytest.mark.parametrize("sql", [CREATE, "REINDEX docs"])
+def test_a_build_is_cancelled_at_once_and_goes_on_where_it_was(
+    tmp_path: Path, waiting: Callable[[], int], monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    if sql != CREATE:
+        docs.update(CREATE)
+    store(docs, Documents.random(ROWS))
+    with ThreadPoolExecutor(1) as pool:
+        running, record = begin(docs, pool, sql)
+        rows = query(docs, "SELECT progress, partitions_scanned, partitions_total, rows FROM system.queries")[0]
+        assert (rows["progress"], rows["partitions_scanned"], rows["partitions_total"]) == (2 / TABLES, 2, TABLES)
+        assert 0 < rows["rows"] < ROWS
+        assert docs.running.cancel(record.id, ALICE) is CancelStatus.CANCELLED
+        with pytest.raises(Cancelled, match="the statement was cancelled"):
+            running.result(10)
+    until(lambda: waiting() == TABLES - 2)
+    until(is_over)
+    assert len(stored(docs)) == 2
+    assert sorted(written(docs)) == sorted(stored(docs))
+    monkeypatch.undo()
+    assert query(docs, "REINDEX docs")[0]["tables"] == TABLES - 2
+    assert query(docs, "SHOW INDEXES FROM docs")[0]["indexed_tables"] == TABLES
+
+
+def test_a_build_whose_client_goes_away_ends(docs: Engine, waiting: Callable[[], int]) -> None:
+    gone = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(lambda: docs.execute(CREATE, scope=Scope(issuer=Issuer(is_gone=gone.is_set))))
+        until(lambda: [record for record in docs.running.records() if record.partitions_scanned == 2])
+        gone.set()
+        with pytest.raises(Cancelled, match="the client disconnected"):
+            running.result(10)
+    until(is_over)
+    assert sorted(written(docs)) == sorted(stored(docs))
+
+
+def test_a_build_that_takes_too_long_ends(docs: Engine, waiting: Callable[[], int]) -> None:
+    docs.apply(Limits(statement_timeout=0.5))
+    with pytest.raises(StatementTimeout, match=r"ended after 0.5 seconds"):
+        docs.update(CREATE)
+    until(is_over)
+    assert sorted(written(docs)) == sorted(stored(docs))
+
+
+MANY = 20_000
+
+
+@pytest.mark.parametrize(("column", "kind"), [("v", "ivf_hnsw_sq"), ("body", "inverted")])
+def test_a_segment_is_given_up_while_lance_builds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, kind: str
+) -> None:
+    docs = engine(tmp_path / "root")
+    vectors = np.random.default_rng(1).normal(size=(MANY, 16)).astype(np.float32)
+    columns = {
+        "id": pa.array(range(MANY)),
+        "body": [f"word{number % 997} text{number}" for number in range(MANY)],
+        "v": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16),
+    }
+    docs.update("CREATE TABLE docs (id BIGINT, body VARCHAR, v FLOAT[16]) PARTITIONED BY (bucket(1, id))")
+    rows = pa.table(columns).to_reader()
+    docs.ingest(TableName(PUBLIC, "docs"), rows, create_missing=False, existing=IfExists.APPEND)
+    calls = []
+
+    def check() -> None:
+        calls.append(None)
+        raise Cancelled("enough")
+
+    monkeypatch.setattr(index_segments, "check_stopped", check)
+    with pytest.raises(Cancelled, match="enough"):
+        docs.update(f"CREATE INDEX ON docs ({column}) USING {kind}")
+    assert calls
+    assert (stored(docs), written(docs)) == ([], [])
+
+
+def test_what_is_built_is_committed_before_the_next_table_is_done(
+    docs: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "COMMIT_SECONDS", 0.0)
+    seen: list[int] = []
+    built = indexing.stage
+
+    def staged(*arguments: Any) -> Any:
+        seen.append(len(stored(docs)))
+        return built(*arguments)
+
+    monkeypatch.setattr(indexing, "stage", staged)
+    docs.update(CREATE)
+    assert seen == [0, 1, 2, 3, 4]
