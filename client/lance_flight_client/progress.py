@@ -22,6 +22,31 @@ def _show(doing: str, done: int, total: int) -> None:
     print(f"{doing}: {done:,} of {total:,} partition tables", end=end, file=sys.stderr, flush=True)
 
 
+@dataclass(slots=True)
+class TableMeter:
+    """Shows how many partition tables are done, and how many rows they have, while standard error is a terminal."""
+
+    doing: str
+    rows: int = 0
+    _is_shown: bool = False
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show the number of tables that are done."""
+        if sys.stderr.isatty():
+            self._is_shown = True
+            line = f"{self.doing}: {done:,} of {total:,} partition tables, {self.rows:,} rows"
+            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+
+    def add_rows(self, rows: int) -> None:
+        """Count rows of the tables that are done."""
+        self.rows += rows
+
+    def close(self) -> None:
+        """End the line, which stays."""
+        if self._is_shown:
+            print(file=sys.stderr, flush=True)
+
+
 def readable(size: int) -> str:
     """Format a number of bytes with a decimal unit.
 

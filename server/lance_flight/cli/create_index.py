@@ -6,9 +6,9 @@ import argparse
 from functools import partial
 
 from lance_flight_client.index_arguments import add_index_arguments
-from lance_flight_client.progress import progress
+from lance_flight_client.progress import TableMeter
 
-from lance_flight.catalog.maintenance.indexing import create_index
+from lance_flight.catalog.maintenance.indexing import BuildWatch, create_index
 from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_root
@@ -19,7 +19,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     command.description = (
         "Create an index of a column in the partition tables, as CREATE INDEX does, in several commits. Readers and writers"
-        " continue. After an interruption the same command resumes."
+        " continue. Ctrl-C, or a kill, leaves the partition tables indexed that were done, and the same command does the others."
     )
     add_root(command)
     command.add_argument("table", metavar="TABLE", help="partitioned table, [schema.]name")
@@ -39,6 +39,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _create(rules: IndexRules, name: str, namespace: Table) -> bool:
-    report = create_index(namespace, rules, progress(f"indexing {name}.{rules.column}"))
+    meter = TableMeter(f"indexing {name}.{rules.column}")
+    try:
+        report = create_index(namespace, rules, meter, watch=BuildWatch(add_rows=meter.add_rows))
+    finally:
+        meter.close()
     print(f"{name}: {report}")
     return True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from lance_flight_client.progress import progress
+from lance_flight_client.progress import TableMeter
 
-from lance_flight.catalog.maintenance.indexing import refresh_indices
+from lance_flight.catalog.maintenance.indexing import BuildWatch, refresh_indices
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
@@ -26,6 +26,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refresh(name: str, namespace: Table) -> bool:
-    for report in refresh_indices(namespace, progress(f"indexing {name}")):
+    meter = TableMeter(f"indexing {name}")
+    try:
+        reports = refresh_indices(namespace, meter, watch=BuildWatch(add_rows=meter.add_rows))
+    finally:
+        meter.close()
+    for report in reports:
         print(f"{name}: {report}")
     return True

@@ -46,7 +46,7 @@ class Progress:
 
     def _said(self) -> str:
         query = (
-            "SELECT state, partitions_scanned, rows, bytes FROM system.queries"  # noqa: S608 - quoted
+            "SELECT state, partitions_scanned, partitions_total, rows, bytes FROM system.queries"  # noqa: S608 - quoted
             f" WHERE sql = {text_literal(self.sql)} ORDER BY began DESC LIMIT 1"
         )
         try:
@@ -58,6 +58,7 @@ class Progress:
             return ""
         if rows is None or not rows.num_rows:
             return ""
-        state, partitions, count, size = (column[0].as_py() for column in rows.columns)
-        scanned = f", {partitions:,} partitions" if partitions else ""
-        return f" {state}{scanned}, {count or 0:,} rows, {(size or 0) / 1e6:,.1f} MB"
+        state, partitions, total, count, size = (column[0].as_py() for column in rows.columns)
+        scanned = f", {partitions:,} of {total:,} partitions" if total else ""
+        sent = f", {size / 1e6:,.1f} MB" if size else ""
+        return f" {state}{scanned}, {count or 0:,} rows{sent}"
