@@ -235,6 +235,41 @@ def test_work_that_is_interrupted_goes_on_where_it_was(docs: Engine, monkeypatch
     assert stored(docs, "p") == [True] * 5
 
 
+def advised(docs: Engine, name: str) -> tuple[object, ...]:
+    row = listed(docs, name)
+    return tuple(row[column] for column in ("stale_tables", "stale_rows", "deleted_rows", "advice"))
+
+
+def test_the_list_says_what_is_stale_and_what_helps(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 60)")
+    docs.update("CREATE INDEX v ON docs (embedding) USING ivf_pq WITH (min_rows = 1)")
+    assert advised(docs, "p") == (0, 0, 0, None)
+    assert advised(docs, "v") == (0, 0, 0, None)  # there are too few vectors to learn from
+    docs.update("INSERT INTO docs SELECT id + 1000, 'a', price, embedding, body FROM docs WHERE id < 7")
+    docs.update("INSERT INTO docs SELECT id + 2000, 'small', price, embedding, body FROM docs WHERE id < 7")
+    assert advised(docs, "p") == (1, 7, 0, "REINDEX TABLE docs INDEX p -- not in the index: 7 rows of 1 table")
+    query(docs, str(advised(docs, "p")[-1]))
+    assert advised(docs, "p") == (0, 0, 0, None)
+    docs.update("DELETE FROM docs WHERE tenant = 'b' AND id % 3 = 0")
+    _, _, deleted, advice = advised(docs, "p")
+    assert isinstance(deleted, int)
+    assert deleted > 20
+    assert advice == f"ALTER TABLE docs COMPACT -- deleted, and in the index: {deleted} rows of 1 table"
+    query(docs, str(advice))
+    assert advised(docs, "p") == (0, 0, 0, None)
+
+
+def test_advice_names_what_is_to_be_typed(tmp_path: Path) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    docs.update('CREATE SCHEMA "my lake"')
+    docs.update('CREATE TABLE "my lake"."t 1" (id BIGINT) PARTITIONED BY (bucket(1, id))')
+    docs.update('CREATE INDEX "ById" ON "my lake"."t 1" (id) WITH (min_rows = 1)')
+    docs.update('INSERT INTO "my lake"."t 1" VALUES (1)')
+    (row,) = query(docs, 'SHOW INDEXES FROM "my lake"."t 1"')
+    assert row["advice"] == ('REINDEX TABLE "my lake"."t 1" INDEX "ById" -- not in the index: 1 row of 1 table')
+    assert query(docs, str(row["advice"]))[0]["rows"] == 1
+
+
 def test_a_lookup_by_an_indexed_column_uses_it(docs: Engine) -> None:
     docs.update("CREATE INDEX ON docs (id) WITH (min_rows = 1)")
     assert [row["id"] for row in query(docs, "SELECT id FROM docs WHERE id = 17")] == [17]

@@ -225,7 +225,7 @@ class _Indexing:
         for start in range(0, len(tables), TABLES_PER_COMMIT):
             self._watch.check()
             batch = tables[start : start + TABLES_PER_COMMIT]
-            found = pool.map(partial(missing_segment, self._root, snapshot, definition), batch)
+            found = pool.map(partial(missing_segment, self._root, snapshot, definition, snapshot.table_branch), batch)
             for table, piece in zip(batch, found, strict=True):
                 if piece is None:
                     self._settled.add(table.object_id)
@@ -240,7 +240,7 @@ class _Indexing:
         before, _ = self._built[table.object_id]
         if partitions.resolve(before.table, table.pin) == before.base:
             return before
-        piece = missing_segment(self._root, snapshot, definition, table)
+        piece = missing_segment(self._root, snapshot, definition, snapshot.table_branch, table)
         if piece is None or piece.table.uri != before.table.uri:
             return None
         then, now = (_files(partitions.open_at(piece.table, base)) for base in (before.base, piece.base))
@@ -260,9 +260,9 @@ class _Indexing:
 
 
 def missing_segment(
-    root: Store, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable
+    root: Store, snapshot: Snapshot, definition: IndexDefinition, branch: str | None, table: PartitionTable
 ) -> BuildSegment | None:
-    """Return the segment that an index lacks of one table.
+    """Return the segment that an index lacks of one table, to be built on a branch of that table, which is forked; on its main branch for None.
 
     None where the index is about all its files, or it is too small, or lacks the column.
     """
@@ -287,8 +287,7 @@ def missing_segment(
     options = _options(dataset, column, definition, chosen)
     if options is None:
         return None
-    # On a branch of the namespace the table is forked only now.
-    base = partitions.base_of(store, base, snapshot.table_branch)
+    base = partitions.base_of(store, base, branch)
     return BuildSegment(
         object_id=table.object_id,
         table=store,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
@@ -10,6 +11,7 @@ from lance_flight.errors import SqlError
 
 CATALOG = "lance"
 QUALIFIED_PARTS = 3  # catalog.schema.table
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,16 @@ def quoted(*parts: str) -> str:
     '"public"."my table"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def shown_name(name: str, db_schema: str = PUBLIC) -> str:
+    """Write a name for a statement that is typed: quoted where it has to be, and without the schema `public`.
+
+    >>> shown_name("docs"), shown_name("my docs", "a")
+    ('docs', 'a."my docs"')
+    """
+    parts = [name] if db_schema == PUBLIC else [db_schema, name]
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
 
 
 def text_literal(text: str) -> str:

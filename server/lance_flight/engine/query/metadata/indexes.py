@@ -1,13 +1,17 @@
-"""`t$indexes`: the indices of a table, and how many of its rows each covers."""
+"""`t$indexes`: the indices of a table, how many of its rows each covers, what is stale, and the statement that would help."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from lance_flight.catalog.maintenance.compaction import CompactionRules
+from lance_flight.catalog.maintenance.indexing import missing_segment
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.opening import map_tables
@@ -16,6 +20,7 @@ from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.schema_adapter import identified, path_within
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.engine.query.tables import TableView
+from lance_flight.engine.sql.references import shown_name
 
 _SCHEMA = pa.schema(
     [
@@ -29,9 +34,14 @@ _SCHEMA = pa.schema(
         pa.field("rows", pa.int64()),
         pa.field("indexed_rows", pa.int64()),
         pa.field("segments", pa.int64()),
+        pa.field("stale_tables", pa.int64()),
+        pa.field("stale_rows", pa.int64()),
+        pa.field("deleted_rows", pa.int64()),
+        pa.field("advice", pa.utf8()),
     ]
 )
-_COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segments"})
+_STALE = frozenset({"stale_tables", "stale_rows", "advice"})
+_COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segments", "deleted_rows", *_STALE})
 
 
 def indexes_table(view: TableView) -> MetadataTable:
@@ -53,29 +63,84 @@ def _indexes(view: TableView, names: list[str]) -> pa.Table:
             "min_rows": definition.min_rows,
         }
         if _COUNTED & set(names):
-            row |= _counts(view, definition)
+            row |= _counts(view, definition, is_stale_asked=bool(_STALE & set(names)))
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def _counts(view: TableView, definition: IndexDefinition) -> dict[str, int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TableCounts:
+    """Rows of one table, of them those that its index covers, its segments, and rows that these have and that are deleted.
+
+    `stale` are the rows that REINDEX would cover, and `is_compacted` says that COMPACT would drop the deleted ones.
+    """
+
+    rows: int
+    indexed: int = 0
+    segments: int = 0
+    stale: int = 0
+    deleted: int = 0
+    is_compacted: bool = False
+
+
+def _counts(view: TableView, definition: IndexDefinition, *, is_stale_asked: bool) -> dict[str, Any]:
     tables = view.snapshot.all_tables()
-    found = map_tables(partial(_of_table, view, definition), tables, "indexes")
+    found = map_tables(partial(_of_table, view, definition, is_stale_asked), tables, "indexes")
     return {
         "tables": len(found),
-        "indexed_tables": sum(indexed > 0 for _, indexed, _ in found),
-        "rows": sum(rows for rows, _, _ in found),
-        "indexed_rows": sum(indexed for _, indexed, _ in found),
-        "segments": sum(segments for _, _, segments in found),
+        "indexed_tables": sum(each.indexed > 0 for each in found),
+        "rows": sum(each.rows for each in found),
+        "indexed_rows": sum(each.indexed for each in found),
+        "segments": sum(each.segments for each in found),
+        "stale_tables": sum(each.stale > 0 for each in found),
+        "stale_rows": sum(each.stale for each in found),
+        "deleted_rows": sum(each.deleted for each in found),
+        "advice": _advice(view, definition, found),
     }
 
 
-def _of_table(view: TableView, definition: IndexDefinition, table: PartitionTable) -> tuple[int, int, int]:
-    """Return the rows of a table, those that its index covers, and the segments of the index."""
+def _of_table(
+    view: TableView,
+    definition: IndexDefinition,
+    is_stale_asked: bool,  # noqa: FBT001 - bound, and called with a table
+    table: PartitionTable,
+) -> _TableCounts:
     dataset = partitions.open_table(view.store, table)
-    rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
+    fragments = dataset.get_fragments()
+    rows = {fragment.fragment_id: fragment.count_rows() for fragment in fragments}
+    total = sum(rows.values())
     found = path_within(identified(dataset, view.snapshot.schema), view.snapshot.schema, definition.field_id)
     if found is None:
-        return sum(rows.values()), 0, 0
+        return _TableCounts(rows=total)
     coverage = Coverage.of(dataset, definition.name, ".".join(found[0]), definition.of_kind)
-    return sum(rows.values()), sum(rows[number] for number in coverage.covered), len(coverage.segments)
+    missing = sum(rows[number] for number in coverage.missing)
+    is_stale = (
+        is_stale_asked and missing and missing_segment(view.store, view.snapshot, definition, None, table) is not None
+    )
+    deleted = sum(each.num_deletions for each in fragments if each.fragment_id in coverage.covered)
+    return _TableCounts(
+        rows=total,
+        indexed=sum(rows[number] for number in coverage.covered),
+        segments=len(coverage.segments),
+        stale=missing if is_stale else 0,
+        deleted=deleted,
+        is_compacted=deleted > CompactionRules().deleted * (total + deleted),
+    )
+
+
+def _advice(view: TableView, definition: IndexDefinition, found: Sequence[_TableCounts]) -> str | None:
+    """Return the statement that brings an index up to date, with the reason as a comment; None if none would."""
+    table = shown_name(view.name, view.key.partition(".")[0])
+    deleted = [each.deleted for each in found if each.is_compacted]
+    stale = [each.stale for each in found if each.stale]
+    if deleted:
+        return f"ALTER TABLE {table} COMPACT -- deleted, and in the index: {_count(deleted)}"
+    if stale:
+        return f"REINDEX TABLE {table} INDEX {shown_name(definition.name)} -- not in the index: {_count(stale)}"
+    return None
+
+
+def _count(rows: Sequence[int]) -> str:
+    """Return how many rows of how many tables there are, given those of each table."""
+    total, tables = sum(rows), len(rows)
+    return f"{total:,} row{'s' if total != 1 else ''} of {tables:,} table{'s' if tables != 1 else ''}"
