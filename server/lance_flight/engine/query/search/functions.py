@@ -15,6 +15,7 @@ from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
 from lance_flight.catalog.search.text_search import TextSearch
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.provider import ScanLog
+from lance_flight.engine.query.search.advice import advice
 from lance_flight.engine.query.search.arguments import MOST_ROWS, Arguments
 from lance_flight.engine.query.search.calls import (
     FULL_TEXT_SEARCH,
@@ -126,6 +127,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
         find=find,
         report=f"{described}\n  fused: {fuses.name}, weights {fuses.weights[0]:g} and {fuses.weights[1]:g}",
         failure=searched.failure,
+        advise=lambda: [line for search in searches for line in advice(search, searched)],
     )
 
 
@@ -150,6 +152,7 @@ def _run_search(planner: Planner, searched: SearchTarget, search: AnySearch) -> 
         find=partial(SearchRun(planner.log, planner.target_partitions, searched, search.is_merging).best, search),
         report=_describe(search, searched),
         failure=searched.failure,
+        advise=partial(advice, search, searched),
     )
 
 

@@ -24,6 +24,7 @@ from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.partition_wise.plan_rebuilding import named, rebuilt, selected
 from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, table_key
 from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.search.advice import advice
 from lance_flight.engine.query.search.functions import SearchRun
 from lance_flight.engine.query.search.ordered_scans import NoSearch, OrderedScan
 from lance_flight.engine.query.search.table import SearchResult, SearchTable
@@ -131,6 +132,7 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
         find=partial(run.best, search),
         report=_report(search, target, index, planner.execution),
         failure=target.failure,
+        advise=partial(advice, search, target, takes_arguments=False),
     )
     return _OrderedRows(
         found, planner.log, ordered.count, partial(_every_row, planner.log, target, is_merging=is_merging)

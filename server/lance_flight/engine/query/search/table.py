@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,12 +16,17 @@ from lance_flight.errors import LanceFlightError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchResult:
-    """The rows of a search: their `schema`, how they are found (some columns of them), and what EXPLAIN says of that."""
+    """The rows of a search: their `schema`, how they are found (some columns of them), and what EXPLAIN says and advises of that."""
 
     schema: pa.Schema
     find: Callable[[list[str]], pa.Table]
     report: str
     failure: Callable[[Exception], LanceFlightError]
+    advise: Callable[[], Sequence[str]] = tuple
+
+    def explain(self) -> str:
+        """Return what EXPLAIN says of the search."""
+        return "\n".join([self.report, *self.advise()])
 
 
 class SearchTable(ComputedTable):
@@ -41,7 +46,7 @@ class SearchTable(ComputedTable):
         yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
-        self._log.reports.append(partial(str, self._found.report))
+        self._log.reports.append(self._found.explain)
         if filter is None:
             self._log.searches.append(self._read_outside)
         return super().get_fragments(filter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan
 
-from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
@@ -22,7 +22,7 @@ from lance_flight.engine.query.tables import TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
-from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.engine.sql.references import enclosed, quoted, shown_name
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue
 from lance_flight.model.nested import children, within
@@ -78,7 +78,8 @@ class SearchTarget:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
     If the filters cannot express which rows are searched, `chosen` holds those. `metrics` are those that its indices measure vectors by, by column,
-    and `texts` the options of those of texts.
+    and `texts` the options of those of texts. `indices` are all, by column. `sql_name` is what statements call it, None where its layout is
+    hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left.
     """
 
     name: str
@@ -91,6 +92,10 @@ class SearchTarget:
     report: str
     failure: Callable[[Exception], LanceFlightError]
     chosen: ChosenRows | None = None
+    indices: Mapping[str, Sequence[IndexDefinition]] = field(default_factory=dict)
+    sql_name: str | None = None
+    partitioned_by: Sequence[str] = ()
+    is_pruned: bool = False
 
     def column(self, name: str) -> pa.Field:
         """Return a column to search; raise `NotFound` with the nearest names."""
@@ -226,7 +231,8 @@ def check_free(target: SearchTarget, result: pa.Field) -> None:
 
 def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> SearchTarget:
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
-    indices = _options(view)
+    indices = _indices(view)
+    options = _options(indices)
     report = f"table {view.name}, snapshot {view.snapshot.version}"
     if scan is not None:
         pruning = view.log.prunings[view.key][-1]
@@ -242,18 +248,41 @@ def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
         ids=view.ids,
         tables=tables,
         scan=scan,
-        metrics={name: str(options.get("metric", METRICS[0])) for name, options in indices[Family.VECTOR].items()},
-        texts=indices[Family.TEXT],
+        metrics={name: str(of.get("metric", METRICS[0])) for name, of in options[Family.VECTOR].items()},
+        texts=options[Family.TEXT],
         report=report,
         failure=view.failure,
+        indices=indices,
+        sql_name=None if view.hides_layout else shown_name(view.name, view.key.partition(".")[0]),
+        partitioned_by=_partitioned_by(view),
+        is_pruned=sum(len(some) for _, some in tables) < view.snapshot.table_count,
     )
 
 
-def _options(view: TableView) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
+def _indices(view: TableView) -> Mapping[str, Sequence[IndexDefinition]]:
+    """Return the indices of a table by the names of their columns."""
+    found: dict[str, list[IndexDefinition]] = {}
+    for index in indices_of(view.snapshot):
+        found.setdefault(view.snapshot.schema.source_names[index.field_id], []).append(index)
+    return found
+
+
+def _partitioned_by(view: TableView) -> list[str]:
+    """Return the columns that the partition fields of a table are computed of."""
+    if not view.snapshot.is_partitioned:
+        return []
+    numbers = dict.fromkeys(number for each in view.snapshot.current_spec.fields for number in each.source_ids)
+    return [view.snapshot.schema.names[number] for number in numbers if number in view.snapshot.schema.names]
+
+
+def _options(
+    indices: Mapping[str, Sequence[IndexDefinition]],
+) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
     """Return the indexed columns, with the options of the index, for each family."""
     found: dict[Family, dict[str, Mapping[str, OptionValue]]] = {family: {} for family in Family}
-    for index in indices_of(view.snapshot):
-        found[index.of_kind.family][view.snapshot.schema.source_names[index.field_id]] = index.options
+    for column, some in indices.items():
+        for index in some:
+            found[index.of_kind.family][column] = index.options
     return found
 
 
