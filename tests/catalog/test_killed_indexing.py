@@ -75,5 +75,7 @@ def test_a_killed_build_goes_on_where_it_was(place: Path, point: str, done: int)
     assert verify(namespace, evaluate).unsound == []
     found = vacuum(namespace, VacuumRules(retain_hours=0, transaction_hours=0, force=True).checked())
     assert found.skipped == ()
+    left = {path.parts[-2] for path in place.glob("*$dataset/_indices/*/*") if path.is_file()}
+    assert left == {segment for each in after for segment in each}
     assert [len(each) for each in segments(place)] == [1] * TABLES
     assert verify(namespace, evaluate).unsound == []

@@ -1,7 +1,8 @@
 """Sweep of one Lance table, a partition table or `__manifest`: removes versions, and files that are part of none.
 
 Lance itself removes versions and what only they refer to; it keeps tagged ones, those that branches begin at, and the
-newest. What it takes for a write in progress, for a week, is decided here by the age of the files.
+newest. What it takes for a write in progress, for a week, is decided here by the age of the files: rows, deletions, and
+segments of indices that a build has left which was killed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lance_flight.catalog.storage.leases import SnapshotId
 from lance_flight.catalog.storage.store import Store, StoredFile
 from lance_flight.catalog.storage.version_names import VERSIONS, is_detached, parse_version
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.index_coverage import INDICES, all_segments
 from lance_flight.model.pins import BranchVersion, Version
 
 LOOSE_FILES = frozenset({"data", "_deletions"})
@@ -82,6 +84,16 @@ class TableFiles:
         """Return data and deletion files written before a moment, by their names, which are random and never reused."""
         return {PurePosixPath(f.path).name: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
 
+    def segments(self, before: float) -> dict[str, list[StoredFile]]:
+        """Return the files of segments of indices, by their ids, of those whose files were all written before a moment."""
+        found: dict[str, list[StoredFile]] = {}
+        for file in self.files:
+            above, _, below = f"/{file.path}".partition(f"/{INDICES}/")
+            segment, _, name = below.partition("/")
+            if name and (not above or above.startswith(f"/{branches.BRANCHES}/")):
+                found.setdefault(segment, []).append(file)
+        return {segment: files for segment, files in found.items() if all(file.modified < before for file in files)}
+
     def _in(self, directories: AbstractSet[str]) -> Iterable[tuple[StoredFile, str | None]]:
         """Yield the files right in directories of these names, each with the branch that it belongs to."""
         for file in self.files:
@@ -127,17 +139,19 @@ class Sweep:
 
     def _dead_files(self, listing: TableFiles) -> list[StoredFile]:
         """Old files that no version refers to, the newest versions asked first."""
-        loose = listing.loose(self.before)
+        loose, segments = listing.loose(self.before), listing.segments(self.before)
         if listing.has_detached:
             return []
         for version in reversed([version for versions in listing.chains.values() for version in versions]):
-            if not loose:
+            if not loose and not segments:
                 break
             names = self._names(version)
             if names is None:
                 return []
             loose = {name: file for name, file in loose.items() if name not in names}
-        return list(loose.values())
+            for segment in all_segments(self._at(version)) if segments else ():
+                segments.pop(segment.uuid, None)
+        return [*loose.values(), *(file for files in segments.values() for file in files)]
 
     def _drop(self, branch: str, versions: list[StoredVersion], listing: TableFiles, *, dry_run: bool) -> SweepTotals:
         """Remove a branch that no snapshot refers to any more; one that is not named like ours belongs to another writer."""
