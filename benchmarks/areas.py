@@ -19,6 +19,7 @@ from benchmarks import (
     search,
     spark,
     stream_out,
+    tenants,
 )
 from benchmarks.bench import Bench
 from benchmarks.results import Result
@@ -34,6 +35,7 @@ AREAS: Mapping[str, Callable[[Bench], list[Result]]] = MappingProxyType(
         "spark": spark.measure,
         "lookup": lookup.measure,
         "search": search.measure,
+        "tenants": tenants.measure,
         "memory": memory.measure,
         "concurrency": concurrency.measure,
         "replicas": replicas.measure,
