@@ -2,7 +2,8 @@
 
 Clients in processes of their own read, write, change tables and use transactions; some are killed. The server maintains its tables, and is vacuumed.
 Each client's rows are compared with what was acknowledged to it, by itself, over the wire and with stock Lance. Memory, files, file handles and
-threads of the server are measured all the time, and must be as they were after a quarter of it. Prints a table, and exits with 1 for a finding.
+threads of the server are measured all the time, and must not grow in the second half of it; files are those of the changes of the last
+minute and a half, which a vacuum leaves for readers, so that they are compared by these. At the end all that is superseded must be gone. Prints a table, and exits with 1 for a finding.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ CHANGES = 60
 KILLED = 0.4
 """Share of clients that are killed on their way."""
 SAMPLE_SECONDS, LINE_SECONDS, VACUUM_SECONDS = 2.0, 60.0, 20.0
+RETAINED_SECONDS = 60.0 + VACUUM_SECONDS
+"""How old a superseded file may be: a forced vacuum leaves what was the newest snapshot within the last minute."""
+WARM_UP_SECONDS = 2 * RETAINED_SECONDS
+"""Seconds after which a server holds as much as it will."""
 SETTLED = 5
 """Looks in a row at which nothing of a client is under way."""
 AGAIN = frozenset({"conflict", "serialization_failure", "limit_exceeded", "unavailable", "outcome_unknown"})
@@ -64,6 +69,7 @@ class Sample:
     files: int
     handles: int
     threads: int
+    changes: int = 0
 
 
 @dataclass
@@ -194,7 +200,7 @@ class Soak:
         """Take samples, and print a line now and then."""
         began, said = time.monotonic(), 0.0
         while not self.is_over:
-            self.samples.append(sample(self.server, time.monotonic() - began))
+            self.samples.append(sample(self.server, time.monotonic() - began, self.counts["changes"]))
             if time.monotonic() - began >= said:
                 said += LINE_SECONDS
                 say(self.line(self.samples[-1]))
@@ -232,7 +238,7 @@ class Soak:
         threading.Event().wait(max(0.0, min(seconds, self.until - time.monotonic())))
 
 
-def sample(server: Server, at: float) -> Sample:
+def sample(server: Server, at: float, changes: int) -> Sample:
     """Measure a server and its root."""
     process = Path(f"/proc/{server.process.pid}")
     return Sample(
@@ -241,40 +247,70 @@ def sample(server: Server, at: float) -> Sample:
         files=sum(len(names) for _, _, names in os.walk(server.root)),
         handles=sum(1 for _ in (process / "fd").iterdir()),
         threads=sum(1 for _ in (process / "task").iterdir()),
+        changes=changes,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """By how much one number may be larger at the end than after a quarter of the time."""
+    """By how much the median of one number may be larger in the last quarter than in the one before; files for as many recent changes."""
 
     factor: float
     beside: int
+    by_changes: bool = False
 
 
 FLAT = {
-    "memory": Flat(1.25, 192 * MIB),
-    "files": Flat(1.5, 400),
+    "memory": Flat(1.1, 64 * MIB),
+    "files": Flat(1.1, 100, by_changes=True),
     "handles": Flat(1.25, 40),
     "threads": Flat(1.25, 30),
 }
 
 
 def growth(samples: Sequence[Sample]) -> list[str]:
-    """What is not flat: the medians of the second quarter and the last one, apart."""
-    quarter = len(samples) // 4
-    if quarter < 3:
+    """What is not flat: the medians of the third quarter and the last one, apart; nothing of a run whose first half is no longer than its warm-up."""
+    half = samples[len(samples) // 2 :]
+    quarter = len(half) // 2
+    if quarter < 3 or half[0].at < WARM_UP_SECONDS:
         return []
+    early, late = half[:quarter], half[-quarter:]
+    changes = [median(recent_changes(samples, each) for each in part) for part in (early, late)]
     found = []
     for name, flat in FLAT.items():
-        early, late = (
-            median(getattr(each, name) for each in part)
-            for part in (samples[quarter : 2 * quarter], samples[-quarter:])
-        )
-        if late > early * flat.factor + flat.beside:
-            found.append(f"{name} grew from {early:,.0f} to {late:,.0f}")
+        before, after = (median(getattr(each, name) for each in part) for part in (early, late))
+        more = max(1.0, changes[1] / max(changes[0], 1)) if flat.by_changes else 1.0
+        if after > before * more * flat.factor + flat.beside:
+            found.append(
+                f"{name} grew from {before:,.0f} to {after:,.0f}, at {changes[0]:.0f} and {changes[1]:.0f} changes"
+            )
     return found
 
+
+def recent_changes(samples: Sequence[Sample], last: Sample) -> int:
+    """How many changes were acknowledged in the time whose files a vacuum leaves."""
+    since = next(each for each in samples if each.at >= last.at - RETAINED_SECONDS)
+    return last.changes - since.changes
+
+
+def superseded(server: Server, say: Callable[[str], None]) -> list[str]:
+    """What is left once nothing is read or written any more, and all that may be removed was: so many files of each kind."""
+    threading.Event().wait(RETAINED_SECONDS)
+    for _ in range(2):
+        server.rows("VACUUM t RETAIN 0 HOURS FORCE")
+    tables = server.value("SELECT count(*) FROM t$partitions")
+    kinds = Counter(
+        f"{'t' if path.is_relative_to(server.root / 't') else path.relative_to(server.root).parts[0]} … {path.parent.name}"
+        for path in server.root.rglob("*")
+        if path.is_file()
+    )
+    told = f"{kinds.total()} files for {tables} partitions: {dict(kinds.most_common(12))}"
+    say(f"left at the end: {told}")
+    return [f"superseded files are left: {told}"] if kinds.total() > LEFT + LEFT_OF_TABLE * tables else []
+
+
+LEFT, LEFT_OF_TABLE = 60, 12
+"""Files of a root with one table, and of each partition: what one snapshot consists of."""
 
 HEADER = """\
 | minute | changes | reads | refused | killed | MiB | files | handles | threads |
@@ -295,7 +331,7 @@ def soak(root: Path, minutes: float, seed: int, say: Callable[[str], None]) -> S
                 run.until = 0.0  # one of them has failed
         for each in working:
             each.result()
-        run.samples.append(sample(server, 60 * minutes))
+        run.samples.append(sample(server, 60 * minutes, run.counts["changes"]))
         say(run.line(run.samples[-1]))
         left = server.value("SELECT count(*) FROM t")
         if left:
@@ -305,6 +341,9 @@ def soak(root: Path, minutes: float, seed: int, say: Callable[[str], None]) -> S
         tables = [name for _, name, *_ in server.rows("SHOW TABLES") if name != "t"]
         if tables:
             run.findings.append(f"tables are left: {tables}")
+        if 60 * minutes > 2 * WARM_UP_SECONDS:
+            run.findings += superseded(server, say)
+            say(run.line(sample(server, 60 * minutes + RETAINED_SECONDS, run.counts["changes"])))
     run.findings += growth(run.samples)
     run.findings += unexpected(root.with_name("soak.log"))
     say(
