@@ -6,9 +6,9 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, takewhile
 
 from lance_flight.catalog.roots.directory import Root
@@ -20,6 +20,7 @@ from lance_flight.engine.runtime.client_sessions import (
     Session,
     new_session_id,
 )
+from lance_flight.engine.runtime.kept_sessions import KeptSessions
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
@@ -29,14 +30,6 @@ ELSEWHERE = bytes(REGISTRY_BYTES + ID_BYTES)
 """Id of the transaction that BEGIN has begun at another server: its statements are refused here until COMMIT or ROLLBACK."""
 _COOKIE = "session "
 """Prefix of cookies among the keys of sessions; other keys begin differently."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Session with the time when it was last looked up by one of its keys."""
-
-    session: Session
-    used: float
 
 
 class SessionRegistry:
@@ -50,10 +43,11 @@ class SessionRegistry:
         self._root = root
         self.limits = limits
         self._now = now
-        self._sessions: OrderedDict[str, _Kept] = OrderedDict()
-        self._offered: OrderedDict[str, Session] = OrderedDict()
+        self._sessions = KeptSessions()
+        self._offered = KeptSessions()
         self._interrupted: OrderedDict[str, bytes] = OrderedDict()
-        self._open: dict[bytes, OpenTransaction] = {}
+        self._open: OrderedDict[bytes, OpenTransaction] = OrderedDict()
+        """The transactions that are open, those first that were not used for longest."""
         self._id = secrets.token_bytes(REGISTRY_BYTES)
         self._lock = threading.Lock()
 
@@ -77,9 +71,9 @@ class SessionRegistry:
         session = self.session(key, principal)
         with self._lock:
             session.is_introduced = session.is_introduced or is_own
-            self._offered[cookie] = session
+            self._offered.put(cookie, session)
             while len(self._offered) > self.limits.sessions:
-                self._offered.popitem(last=False)
+                self._offered.pop_oldest()
 
     def knows(self, cookie: str) -> bool:
         """Return whether a session is registered under the key of a cookie."""
@@ -91,8 +85,9 @@ class SessionRegistry:
         """Return the session of a cookie, or without one of another key, as it is; None if there is none."""
         with self._lock:
             kept = self._sessions.get(key if cookie is None else _COOKIE + cookie)
-            offered = None if cookie is None else self._offered.get(cookie)
-            return offered if kept is None else kept.session
+            if kept is None and cookie is not None:
+                kept = self._offered.get(cookie)
+            return None if kept is None else kept.session
 
     def session_of(self, cookie: str, principal: str = ANONYMOUS, *, may_begin: bool = False) -> Session:
         """Return the session of a cookie; `Conflict` if it has ended, `Refused` if it belongs to another principal.
@@ -102,12 +97,12 @@ class SessionRegistry:
         self._forget_idle()
         with self._lock:
             kept = self._sessions.get(_COOKIE + cookie)
-            found = self._offered.get(cookie) if kept is None else kept.session
+            found = self._offered.get(cookie) if kept is None else kept
             if found is None:
                 if may_begin:
                     return self._keep(_COOKIE + cookie, Session(principal=principal, is_introduced=True))
                 raise Conflict("the session of this cookie has just ended")
-            if found.principal != principal:
+            if found.session.principal != principal:
                 raise Refused("the session of this cookie belongs to another principal")
             if kept is not None:
                 return self._keep(_COOKIE + cookie, kept.session)
@@ -131,10 +126,10 @@ class SessionRegistry:
         """
         ended = (session, session.origin)
         with self._lock:
-            for key in [key for key, kept in self._sessions.items() if kept.session in ended]:
-                del self._sessions[key]
-            for cookie in [cookie for cookie, offered in self._offered.items() if offered in ended]:
-                del self._offered[cookie]
+            for each in ended:
+                if each is not None:
+                    self._sessions.remove(each)
+                    self._offered.remove(each)
             ending = list(session.open) if is_own else []
         for transaction_id in ending:
             with suppress(NotFound):  # it was ended at the same moment
@@ -220,6 +215,7 @@ class SessionRegistry:
                     " that BEGIN began"
                 )
             found.used = self._now()
+            self._open.move_to_end(transaction_id)
             return found
 
     def own(self, principal: str, transaction_id: bytes) -> OpenTransaction:
@@ -263,7 +259,7 @@ class SessionRegistry:
     def counted(self) -> tuple[int, int]:
         """Return the numbers of sessions and of open transactions."""
         with self._lock:
-            return len({id(kept.session) for kept in self._sessions.values()}), len(self._open)
+            return len(self._sessions.sessions), len(self._open)
 
     def places_in_transactions(self) -> set[str]:
         """Return the places of the tables that open transactions have read or changed, and may change still."""
@@ -275,7 +271,7 @@ class SessionRegistry:
         self._forget_idle()
         with self._lock:
             # One that is found by several keys was used when any of them was.
-            kept = {each.session.id: each for each in self._sessions.values()}
+            kept = {each.session.id: each for each in self._sessions.entries}
         now = self._now()
         return [
             KnownSession(
@@ -299,7 +295,7 @@ class SessionRegistry:
         """
         with self._lock:
             open_ = list(self._open.values())
-            sessions = {*(kept.session for kept in self._sessions.values()), *self._offered.values()}
+            sessions = {*self._sessions.sessions, *self._offered.sessions}
         count = sum(transaction.roll_back_idle() for transaction in open_)
         for session in sessions:
             session.temporary.close()
@@ -309,31 +305,30 @@ class SessionRegistry:
         """Let a key find a session, which is in use; `LimitExceeded` where there are too many that cannot be forgotten."""
         if key not in self._sessions:
             self._make_room(session.principal)
-        self._sessions[key] = _Kept(session, self._now())
-        self._sessions.move_to_end(key)
+        self._sessions.put(key, session, self._now())
         return session
 
     def _make_room(self, principal: str) -> None:
         """Forget the oldest sessions, of a principal or overall, if there is no room for another one."""
-        if len(self._sessions) >= self.limits.sessions_per_principal:
-            own = [key for key, kept in self._sessions.items() if kept.session.principal == principal]
-            self._forget_oldest(own, self.limits.sessions_per_principal, f"{principal!r} has")
-        if len(self._sessions) >= self.limits.sessions:
-            self._forget_oldest(list(self._sessions), self.limits.sessions, "the server has")
+        own, most = self._sessions.count_of(principal), self.limits.sessions_per_principal
+        if own >= most:
+            self._forget_oldest(self._sessions.of_principal(principal), own - most + 1, f"{principal!r} has {most}")
+        too_many = len(self._sessions) - self.limits.sessions + 1
+        if too_many > 0:
+            self._forget_oldest(iter(self._sessions), too_many, f"the server has {self.limits.sessions}")
 
-    def _forget_oldest(self, keys: Sequence[str], most: int, whose: str) -> None:
-        too_many = len(keys) - most + 1
+    def _forget_oldest(self, keys: Iterator[str], too_many: int, whose: str) -> None:
         forgettable = (key for key in keys if not self._sessions[key].session.open)
-        forgotten = [self._forget(key) for key in list(islice(forgettable, max(too_many, 0)))]
+        forgotten = [self._forget(key) for key in list(islice(forgettable, too_many))]
         for session in self._without_keys(forgotten):
             session.temporary.forget()
         too_many -= len(forgotten)
         if too_many > 0:
-            raise LimitExceeded(f"{whose} {most} sessions with open transactions; expected one of them to end first")
+            raise LimitExceeded(f"{whose} sessions with open transactions; expected one of them to end first")
 
     def _forget(self, key: str) -> Session:
         """Forget the session of a key, and remember the transaction in it that BEGIN began: later statements under the key were meant for it."""
-        session = self._sessions.pop(key).session
+        session = self._sessions.pop(key)
         if session.sql_transaction is not None and not key.startswith(_COOKIE):  # the cookie is refused anyway
             self._interrupted[key] = session.sql_transaction
             while len(self._interrupted) > self.limits.sessions:
@@ -342,8 +337,7 @@ class SessionRegistry:
 
     def _without_keys(self, forgotten: Sequence[Session]) -> list[Session]:
         """Return the sessions among some that no key refers to any longer."""
-        known = {id(kept.session) for kept in self._sessions.values()} if forgotten else set()
-        return [session for session in forgotten if id(session) not in known]
+        return [session for session in forgotten if not self._sessions.keys_of(session)]
 
     def _forget_idle(self) -> None:
         """Forget idle sessions with their transactions."""
@@ -359,7 +353,8 @@ class SessionRegistry:
 
     def _end_idle(self) -> None:
         with self._lock:
-            idle = [t for t in self._open.values() if t.used < self._now() - self.limits.session_idle_timeout]
+            limit = self._now() - self.limits.session_idle_timeout
+            idle = list(takewhile(lambda each: each.used < limit, self._open.values()))
         for transaction in idle:
             with suppress(NotFound):  # it was ended at the same moment
                 self.end(transaction.id, commit=False)
