@@ -193,6 +193,23 @@ class ServerConfig:
         unit=SECONDS,
         reloads=True,
     )
+    stream_idle_timeout: float = _setting(
+        LIMITS,
+        3600.0,
+        "maximum time that the stream of a result waits for its client to take rows, in seconds; 0 means unlimited",
+        least=0,
+        unit=SECONDS,
+        reloads=True,
+    )
+    stream_memory_limit: int = _setting(
+        LIMITS,
+        0,
+        "memory of rows that open streams hold for their clients, in bytes, beyond which further streams are refused;"
+        " 0 means a quarter of server_memory_limit",
+        least=0,
+        unit=BYTES,
+        reloads=True,
+    )
     batch_limit: int = _setting(
         LIMITS, 1 << 30, "maximum size of a record batch of an ingest, in bytes", least=0, unit=BYTES, reloads=True
     )

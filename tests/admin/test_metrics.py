@@ -14,6 +14,8 @@ from tests.admin.records import RECORD, record
 LOAD = Load(
     statements={"planning": 2, "streaming": 0},
     calls=3,
+    streams=11,
+    stream_bytes=12,
     sessions=4,
     transactions=5,
     arrow_bytes=6,
@@ -55,6 +57,8 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_statements_now[planning]": 2,
         "lance_flight_statements_now[streaming]": 0,
         "lance_flight_calls_now": 3,
+        "lance_flight_streams_now": 11,
+        "lance_flight_stream_bytes_now": 12,
         "lance_flight_sessions_now": 4,
         "lance_flight_transactions_now": 5,
         "lance_flight_arrow_bytes_now": 6,

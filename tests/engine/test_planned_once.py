@@ -16,7 +16,12 @@ from lance_flight.engine.statements import parsing
 from lance_flight.errors import SqlError
 from lance_flight.planning import pruning
 
-SQL, OPTIMISED, PHYSICAL, RUN = "sql_with_options", "optimized_logical_plan", "execution_plan", "execute_stream"
+SQL, OPTIMISED, PHYSICAL, RUN = (
+    "sql_with_options",
+    "optimized_logical_plan",
+    "execution_plan",
+    "execute_stream_partitioned",
+)
 AT_ONCE = "collect"
 
 QUERIES = {

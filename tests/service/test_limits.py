@@ -30,6 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "running-statements": 2,
         "waiting-statements": 3,
         "server-memory-limit": 64 * MIB,
+        "stream-memory-limit": 4096 * MIB,
         "ingest-idle-timeout": 0.3,
         "batch-limit": MIB,
         "parameter-limit": MIB,

@@ -26,7 +26,7 @@ from tests.flight.cookie_jar import CookieJar
 from tests.service.server_process import PRIVATE, Server, serving
 
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-MANY = 10_000 if FULL else 240
+MANY = int(os.environ.get("LANCE_FLIGHT_CLIENTS") or (10_000 if FULL else 240))
 """Clients; the server keeps two sessions of three."""
 MOST = MANY * 2 // 3
 STREAMS = 400 if FULL else 40
@@ -42,7 +42,13 @@ INGEST = commands.StatementIngest(
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    options = {"sessions": MOST, "running-statements": WORKING, "ingest-idle-timeout": 2, "statement-timeout": 60}
+    options = {
+        "sessions": MOST,
+        "running-statements": WORKING,
+        "ingest-idle-timeout": 2,
+        "statement-timeout": 60,
+        "stream-memory-limit": STREAMS * 64 * MIB,
+    }
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     with serving(tmp_path / "root", *arguments) as running:
         running.ingest("t", pa.table({"id": list(range(100))}), partition_by="bucket(4, id)")

@@ -152,6 +152,34 @@ def of_ingest_idle_timeout(reloaded: Reloading) -> None:
         wait_for(lambda: reloaded.server.value(ingests) == 1)
 
 
+@contextmanager
+def unread(server: Server) -> Iterator[flight.FlightStreamReader]:
+    """A result of which a client has taken the first rows, and no others."""
+    with flight.connect(server.uri) as client:
+        sql = "SELECT value, repeat('x', 1000) AS word FROM generate_series(1, 2000000000)"
+        info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
+        reader = client.do_get(info.endpoints[0].ticket)
+        assert reader.read_chunk().data.num_rows
+        try:
+            yield reader
+        finally:
+            reader.cancel()
+
+
+def of_stream_idle_timeout(reloaded: Reloading) -> None:
+    with unread(reloaded.server) as reader:
+        ended = "SELECT count(*) AS n FROM system.statements WHERE outcome = 'limit_exceeded'"
+        wait_for(lambda: reloaded.server.value(ended) == 1)
+        with pytest.raises(flight.FlightError, match=r"0\.1 seconds \(stream_idle_timeout\)"):  # noqa: PT012 - at which rows is no matter
+            for _ in range(200):
+                reader.read_chunk()
+
+
+def of_stream_memory(reloaded: Reloading) -> None:
+    with unread(reloaded.server):
+        wait_for(lambda: is_refused(reloaded.server, "SELECT 1", "of 1048576 (stream_memory_limit)"))
+
+
 def of_batch_limit(reloaded: Reloading) -> None:
     with pytest.raises(Error, match=r"a record batch of 8000 bytes; expected at most 1000"):
         reloaded.server.ingest("t", pa.table({"id": pa.array(range(1000), pa.int64())}))
@@ -250,6 +278,8 @@ ROWS = [
     Row("statement_limit", 30, of_statement_limit),
     Row("ticket_lifetime", "1min", of_ticket_lifetime),
     Row("ingest_idle_timeout", 0.3, of_ingest_idle_timeout),
+    Row("stream_idle_timeout", 0.1, of_stream_idle_timeout),
+    Row("stream_memory_limit", MIB, of_stream_memory, beside={"waiting_statements": 0}),
     Row("batch_limit", 1000, of_batch_limit),
     Row("parameter_limit", 1000, of_parameter_limit),
     Row("dictionary_ingest", "off", of_dictionary_ingest),

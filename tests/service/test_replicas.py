@@ -256,6 +256,7 @@ SHARED = ServerConfig(
     server_memory_limit=100,
     memory_limit=0,
     running_statements=5,
+    stream_memory_limit=7,
     admin_port=9000,
     ready_file="r",
     host="0.0.0.0",  # noqa: S104
@@ -267,6 +268,7 @@ def test_a_replica_has_its_share_and_knows_the_others() -> None:
     mine = replica_settings(SHARED, REPLICAS[1], len(REPLICAS))
     found = [mine.server_memory_limit, mine.memory_limit, mine.running_statements, mine.admin_port, mine.health_port]
     assert found == [50, 0, 3, 9001, 40012]
+    assert mine.stream_memory_limit == 4
     assert (mine.host, mine.port, mine.peers, mine.ready_file) == ("127.0.0.1", 40002, SHARED.peers, "")
     assert siblings_of(REPLICAS[1], REPLICAS, "grpc+tls") == ("grpc+tls://127.0.0.1:40001",)
     assert not mine.takes_dictionaries, "the public address is not this machine alone"

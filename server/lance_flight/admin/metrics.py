@@ -35,13 +35,15 @@ SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 class Load:
     """Counts and gauges that other parts of the server keep, read when metrics are scraped.
 
-    Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
+    Statements by their state, calls, open streams and the bytes that they hold, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
     of the plan cache, commits ever, statements beyond a quota by its resource, events of the audit trail by
     kind and decision and those that were lost, pieces of maintenance by kind and outcome, their seconds by kind, and restarts by their reason.
     """
 
     statements: Mapping[str, int]
     calls: int
+    streams: int
+    stream_bytes: int
     sessions: int
     transactions: int
     arrow_bytes: int
@@ -124,6 +126,10 @@ class _LoadCollector(Collector):
             states.add_metric([state], count)
         yield states
         yield GaugeMetricFamily(f"{PREFIX}calls_now", "Calls that are running.", load.calls)
+        yield GaugeMetricFamily(f"{PREFIX}streams_now", "Results that clients are reading.", load.streams)
+        yield GaugeMetricFamily(
+            f"{PREFIX}stream_bytes_now", "Bytes of rows that these hold for their clients.", load.stream_bytes
+        )
         yield GaugeMetricFamily(f"{PREFIX}sessions_now", "Sessions that are remembered.", load.sessions)
         yield GaugeMetricFamily(f"{PREFIX}transactions_now", "Transactions that are open.", load.transactions)
         yield GaugeMetricFamily(f"{PREFIX}arrow_bytes_now", "Bytes in Arrow's memory pool.", load.arrow_bytes)

@@ -278,9 +278,13 @@ class Engine:
             return BatchStream(report.schema, iter(report.to_batches()))
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
-        with self.running.working(running, issuer), self.running.turn(running, issuer):
-            schema, batches = self._begun(running, task, access, temporary_of(task, session))
-        return BatchStream(schema, self.running.streamed(running, task.share.part, issuer, batches))
+        with self.running.working(running, issuer):
+            self.running.open_streams.wait_for_room(running.cancellation)
+            with self.running.turn(running, issuer):
+                schema, batches = self._begun(running, task, access, temporary_of(task, session))
+        streamed = self.running.streamed(running, task.share.part, issuer, batches)
+        opened = self.running.open_streams.opened(streamed, running.ahead, running.cancellation, issuer.peer)
+        return BatchStream(schema, streamed, opened)
 
     def _check_reader(self, task: Task, access: Access, temporary: Temporary) -> None:
         """Refuse the report of a statement to a caller who may not run that statement."""

@@ -6,11 +6,11 @@ The dispatch knows no engine: it decodes commands, calls a `Backend` and encodes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -119,6 +119,15 @@ class Rows(Protocol):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Iterate over the batches, once."""
+        ...
+
+
+@runtime_checkable
+class CountedRows(Rows, Protocol):
+    """Rows of which the backend knows what is held for the client, and how long that takes over each message."""
+
+    def sent(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages that are made of the batches."""
         ...
 
 

@@ -15,7 +15,7 @@ The same holds inside lists, maps and structs. A batch whose types are plain pas
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,7 +45,7 @@ def client_schema(schema: pa.Schema) -> pa.Schema:
 
 def client_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, wanted: pa.Schema | None = None
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch]:
     """Convert `batches` to the types `wanted` (default: `client_schema(schema)`), in messages of at most `LARGEST_MESSAGE` bytes.
 
     Smaller ones than `FEWEST_ROWS` are joined. A single row that is larger stays whole.

@@ -21,6 +21,7 @@ from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.blobs import blob_arguments, columns_of
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.batch_sizes import BATCH_BYTES, BATCH_ROWS, has_open_width
 from lance_flight.catalog.tables.casting import Misfit, cast, physical
 from lance_flight.catalog.tables.filling import Filling, Fills, filling
 from lance_flight.catalog.tables.lineage import (
@@ -36,7 +37,6 @@ from lance_flight.catalog.tables.schema_adapter import identified, ids_within, m
 from lance_flight.model.nested import children, within
 from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
 
-BATCH_ROWS = 64 * 1024
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
 
@@ -317,7 +317,7 @@ class Scan:
             or table.fill.is_by_address
             or self.among is not None,
             late_materialization=_late_columns([each for each in table.columns if each.name in columns]),
-            **blob_arguments(source.dataset, columns, source.fragments),
+            **{**_batch_bytes(table, columns), **blob_arguments(source.dataset, columns, source.fragments)},
             **searching,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()
@@ -391,6 +391,12 @@ class _Table:
     def filled(self) -> list[str]:
         """The columns that are filled whole."""
         return [name for name in self.fields if name not in self.stored]
+
+
+def _batch_bytes(table: _Table, columns: Collection[str]) -> Mapping[str, int]:
+    """Return the bound on the bytes of a batch for Lance, if the rows may be wide in ways that their types do not tell."""
+    is_open = any(has_open_width(each.type) for each in table.columns if each.name in columns)
+    return {"batch_size_bytes": BATCH_BYTES} if is_open else {}
 
 
 def _late_columns(columns: Sequence[pa.Field]) -> list[str] | None:

@@ -128,6 +128,8 @@ def _load(service: Service) -> dict[str, object]:
     return {
         "statements": {state.value: states[state] for state in State},
         "calls": len(service.server.in_flight),
+        "streams": len(service.engine.running.open_streams),
+        "stream_bytes": service.engine.running.open_streams.held.size,
         "sessions": sessions,
         "transactions": transactions,
         "arrow_bytes": pa.total_allocated_bytes(),

@@ -38,7 +38,14 @@ from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
 
 MOST_REPLICAS = 64
-_DIVIDED = ("server_memory_limit", "memory_limit", "index_cache", "running_statements", "waiting_statements")
+_DIVIDED = (
+    "server_memory_limit",
+    "memory_limit",
+    "stream_memory_limit",
+    "index_cache",
+    "running_statements",
+    "waiting_statements",
+)
 """Settings that the replicas share; 0 stays what it means, of a machine that is shared."""
 _LOOPBACK = "127.0.0.1"
 _KEY_BYTES = 32

@@ -44,6 +44,8 @@ INDICES_OF_MEMORY = 16
 """Divisor: 1/16 of the machine's memory is the default size of the index cache."""
 WRITES_OF_MEMORY = 8
 """Divisor: 1/8 of the memory of statements is for rows that are being written into tables."""
+STREAMS_OF_MEMORY = 4
+"""Divisor: a quarter of as much as statements have may be held beside it by streams, for clients that have not taken their rows."""
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +177,7 @@ def limits_of(config: ServerConfig) -> Limits:
         "server_memory": server_memory,
         "write_memory": _write_memory(server_memory),
         "statement_memory": config.memory_limit or None,
+        "stream_memory": config.stream_memory_limit or server_memory // STREAMS_OF_MEMORY,
         "spill_directory": config.spill_directory or None,
         "running_statements": min(running, max(server_memory // config.memory_limit, 1))
         if config.memory_limit

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from lance_flight.catalog.storage.store import UNREADABLE
-from lance_flight.catalog.tables.scan import BATCH_ROWS, Open, Scan
+from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
+from lance_flight.catalog.tables.scan import Open, Scan
 from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.open_streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
@@ -33,13 +35,14 @@ Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
 class ScanLog:
     """Record of the scans in one run of a statement: reports for EXPLAIN, and the error that ended a scan.
 
-    `cancellation` ends them. Of the plan that was made last, `scans` are those of stored tables, `prunings` their results for
+    `cancellation` ends them, and `ahead` counts the bytes that are read before they are asked for. Of the plan that was made last, `scans` are those of stored tables, `prunings` their results for
     partitioned ones by `schema.name`, and `searches` the functions that compute search results, without a filter on them.
     `partitions` holds for each table, by its place and snapshot, how many partitions are scanned of how many.
     """
 
     cancellation: Cancellation = field(default_factory=Cancellation)
     partitions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    ahead: HeldBytes = field(default_factory=HeldBytes)
     reports: list[Callable[[], str]] = field(default_factory=list)
     scans: list[PlannedRead] = field(default_factory=list)
     searches: list[Compute] = field(default_factory=list)
@@ -174,7 +177,7 @@ class PlannedRead:
             filter_columns=condition.columns,
             pushable=condition.pushable,
             ids=self.readable.ids,
-            batch_rows=batch_rows,
+            batch_rows=rows_within(schema, batch_rows),
         )
 
 

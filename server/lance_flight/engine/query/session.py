@@ -17,6 +17,7 @@ from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
@@ -79,6 +80,7 @@ class QuerySession:
         self._planning = Lock()
         self._evaluations = Evaluations()
         self._is_steady = True
+        self._batch_rows = BATCH_ROWS
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
         self._planned_views = PlannedViews(context)
@@ -106,7 +108,7 @@ class QuerySession:
         self.transaction, self.tables = context.transaction, context.tables
         self.execution, self.share = context.execution, context.share
         self.target_partitions = self.execution.target_partitions or context.target_partitions
-        self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
+        self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
         self.named = NamedTables(context, self.log, self._evaluations, known, hidden)
@@ -351,9 +353,12 @@ class QuerySession:
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a planned query; its batches have DataFusion's schema."""
         self._run_first()
+        frame = self._in_bounded_batches(frame)
         with self._errors.raised_as(QueryFailed):
             # It is planned physically first: what DataFusion refuses then is no failure of the run.
-            yield from cancellable(partial(self.planned, frame.execute_stream), self.log.cancellation)
+            yield from cancellable(
+                partial(self.planned, frame.execute_stream_partitioned), self.log.cancellation, self.log.ahead
+            )
 
     def collected(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a short query at once, in a quarter of the time of streaming it; it cannot be cancelled."""
@@ -379,9 +384,20 @@ class QuerySession:
             for name, rows in portion.items():
                 view = replace(self.divisible[name], only=rows, target_partitions=target_partitions)
                 reading.enter_context(self.named.provider_of(name).reading(view))
-            started = [self.planned(frame.execute_stream)]
+            started = [self.planned(self._in_bounded_batches(frame).execute_stream_partitioned)]
         with self._errors.raised_as(QueryFailed):
-            yield from cancellable(started.pop, self.log.cancellation)
+            yield from cancellable(started.pop, self.log.cancellation, self.log.ahead)
+
+    def _in_bounded_batches(self, frame: DataFrame) -> DataFrame:
+        """Return a query of wide rows in batches of fewer rows: operators make as many as the session says, whatever they are given."""
+        rows = rows_within(frame.schema(), self._batch_rows)
+        if rows == self._batch_rows:
+            return frame
+        self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
+        try:
+            return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+        finally:
+            self.datafusion.sql(f"SET datafusion.execution.batch_size = {self._batch_rows}")
 
     def _run_first(self) -> None:
         """Run the steps that must precede the query, since nothing else can run while DataFusion does."""
@@ -395,6 +411,7 @@ class QuerySession:
         A join without equality looks at all rows of one side for each batch of the other, and cannot be cancelled meanwhile.
         """
         self._is_steady = False
+        self._batch_rows = SMALL_BATCH_ROWS
         self.datafusion.sql(f"SET datafusion.execution.batch_size = {SMALL_BATCH_ROWS}")
         return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
 

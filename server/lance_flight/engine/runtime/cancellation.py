@@ -38,6 +38,11 @@ class Cancellation:
         return self._reason is not None
 
     @property
+    def reason(self) -> Reason | None:
+        """The reason of the cancellation; None if the statement was not cancelled."""
+        return self._reason
+
+    @property
     def is_committing(self) -> bool:
         """True while a commit runs, during which the statement cannot be cancelled."""
         return self._is_committing

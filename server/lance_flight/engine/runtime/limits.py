@@ -25,6 +25,8 @@ class Limits:
     waiting_statements: int = 1_000
     ingest_idle_timeout: float = 0.0
     batch: int | None = None
+    stream_memory: int | None = None
+    stream_idle_timeout: float = 0.0
     sessions: int = 10_000
     sessions_per_principal: int = 10_000
     session_idle_timeout: float = 3600.0

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance_flight.audit import Subject
 from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.open_streams import HeldBytes
 from lance_flight.engine.runtime.quotas import NO_QUOTAS, UNMETERED, Allowance, ByteMeter
 from lance_flight.errors import Cancelled, StatementTimeout
 
@@ -117,11 +118,19 @@ _WORK = "", 0
 class RunningStatement:
     """Mutable state of one running statement, written by its threads; `record` returns a snapshot.
 
-    The `meter` counts its bytes; `uncounted` are those of its parameters until then.
+    The `meter` counts its bytes; `uncounted` are those of its parameters until then. `ahead` counts the bytes that it has read
+    before its clients ask for them.
     """
 
     def __init__(
-        self, statement_id: str, kind: StatementKind, sql: str, issuer: Issuer, meter: ByteMeter = UNMETERED
+        self,
+        statement_id: str,
+        kind: StatementKind,
+        sql: str,
+        issuer: Issuer,
+        meter: ByteMeter = UNMETERED,
+        *,
+        ahead: HeldBytes | None = None,
     ) -> None:
         self.id = statement_id
         self.kind = kind
@@ -129,6 +138,7 @@ class RunningStatement:
         self.issuer = issuer
         self.meter = meter
         self.cancellation = Cancellation()
+        self.ahead = ahead or HeldBytes()
         self.snapshots: Mapping[str, int] = {}
         self.partitions: dict[tuple[str, int], tuple[int, int]] = {}
         self.rows = 0

@@ -22,6 +22,7 @@ from lance_flight.audit import record_refusal
 from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
+from lance_flight.engine.runtime.open_streams import OpenStreams
 from lance_flight.engine.runtime.quotas import QuotaBook, QuotaUsage
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
@@ -55,6 +56,7 @@ class StatementRegistry:
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
         self._limits = limits
         self.quotas = QuotaBook()
+        self.open_streams = OpenStreams(limits)
         self._turns = AdmissionQueue(limits.running_statements, limits.waiting_statements, self.quotas)
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
@@ -67,6 +69,7 @@ class StatementRegistry:
         """Hold statements to other limits from now on; those that run keep their timeout."""
         self._limits = limits
         self._turns.resize(limits.running_statements, limits.waiting_statements)
+        self.open_streams.apply(limits)
 
     def observe(self, ended: Ended) -> None:
         """Call `ended` for every statement that ends from now on."""
@@ -90,7 +93,9 @@ class StatementRegistry:
     def entered(self, kind: StatementKind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
         """A new statement, which ends with the block unless its endpoints are awaited by then."""
         meter = self.quotas.meter(issuer.allowance, issuer.principal)
-        statement = RunningStatement(secrets.token_hex(ID_BYTES), kind, sql, issuer, meter)
+        statement = RunningStatement(
+            secrets.token_hex(ID_BYTES), kind, sql, issuer, meter, ahead=self.open_streams.held.part()
+        )
         with self._changed:
             self._enter(statement)
         with self.working(statement, issuer):
@@ -105,7 +110,12 @@ class StatementRegistry:
             if statement is None or statement.was_left:
                 meter = self.quotas.meter(issuer.allowance, issuer.principal)
                 statement = RunningStatement(
-                    statement_id or secrets.token_hex(ID_BYTES), StatementKind.QUERY, sql, issuer, meter
+                    statement_id or secrets.token_hex(ID_BYTES),
+                    StatementKind.QUERY,
+                    sql,
+                    issuer,
+                    meter,
+                    ahead=self.open_streams.held.part(),
                 )
                 statement.awaited.add(part)
                 statement.keep(self._limits.ticket_lifetime)
@@ -157,7 +167,7 @@ class StatementRegistry:
 
     def streamed(
         self, statement: RunningStatement, part: int, issuer: Issuer, batches: Generator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch]:
         """Yield the batches of one endpoint as they are sent; the statement ends with its last endpoint.
 
         `batches` are closed in every case: the error of a cancelled statement would keep them alive.
@@ -210,7 +220,8 @@ class StatementRegistry:
             self._watcher.start()
 
     def watch(self) -> None:
-        """Cancel statements that timed out or whose clients disconnected, and forget planned ones that were never read."""
+        """Cancel statements that timed out or whose clients disconnected or take nothing, and forget planned ones that were never read."""
+        self.open_streams.watch()
         with self._changed:
             statements = list(self._statements.values())
         now = time.monotonic()

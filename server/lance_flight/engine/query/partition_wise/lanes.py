@@ -14,13 +14,15 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from lance_flight.engine.runtime.open_streams import HeldBytes
+from lance_flight.engine.runtime.streams import AHEAD_BYTES
 from lance_flight.errors import OutOfMemory
 from lance_flight.machine import cores
 
 Task = Callable[[], Iterator[pa.RecordBatch]]
 
 AHEAD = 2
-"""Most batches of each lane that wait for their reader."""
+"""Most batches of each lane that wait for their reader, if they have no more than `AHEAD_BYTES` together."""
 
 
 class Admission:
@@ -50,12 +52,12 @@ class Admission:
 admission = Admission(int(os.environ["TOKIO_WORKER_THREADS"]) - cores())
 
 
-def run(tasks: Sequence[Task], lanes: int) -> Iterator[pa.RecordBatch]:
+def run(tasks: Sequence[Task], lanes: int, ahead: HeldBytes | None = None) -> Iterator[pa.RecordBatch]:
     """Run tasks in lanes and yield their batches, in order within each task; closing the iterator ends the lanes at their next batch.
 
-    A task that runs out of memory beside other tasks is run again alone.
+    A task that runs out of memory beside other tasks is run again alone. `ahead` counts the bytes that wait for the reader.
     """
-    work = _Lanes(tasks, lanes)
+    work = _Lanes(tasks, lanes, HeldBytes(ahead))
     try:
         yield from work.batches()
     finally:
@@ -65,11 +67,12 @@ def run(tasks: Sequence[Task], lanes: int) -> Iterator[pa.RecordBatch]:
 class _Lanes:
     """Threads that take one task after another, and the bounded queue that they put batches into."""
 
-    def __init__(self, tasks: Sequence[Task], lanes: int) -> None:
+    def __init__(self, tasks: Sequence[Task], lanes: int, ahead: HeldBytes) -> None:
         self._tasks = deque(tasks)
         self._count = min(lanes, len(tasks))
         self._bound = self._count * AHEAD
         self._waiting: deque[pa.RecordBatch | BaseException | None] = deque()
+        self._ahead = ahead
         self._running = 0
         self._is_alone = False
         self._is_closed = False
@@ -95,6 +98,7 @@ class _Lanes:
             self._is_closed = True
             self._tasks.clear()
             self._waiting.clear()
+            self._ahead.change(-self._ahead.size)
             self._changed.notify_all()
 
     def _drain(self) -> None:
@@ -150,17 +154,27 @@ class _Lanes:
     def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
         """Wait for room and enqueue an item; return False if the reader has closed the iterator."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or len(self._waiting) < self._bound)
+            self._changed.wait_for(lambda: self._is_closed or self._has_room)
             if self._is_closed:
                 return False
             self._waiting.append(item)
+            self._ahead.change(_size(item))
             self._changed.notify_all()
             return True
+
+    @property
+    def _has_room(self) -> bool:
+        return not self._waiting or (len(self._waiting) < self._bound and self._ahead.size < AHEAD_BYTES)
 
     def _get(self) -> pa.RecordBatch | BaseException | None:
         """Wait for the next item."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting)
             item = self._waiting.popleft()
+            self._ahead.change(-_size(item))
             self._changed.notify_all()
             return item
+
+
+def _size(item: pa.RecordBatch | BaseException | None) -> int:
+    return int(item.nbytes) if isinstance(item, pa.RecordBatch) else 0

@@ -106,7 +106,8 @@ class GroupedPart:
             in_turn = (batch for task in tasks for batch in task())
             tasks = [lambda: _first(self.fetch, in_turn)]
         try:
-            yield from run(tasks, 1 if self.is_ordered else self.session.target_partitions)
+            lanes = 1 if self.is_ordered else self.session.target_partitions
+            yield from run(tasks, lanes, self.session.log.ahead)
         except LanceFlightError as exc:
             # It is DataFusion that reads the rows of a part below others, and tells of an error in words alone.
             self.session.log.error = exc

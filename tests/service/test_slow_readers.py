@@ -1,0 +1,156 @@
+"""Clients that open results and do not read on: what is held for them is bounded, and given back to those who wait for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from lance_flight.flight import commands
+from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.engine.waiting import until
+from tests.service.server_process import Server, serving
+
+MIB = 1 << 20
+MOST = 64 * MIB
+BIG = "SELECT value, repeat('x', 1000) AS word FROM generate_series(1, 2000000000)"
+ROWS, WIDTH = 60_000, 512
+QUERIES = {
+    "computed": BIG,
+    "scanned": "SELECT id, v FROM wide",
+    "filtered": "SELECT id, v, p || 'x' AS q FROM wide WHERE id % 3 < 2",
+    "sorted": "SELECT id, v FROM wide ORDER BY id DESC",
+    "joined": "SELECT a.id, a.v, b.v AS w FROM wide a JOIN wide b ON a.id = b.id",
+    "of texts": "SELECT id, word FROM long",
+}
+"""Results of many rows of 1 to 4 KiB."""
+MOST_CHUNKS = 200
+
+
+def reader(client: flight.FlightClient, sql: str) -> flight.FlightStreamReader:
+    command = encode_command(commands.StatementQuery(query=sql))
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
+    return client.do_get(info.endpoints[0].ticket)
+
+
+@contextmanager
+def unread(server: Server, sql: str, count: int) -> Iterator[list[flight.FlightStreamReader]]:
+    """Results of which their clients, each with a connection of its own, have taken the first rows."""
+    with ExitStack() as stack:
+        readers = [reader(stack.enter_context(flight.connect(server.uri)), sql) for _ in range(count)]
+        for each in readers:
+            stack.callback(each.cancel)
+            assert each.read_chunk().data.num_rows
+        yield readers
+
+
+def read_on(each: flight.FlightStreamReader) -> str:
+    """Read a result to its end, which must be an error; its text."""
+    with pytest.raises((flight.FlightError, pa.ArrowException, OSError)) as raised:
+        drain(each)
+    return str(raised.value)
+
+
+def drain(each: flight.FlightStreamReader) -> None:
+    """Read on, though not without an end."""
+    for _ in range(MOST_CHUNKS):
+        each.read_chunk()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with two tables of wide rows."""
+    root = tmp_path_factory.mktemp("slow") / "root"
+    with serving(root) as server:
+        ids = np.arange(ROWS)
+        vectors = pa.FixedSizeListArray.from_arrays(
+            pa.array(np.random.default_rng(1).random(ROWS * WIDTH, np.float32)), WIDTH
+        )
+        server.ingest(
+            "wide",
+            pa.table({"id": ids, "p": [f"p{n % 4}" for n in ids], "v": vectors}).to_reader(4096),
+            partition_by="p",
+        )
+        words = [f"{n:05}" * 400 for n in ids]
+        server.ingest(
+            "long",
+            pa.table({"id": ids, "p": [f"p{n % 4}" for n in ids], "word": words}).to_reader(4096),
+            partition_by="p",
+        )
+    return root
+
+
+def refusal(server: Server, sql: str) -> str:
+    """Why a result cannot be opened; empty for one that can."""
+    try:
+        with flight.connect(server.uri) as client:
+            reader(client, sql).cancel()
+    except flight.FlightError as error:
+        return str(error)
+    return ""
+
+
+def test_streams_that_hold_as_much_as_they_may_keep_further_ones_out(tmp_path: Path) -> None:
+    options = ("--stream-memory-limit", str(MOST), "--waiting-statements", "0", "--stream-idle-timeout", "0")
+    with serving(tmp_path / "root", *options) as server:
+        with ExitStack() as stack:
+            opened, said = 0, ""
+            while not said:
+                stack.enter_context(unread(server, BIG, 1))
+                opened, said = opened + 1, refusal(server, "SELECT 1 AS n")
+            expected = rf"\[54000\] \[limit_exceeded\] {opened} open streams hold \d+ bytes .*, of {MOST} \(stream_memory_limit\)"
+            assert re.search(expected, said)
+            assert 1 <= opened <= MOST // MIB
+        until(lambda: not refusal(server, "SELECT 1 AS n"))
+
+
+def test_who_waits_for_room_gets_what_clients_give_back(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path / "root", "--stream-memory-limit", str(MIB), "--stream-idle-timeout", "0") as server,
+        unread(server, BIG, 1) as (slow,),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(server.query, "SELECT 1 AS n")
+        slow.cancel()
+        assert waiting.result()["n"].to_pylist() == [1]
+
+
+def test_a_stream_whose_client_takes_nothing_ends_and_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path / "root", "--stream-idle-timeout", "0.3") as server, unread(server, BIG, 1) as (slow,):
+        until(lambda: server.value("SELECT count(*) FROM system.statements WHERE outcome = 'limit_exceeded'") == 1)
+        assert server.value("SELECT count(*) FROM system.queries") == 1, "it is over, whatever its client does"
+        text = "[54000] [limit_exceeded] the client has taken no rows for 0.3 seconds (stream_idle_timeout)"
+        assert text in read_on(slow)
+
+
+def test_a_result_that_nobody_reads_can_be_killed(tmp_path: Path) -> None:
+    with serving(tmp_path / "root") as server, unread(server, BIG, 1) as (slow,):
+        killed = server.value(f"SELECT id FROM system.queries WHERE sql LIKE '%{BIG[-30:]}%' AND state = 'streaming'")
+        server.run(f"KILL '{killed}'")
+        until(lambda: server.value("SELECT count(*) FROM system.queries") == 1)
+        assert "[57014] [cancelled]" in read_on(slow)
+
+
+def test_stalled_clients_make_room_for_others(tmp_path: Path) -> None:
+    """More clients than there is room for open results and do nothing: each new one gets its turn."""
+    options = ("--stream-memory-limit", str(MIB), "--stream-idle-timeout", "0.3")
+    log = tmp_path / "log"
+    with serving(tmp_path / "root", *options, log=log) as server, unread(server, BIG, 4) as stalled:
+        assert server.query("SELECT 1 AS n")["n"].to_pylist() == [1]
+        until(lambda: server.value("SELECT count(*) FROM system.queries") == 1)
+        for each in stalled:
+            read_on(each)
+        assert "is closed: its client takes no rows, and others have no room" in log.read_text()
+
+
+def test_a_client_that_reads_on_gets_all_rows(place: Path) -> None:
+    with serving(place) as server:
+        for sql in (QUERIES["scanned"], QUERIES["joined"], QUERIES["of texts"]):
+            assert reader(server.client, sql).read_all().num_rows == ROWS

@@ -1,0 +1,42 @@
+"""Closing the connection of one client, told by the address that gRPC gives."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+
+import pytest
+from lance_flight.connections import close_connection
+
+
+@pytest.mark.parametrize(
+    ("family", "host", "form"),
+    [
+        pytest.param(socket.AF_INET, "127.0.0.1", "ipv4:127.0.0.1:{}", id="version 4"),
+        pytest.param(socket.AF_INET6, "::1", "ipv6:%5B::1%5D:{}", id="version 6"),
+        pytest.param(socket.AF_INET6, "::", "ipv4:127.0.0.1:{}", id="version 4 at a socket of both"),
+    ],
+)
+def test_the_connection_of_a_peer_is_closed_and_no_other_one(
+    family: socket.AddressFamily, host: str, form: str
+) -> None:
+    is_both = host == "::"
+    with closing(socket.create_server((host, 0), family=family, dualstack_ipv6=is_both)) as listening:
+        address = ("127.0.0.1" if is_both else host, listening.getsockname()[1])
+        clients = [socket.create_connection(address) for _ in range(2)]
+        served = [listening.accept()[0] for _ in clients]
+        try:
+            assert close_connection(form.format(clients[0].getsockname()[1]))
+            assert clients[0].recv(1) == b""
+            served[1].sendall(b"x")
+            assert clients[1].recv(1) == b"x"
+            served[1].close()
+            assert not close_connection(form.format(clients[1].getsockname()[1]))
+        finally:
+            for each in (*clients, *served):
+                each.close()
+
+
+@pytest.mark.parametrize("peer", ["", "unix:/run/x", "ipv4:nowhere:1", "ipv4:127.0.0.1", "ipv6:[::1]:port", "here"])
+def test_what_is_no_address_has_no_connection(peer: str) -> None:
+    assert not close_connection(peer)
