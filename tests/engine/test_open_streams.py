@@ -43,7 +43,7 @@ def test_what_partitions_compute_ahead_is_counted_until_the_reader_stops() -> No
     reading = read(partitions(4, 5), held)
     next(reading)
     assert held.size == 4 * BATCH.nbytes, "each of them is at its next batch"
-    reading.close()  # type: ignore[attr-defined] - it is a generator
+    reading.close()  # type: ignore[attr-defined]
     assert held.size == 0
 
 
@@ -114,7 +114,7 @@ def test_a_stream_counts_the_batch_of_which_its_client_has_a_part() -> None:
     streams = OpenStreams()
     opened = Opened(streams)
     assert (len(streams), streams.held.size) == (1, STREAM_BYTES + BATCH.nbytes)
-    opened.sent.close()  # type: ignore[attr-defined] - it is a generator
+    opened.sent.close()  # type: ignore[attr-defined]
     assert (len(streams), streams.held.size, opened.ended) == (0, 0, [GeneratorExit])
 
 
@@ -167,7 +167,7 @@ def test_a_new_stream_waits_for_room_and_is_woken_by_its_cancellation(monkeypatc
         with pytest.raises(Cancelled, match="enough"):
             cancelled.result()
         admitted = pool.submit(streams.wait_for_room, Cancellation())
-        opened.sent.close()  # type: ignore[attr-defined] - it is a generator
+        opened.sent.close()  # type: ignore[attr-defined]
         until(lambda: streams.watch() or admitted.done())
         admitted.result()
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from inspect import GEN_CLOSED, getgeneratorstate
 
 import pyarrow as pa
 
@@ -107,7 +108,7 @@ class OpenStream:
     def end(self, reason: Reason) -> None:
         """End the query of a stream that waits for its client, if it is not over."""
         with self._lock:
-            if self._since is None or self._reason is not None or self._batches.gi_frame is None:
+            if self._since is None or self._reason is not None or getgeneratorstate(self._batches) == GEN_CLOSED:
                 return
             self._reason = reason
         # What a query lets go of may take its time, which others who are watched do not have.

@@ -133,7 +133,7 @@ class _Partition:
     __slots__ = ("_asked", "_done", "_is_cancelled", "_ready", "_stream")
 
     def __init__(self, stream: RecordBatchStream, ready: SimpleQueue[tuple[_Partition, Any] | None]) -> None:
-        self._stream: RecordBatchStream | None = stream
+        self._stream: Any = stream
         self._ready = ready
         self._asked: Any = None
         self._is_cancelled = False
@@ -143,7 +143,7 @@ class _Partition:
         """Begin to compute the next batch."""
         _set_running_loop(self)  # type: ignore[arg-type]
         try:
-            self._asked = self._stream.__anext__()  # type: ignore[union-attr] - it is not asked after its end
+            self._asked = self._stream.__anext__()
             self._asked.send(None)
         finally:
             _set_running_loop(None)
