@@ -20,7 +20,7 @@ def test_a_short_soak_finds_nothing(tmp_path: Path, say: Callable[[str], None]) 
 
 
 def samples(
-    *, memory: int = 0, files: int = 0, changes: Callable[[int], int] = lambda n: 10 * n, seconds: float = 30
+    *, memory: int = 0, files: int = 0, changes: Callable[[int], int] = lambda n: 10 * n, seconds: float = 60
 ) -> list[Sample]:
     """Forty samples; by how many MiB and files there are more each time."""
     return [
