@@ -27,33 +27,40 @@ READ_AT_ONCE = 256
 
 Find: TypeAlias = Callable[[int, pa.Schema], pa.Table]
 """Function that finds so many rows of a table, with some columns."""
+Keep: TypeAlias = Callable[[pa.Table], pa.Table]
+"""Function that returns those of the rows found that count."""
 
 
 class OrderedSearch(Search, Order, Protocol):
     """A search of one column that says which rows are better."""
 
 
-def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find) -> pa.Table:
+def _all(rows: pa.Table) -> pa.Table:
+    return rows
+
+
+def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep = _all) -> pa.Table:
     """Find the best rows in the columns of `scan`, each with the name of its table.
 
-    `ADDRESS` is among these columns, and so is a vector that is searched.
+    `ADDRESS` is among these columns, and so is a vector that is searched. What `keep` leaves out, of rows of which only what they are
+    worth is known, does not count.
     """
     asked = search.count + 1
     rows = find(asked, scan.schema)
-    best = _without_gaps(search, settled(search, rows, asked))
+    best = _without_gaps(search, keep(settled(search, rows, asked)))
     if best.num_rows < search.count and rows.num_rows >= asked:
-        best = _read_in_order(search, scan, source, find)
+        best = _read_in_order(search, scan, source, find, keep)
     return ranked(search, placed(best, source))
 
 
-def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find) -> pa.Table:
+def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep) -> pa.Table:
     """Find more and more rows by their addresses alone, and read the first of them."""
     narrow, asked = pa.schema([search.result, ADDRESS]), search.count + 1
     at_once = max(search.count, READ_AT_ONCE)
     while True:
         asked *= MORE
         rows = find(asked, narrow)
-        known = in_order(search, placed(settled(search, rows, asked), source))
+        known = in_order(search, placed(keep(settled(search, rows, asked)), source))
         kept, count = [scan.schema.empty_table()], 0
         for start in range(0, known.num_rows, at_once):
             kept.append(_without_gaps(search, _at(scan, source, known.slice(start, at_once), search.result)))

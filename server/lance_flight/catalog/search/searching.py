@@ -11,14 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from lance_flight.catalog.search import text_search
 from lance_flight.catalog.search.best_rows import best_rows
 from lance_flight.catalog.search.chosen_rows import Addresses, found
+from lance_flight.catalog.search.indexed_files import addresses_in, indexed_files, rows_in
 from lance_flight.catalog.search.search_results import DISTANCE, ranked
 from lance_flight.catalog.search.text_search import TextSearch
 from lance_flight.catalog.tables.scan import Open, Scan, Source
+from lance_flight.model.index_kinds import IndexKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,8 +29,11 @@ class VectorSearch:
     """The `count` rows whose vectors are nearest to one; `metric` None is that of the index, else l2.
 
     The vectors are in a column, or in a field inside structs, which has a dotted path.
-    `nprobes` parts of an index are looked into, and `refine` times as many rows compared by their stored vectors. Rows that are
-    not `among` some, by the numbers of their tables, do not count.
+    `nprobes` parts of an index are looked into, `ef` candidates of a graph kept, and `refine` times as many rows compared by their stored
+    vectors. Rows that are not `among` some, by the numbers of their tables, do not count, nor do those whose distance is less than `least`
+    or more than `most`, nor, with `indexed_by` a kind of index, those that no such index is about.
+
+    Where an index `bounds_exactly`, it finds all rows from `least` on that it would find in a longer list.
     """
 
     column: str
@@ -36,6 +42,11 @@ class VectorSearch:
     metric: str | None = None
     nprobes: int | None = None
     refine: int | None = None
+    ef: int | None = None
+    least: float | None = None
+    most: float | None = None
+    bounds_exactly: bool = False
+    indexed_by: IndexKind | None = None
     use_index: bool = True
     among: Mapping[int, Addresses] | None = None
     result: pa.Field = DISTANCE
@@ -52,6 +63,10 @@ class VectorSearch:
         return True
 
     @property
+    def results(self) -> tuple[pa.Field, ...]:
+        return (self.result,)
+
+    @property
     def is_complete(self) -> bool:
         return not self.use_index
 
@@ -59,20 +74,40 @@ class VectorSearch:
         return replace(self, count=count, use_index=self.use_index and not is_whole)
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
+        use_index, count = self.use_index and rows is None, self.count if rows is None else max(rows, 1)
+        is_bounded = self.least is not None and (self.bounds_exactly or not use_index)
         nearest = {
             "column": column,
             "q": self.vector,
-            "k": self.count if rows is None else max(rows, 1),
+            "k": count,
             "metric": self.metric,
             "nprobes": self.nprobes,
             "refine_factor": self.refine,
-            "use_index": self.use_index and rows is None,
+            # Lance refuses fewer candidates than it is to find.
+            "ef": None if self.ef is None else max(self.ef, count * (self.refine or 1)),
+            "distance_range": (self.least, None) if is_bounded else None,
+            "use_index": use_index,
         }
         given = {name: value for name, value in nearest.items() if value is not None}
-        return {"nearest": given, "prefilter": True, "disable_scoring_autoprojection": True}
+        fast = {"fast_search": True} if use_index and self.indexed_by is not None else {}
+        return {"nearest": given, "prefilter": True, "disable_scoring_autoprojection": True, **fast}
+
+    def not_beyond(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that are near enough."""
+        return rows if self.most is None else _between(rows, None, self.most)
+
+    def not_before(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that are far enough."""
+        return rows if self.least is None else _between(rows, self.least, None)
 
 
 AnySearch = VectorSearch | TextSearch
+
+
+def _between(rows: pa.Table, least: float | None, most: float | None) -> pa.Table:
+    distances = rows[DISTANCE.name].to_numpy()
+    low, high = np.float32(-np.inf if least is None else least), np.float32(np.inf if most is None else most)
+    return rows.filter(pa.array((low <= distances) & (distances <= high)))
 
 
 def best(
@@ -110,12 +145,24 @@ def _search_each(
 
 def _of_table(search: VectorSearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
+    return ranked(search, pa.concat_tables([best_of_source(search, scan, source, check) for source in table()]))
 
-    def best_of(source: Source) -> pa.Table:
-        def find(count: int, schema: pa.Schema) -> pa.Table:
-            check()
-            return found(replace(search, count=count), replace(scan, schema=schema), source)
 
-        return best_rows(search, scan, source, find)
+def best_of_source(
+    search: VectorSearch, scan: Scan, source: Source, check: Callable[[], None], first: pa.Table | None = None
+) -> pa.Table:
+    """Return the best rows of one source; `first` is what Lance finds first for one row more than is wanted, where that is known."""
+    files = None if search.indexed_by is None else indexed_files(search.column, scan, source)
+    among = search.among if files is None else addresses_in(files, search.among, source)
 
-    return ranked(search, pa.concat_tables(map(best_of, table())))
+    def find(count: int, schema: pa.Schema) -> pa.Table:
+        check()
+        if files is not None and not files:
+            return schema.empty_table()
+        if first is not None and count == search.count + 1:
+            rows = first
+        else:
+            rows = found(replace(search, count=count, among=among), replace(scan, schema=schema), source)
+        return search.not_beyond(rows if files is None else rows_in(files, rows))
+
+    return best_rows(search, scan, source, find, search.not_before)

@@ -78,6 +78,10 @@ class TextSearch:
         """True if several tables may be searched as one: then they have the same statistics."""
         return self.is_global
 
+    @property
+    def results(self) -> tuple[pa.Field, ...]:
+        return (self.result,)
+
     def widened(self, count: int, *, is_whole: bool) -> Self:
         return replace(self, count=count)
 

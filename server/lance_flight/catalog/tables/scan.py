@@ -127,6 +127,11 @@ class Search(Protocol):
         """The column that says how good a row is."""
         ...
 
+    @property
+    def results(self) -> tuple[pa.Field, ...]:
+        """The columns that the search makes, `result` among them."""
+        ...
+
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
         """Return arguments for Lance's scanner, with the column as the table names it; at least `rows` are found (None: open)."""
         ...
@@ -225,7 +230,10 @@ class Scan:
 
     def _is_made(self, name: str) -> bool:
         """Return whether a column is made by the scan, and stored nowhere."""
-        return self._is_generated(name) or (self.search is not None and name == self.search.result.name)
+        return self._is_generated(name) or (self.search is not None and name in self._made_by_search(self.search))
+
+    def _made_by_search(self, search: Search) -> list[str]:
+        return [field.name for field in search.results]
 
     def _is_generated(self, name: str) -> bool:
         return name in _MADE and name not in self.ids
@@ -274,9 +282,9 @@ class Scan:
 
     @property
     def _results(self) -> list[str]:
-        if self.search is None or self.search.result.name not in self.schema.names:
+        if self.search is None:
             return []
-        return [self.search.result.name]
+        return [name for name in self._made_by_search(self.search) if name in self.schema.names]
 
     def _adapted(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """Yield a table that disagrees with the namespace.

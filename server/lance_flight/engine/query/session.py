@@ -31,6 +31,7 @@ from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
 from lance_flight.engine.query.search.functions import with_searches
+from lance_flight.engine.query.search.table import SearchTable
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.stored_expressions import has_computed
 from lance_flight.engine.query.system_tables import SYSTEM
@@ -182,9 +183,8 @@ class QuerySession:
                 self._frame_of_view,
             )
         is_bound = parameters is not None or parameter_count(sql) == 0
+        self.reveal(hidden_columns_in(sql))
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
-        if self.named.reveal(hidden_columns_in(sql)):
-            self._planned_views.forget_masked()
         if self.named.hidden:
             datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
@@ -194,7 +194,7 @@ class QuerySession:
         calls = rewritten.calls
         if not is_bound:
             self._unbound, self._wanted = calls, None
-        values = bound_values(parameters)
+        values = bound_values(parameters) if parameter_count(sql) else None
 
         def plan(text: str) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
@@ -210,6 +210,11 @@ class QuerySession:
             return self._planned_views.plan(
                 lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
             )
+
+    def reveal(self, hidden: frozenset[str]) -> None:
+        """Show these hidden columns too of the tables that are named from here on."""
+        if self.named.reveal(hidden):
+            self._planned_views.forget_masked()
 
     def _bounded(self, frame: DataFrame) -> DataFrame:
         """Return a plan that is within the bounds of what its optimisation may make of it; `LimitExceeded` says which one it is not."""
@@ -232,6 +237,9 @@ class QuerySession:
 
     def _revealed(self, db_schema: str | None, reference: str) -> list[str]:
         """Return the hidden columns that a table shows to this statement; `NotFound` if there is no such table."""
+        searched = self.inner.get(reference) if db_schema == SEARCHES else None
+        if isinstance(searched, SearchTable):
+            return searched.hidden
         name = TableName(db_schema or self.db_schema, reference)
         if self.resolve(name.db_schema, reference) is None and self.named.masked_table(name) is None:
             raise NotFound(f"no table {reference!r}")

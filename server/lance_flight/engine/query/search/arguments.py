@@ -9,18 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 
+from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.tokens import Kind, Token, tokenize
 from lance_flight.errors import SqlError
 
 MOST_ROWS = 10_000
 DEFAULT_ROWS = 10
+_AFTER = 2
+"""Values of `after`."""
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DIGITS = 18
 """Most digits of a number that always fits into 64 bits."""
+_PARAMETER = re.compile(r"\$[1-9]\d{0,4}")
 _NUMBERS = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]")
 
 Evaluate = Callable[[str], pa.Scalar]
@@ -35,14 +40,21 @@ class Arguments:
     texts: Mapping[str, str]
     evaluate: Evaluate
     is_bound: bool
+    parameters: pa.RecordBatch | None = None
 
     def value(self, name: str) -> pa.Scalar | None:
         """Return the value of an argument; None if it was not given, is NULL, or is not known yet."""
         text = self.texts.get(name)
-        if text is None or (not self.is_bound and parameter_count(text) > 0):
+        value = None if text is None else self._computed(text)
+        return value if value is not None and value.is_valid else None
+
+    def _computed(self, text: str) -> pa.Scalar | None:
+        """Return the value of an expression; None if it is not known yet."""
+        if not self.is_bound and parameter_count(text) > 0:
             return None
-        value = _literal_value(text) or self.evaluate(text)
-        return value if value.is_valid else None
+        if self.parameters is not None and _PARAMETER.fullmatch(text):
+            return self.parameters.column(int(text[1:]) - 1)[0]
+        return _literal_value(text) or self.evaluate(text)
 
     def text(self, name: str) -> str | None:
         """Return the value of a text argument."""
@@ -88,6 +100,51 @@ class Arguments:
         found = value.as_py()
         if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
             raise self.error(name, found, f"a whole number from {least} to {most}")
+        return found
+
+    def decimal(self, name: str) -> float | None:
+        """Return the value of an argument that is a finite number, as the nearest float32, which distances are."""
+        value = self.value(name)
+        if value is None:
+            return None
+        return self._distance(name, value.as_py())
+
+    def after(self, name: str) -> tuple[float, str] | None:
+        """Return the two values of an argument like `(0.25, 'v1$a$dataset#7')`: a distance and the name of a row."""
+        parts = self.parts(name)
+        values = [self._computed(part) for part in parts]
+        if not values or None in values:
+            return None
+        distance, row = (value.as_py() for value in values if value is not None)
+        if row is None and distance is None:
+            return None
+        if not isinstance(row, str):
+            raise self.error(name, (distance, row), "a distance and the name of a row: (_distance, _rowid)")
+        return self._distance(name, distance), row
+
+    def parts(self, name: str) -> list[str]:
+        """Return the texts of the two values in the brackets of an argument; none if it was not given or is NULL."""
+        text = self.texts.get(name)
+        if text is None or text.upper() == "NULL":
+            return []
+        cursor, found = Cursor.over(text), []
+        if cursor.accept("("):
+            found.append(cursor.until(","))
+            while cursor.accept(","):
+                found.append(cursor.until(","))
+            cursor.expect(")")
+            cursor.end()
+        if len(found) != _AFTER or not all(found):
+            raise self.error(name, text, "a distance and the name of a row in brackets: (_distance, _rowid)")
+        return found
+
+    def _distance(self, name: str, value: object) -> float:
+        found = math.nan
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            with np.errstate(over="ignore"):
+                found = float(np.float32(float(value)))
+        if not math.isfinite(found):
+            raise self.error(name, value, "a distance, which is a number")
         return found
 
     @property

@@ -6,7 +6,7 @@ Their arguments are texts of SQL: first those that have a place, then `name => v
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from lance_flight.engine.sql.cursor import Cursor
@@ -18,21 +18,35 @@ VECTOR_SEARCH, FULL_TEXT_SEARCH, HYBRID_SEARCH = "vector_search", "full_text_sea
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Signature of a search function: `placed` (positional, required) and `named` (optional) arguments."""
+    """Signature of a search function: `placed` (positional, required) and `named` (optional) arguments.
+
+    In place of some that are required there may be one of those that are `instead`.
+    """
 
     placed: tuple[str, ...]
     named: tuple[str, ...]
+    instead: Mapping[str, str] = field(default_factory=dict)
 
 
-_VECTOR = ("metric", "nprobes", "refine")
+_VECTOR = ("metric", "nprobes", "refine", "ef", "min_distance", "max_distance")
 _TEXT = ("mode", "fuzziness", "slop", "syntax", "statistics", "offset")
 
-NUMBERS = frozenset({"k", "nprobes", "refine", "fuzziness", "slop", "depth", "offset"})
+NUMBERS = frozenset({"k", "nprobes", "refine", "ef", "fuzziness", "slop", "depth", "offset"})
 """Arguments that are whole numbers."""
+
+DISTANCES = frozenset({"min_distance", "max_distance"})
+"""Arguments that are distances."""
+
+SWITCHES = frozenset({"use_index", "fast_search"})
+"""Arguments that are true or false."""
 
 SIGNATURES: Mapping[str, Signature] = MappingProxyType(
     {
-        VECTOR_SEARCH: Signature(("table", "column", "vector"), ("k", "filter", *_VECTOR, "use_index")),
+        VECTOR_SEARCH: Signature(
+            ("table", "column", "vector"),
+            ("k", "filter", *_VECTOR, "use_index", "fast_search", "after", "queries"),
+            MappingProxyType({"vector": "queries"}),
+        ),
         FULL_TEXT_SEARCH: Signature(("table", "column", "query"), ("k", "filter", *_TEXT)),
         HYBRID_SEARCH: Signature(
             ("table", "vector_column", "vector", "text_column", "query"),
@@ -95,10 +109,17 @@ def _arguments(cursor: Cursor, function: str) -> Mapping[str, str]:
         if not text:
             raise cursor.error(f"a value for {name!r} of {function}")
         found[name] = text
-    missing = [name for name in signature.placed if name not in found]
+    _check_given(function, signature, found)
+    return found
+
+
+def _check_given(function: str, signature: Signature, found: Mapping[str, str]) -> None:
+    for name, other in signature.instead.items():
+        if name in found and other in found:
+            raise SqlError(f"{function} is given {name!r} and {other!r}; expected one of them")
+    missing = [name for name in signature.placed if name not in found and signature.instead.get(name) not in found]
     if missing:
         raise SqlError(f"{function} has no {', '.join(missing)}; expected {_format_signature(signature)}")
-    return found
 
 
 def _name(cursor: Cursor) -> str | None:

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from lance_flight.catalog.search.search_results import ADDRESS
-from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
+from lance_flight.catalog.search.searching import AnySearch, VectorSearch
 from lance_flight.catalog.search.text_search import TextSearch
+from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
-from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.advice import advice
 from lance_flight.engine.query.search.arguments import MOST_ROWS, Arguments
 from lance_flight.engine.query.search.calls import (
+    DISTANCES,
     FULL_TEXT_SEARCH,
     HYBRID_SEARCH,
     NUMBERS,
+    SWITCHES,
     VECTOR_SEARCH,
     SearchCall,
     calls,
 )
 from lance_flight.engine.query.search.choosing import SEARCHES
 from lance_flight.engine.query.search.fusion import FUSED, fusion
+from lance_flight.engine.query.search.running import SearchRun, result_of
 from lance_flight.engine.query.search.table import SearchResult, SearchTable
 from lance_flight.engine.query.search.targets import Planner, SearchTarget, check_free, target
 from lance_flight.engine.query.search.texts import matching
+from lance_flight.engine.query.search.vector_calls import described, vector_search
 from lance_flight.engine.query.search.vectors import nearest
 from lance_flight.engine.sql.highlights import with_highlights
 from lance_flight.engine.sql.parameters import parameter_count
@@ -48,7 +51,11 @@ def with_searches(
     edits = []
     options: dict[str, Mapping[str, OptionValue]] = {}
     for call in calls(sql):
-        arguments = Arguments(call.function, call.arguments, partial(_evaluate, planner, parameters), is_bound)
+        if "after" in call.arguments:
+            planner.reveal(frozenset([ROW_ID]))
+        arguments = Arguments(
+            call.function, call.arguments, partial(_evaluate, planner, parameters), is_bound, parameters
+        )
         condition = arguments.text("filter")
         searched = target(planner, arguments.name("table"), condition, parameters)
         found = _FUNCTIONS[call.function](planner, searched, arguments)
@@ -64,17 +71,29 @@ def _parameter_types(
     call: SearchCall, searched: SearchTarget, arguments: Arguments
 ) -> Iterator[tuple[str, pa.DataType]]:
     """The types of arguments that are parameters."""
+    for text, kind in zip(arguments.parts("after"), (pa.float64(), pa.utf8()), strict=False):
+        if text.startswith("$"):
+            yield text, kind
     for name, text in call.arguments.items():
         if text.startswith("$") and parameter_count(text):
             if name == "vector":
                 column = arguments.name("vector_column" if call.function == HYBRID_SEARCH else "column")
                 yield text, searched.vectors(column).type
-            elif name in NUMBERS:
-                yield text, pa.int64()
-            elif name == "weights":
-                yield text, pa.list_(pa.float64())
+            elif name == "queries":
+                yield text, pa.list_(searched.vectors(arguments.name("column")).type)
             else:
-                yield text, pa.bool_() if name == "use_index" else pa.utf8()
+                yield text, _type_of(name)
+
+
+def _type_of(argument: str) -> pa.DataType:
+    """Return the type of an argument that is no vector."""
+    if argument in NUMBERS:
+        return pa.int64()
+    if argument == "weights":
+        return pa.list_(pa.float64())
+    if argument in DISTANCES:
+        return pa.float64()
+    return pa.bool_() if argument in SWITCHES else pa.utf8()
 
 
 def _evaluate(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:
@@ -85,10 +104,6 @@ def _evaluate(planner: Planner, parameters: pa.RecordBatch | None, text: str) ->
     if len(rows) != 1:
         raise SqlError(f"{text} gives {len(rows)} rows; expected one value")
     return rows[0]
-
-
-def _vector_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
-    return _run_search(planner, searched, nearest(searched, arguments, "column", arguments.count))
 
 
 def _full_text_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
@@ -128,6 +143,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
         report=f"{described}\n  fused: {fuses.name}, weights {fuses.weights[0]:g} and {fuses.weights[1]:g}",
         failure=searched.failure,
         advise=lambda: [line for search in searches for line in advice(search, searched)],
+        hidden=searched.hidden,
     )
 
 
@@ -146,37 +162,7 @@ def _depth(count: int) -> int:
 
 
 def _run_search(planner: Planner, searched: SearchTarget, search: AnySearch) -> SearchResult:
-    check_free(searched, search.result)
-    return SearchResult(
-        schema=pa.schema([*searched.columns, search.result]),
-        find=partial(SearchRun(planner.log, planner.target_partitions, searched, search.is_merging).best, search),
-        report=_describe(search, searched),
-        failure=searched.failure,
-        advise=partial(advice, search, searched),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRun:
-    """State that a search needs at run time; it must not reference the statement, because DataFusion keeps it."""
-
-    log: ScanLog
-    target_partitions: int
-    searched: SearchTarget
-    is_merging: bool
-
-    def best(self, search: AnySearch, names: list[str]) -> pa.Table:
-        """Return some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are requested."""
-        made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
-        vectors = [search.root] if isinstance(search, VectorSearch) else []
-        wanted = list(dict.fromkeys([*names, search.result.name, ADDRESS.name, *vectors]))
-        schema = pa.schema([made[name] if name in made else self.searched.columns.field(name) for name in wanted])
-        work = self.searched.work(search, schema, merging=self.is_merging)
-        if not work:
-            return schema.empty_table().select(names)
-        if self.searched.chosen is not None:
-            search = replace(search, among=self.searched.chosen.rows)
-        return best(search, work, self.target_partitions, self.log.cancellation.check).select(names)
+    return result_of(planner, searched, search, _describe(search, searched))
 
 
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
@@ -186,7 +172,7 @@ def _describe(search: AnySearch, searched: SearchTarget) -> str:
     """Return what EXPLAIN tells of a search."""
     match search:
         case VectorSearch():
-            what = f"{search.count} nearest by {search.metric or 'the metric of the index'} of {search.column}"
+            what = described(search)
         case TextSearch():
             columns = (f"{each.name}^{each.boost:g}" if each.boost != 1 else each.name for each in search.columns)
             what = f"{search.count} best matches of {', '.join(columns)}"
@@ -194,5 +180,5 @@ def _describe(search: AnySearch, searched: SearchTarget) -> str:
 
 
 _FUNCTIONS: Mapping[str, Callable[[Planner, SearchTarget, Arguments], SearchResult]] = MappingProxyType(
-    {VECTOR_SEARCH: _vector_search, FULL_TEXT_SEARCH: _full_text_search, HYBRID_SEARCH: _hybrid_search}
+    {VECTOR_SEARCH: vector_search, FULL_TEXT_SEARCH: _full_text_search, HYBRID_SEARCH: _hybrid_search}
 )

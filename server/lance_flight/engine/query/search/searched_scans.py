@@ -25,8 +25,8 @@ from lance_flight.engine.query.partition_wise.plan_rebuilding import named, rebu
 from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, table_key
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.search.advice import advice
-from lance_flight.engine.query.search.functions import SearchRun
 from lance_flight.engine.query.search.ordered_scans import NoSearch, OrderedScan
+from lance_flight.engine.query.search.running import SearchRun
 from lance_flight.engine.query.search.table import SearchResult, SearchTable
 from lance_flight.engine.query.search.targets import Planner, SearchTarget, target_of_rows
 from lance_flight.engine.query.search.vectors import column_of_vectors, converted_vector

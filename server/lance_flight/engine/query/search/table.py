@@ -16,12 +16,16 @@ from lance_flight.errors import LanceFlightError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchResult:
-    """The rows of a search: their `schema`, how they are found (some columns of them), and what EXPLAIN says and advises of that."""
+    """The rows of a search: their `schema`, how they are found (some columns of them), and what EXPLAIN says and advises of that.
+
+    Of its columns `*` does not show those that are `hidden`.
+    """
 
     schema: pa.Schema
     find: Callable[[list[str]], pa.Table]
     report: str
     failure: Callable[[Exception], LanceFlightError]
+    hidden: tuple[str, ...] = ()
     advise: Callable[[], Sequence[str]] = tuple
 
     def explain(self) -> str:
@@ -36,6 +40,11 @@ class SearchTable(ComputedTable):
         super().__init__(found.schema, [self._rows])
         self._found = found
         self._log = log
+
+    @property
+    def hidden(self) -> list[str]:
+        """Return the columns that `*` does not show."""
+        return list(self._found.hidden)
 
     def _rows(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         with self._log.noting(self._found.failure):

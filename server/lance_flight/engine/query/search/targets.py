@@ -15,6 +15,7 @@ from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
+from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.provider import PlannedRead, Provider, ScanLog, filter_of
 from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
 from lance_flight.engine.query.search.choosing import ChosenRows, check_not_volatile, chosen, chosen_by
@@ -56,6 +57,10 @@ class Planner(Protocol):
         """Plan a scan of all rows of a table; return False if the name belongs to no table, or to a computed one."""
         ...
 
+    def reveal(self, hidden: frozenset[str]) -> None:
+        """Show these hidden columns too of the tables that are named from here on."""
+        ...
+
     def prepare(self, frame: DataFrame) -> None:
         """Collect the predicates that prune, from the optimised plan."""
         ...
@@ -78,8 +83,8 @@ class SearchTarget:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
     If the filters cannot express which rows are searched, `chosen` holds those. `metrics` are those that its indices measure vectors by, by column,
-    and `texts` the options of those of texts. `indices` are all, by column. `sql_name` is what statements call it, None where its layout is
-    hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left.
+    `kinds` the kinds of these indices, and `texts` the options of those of texts. `indices` are all, by column. `sql_name` is what statements
+    call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left.
     """
 
     name: str
@@ -88,6 +93,7 @@ class SearchTarget:
     tables: Sequence[tuple[Predicate | None, Sequence[PinnedTable]]]
     scan: PlannedRead | None
     metrics: Mapping[str, str]
+    kinds: Mapping[str, str]
     texts: Mapping[str, Mapping[str, OptionValue]]
     report: str
     failure: Callable[[Exception], LanceFlightError]
@@ -96,6 +102,11 @@ class SearchTarget:
     sql_name: str | None = None
     partitioned_by: Sequence[str] = ()
     is_pruned: bool = False
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Return the hidden columns that the statement names, and the table shows."""
+        return tuple(each.name for each in HIDDEN_COLUMNS if each in self.columns and each.name not in self.ids)
 
     def column(self, name: str) -> pa.Field:
         """Return a column to search; raise `NotFound` with the nearest names."""
@@ -249,6 +260,7 @@ def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
         tables=tables,
         scan=scan,
         metrics={name: str(of.get("metric", METRICS[0])) for name, of in options[Family.VECTOR].items()},
+        kinds=_vector_kinds(view),
         texts=options[Family.TEXT],
         report=report,
         failure=view.failure,
@@ -284,6 +296,12 @@ def _options(
         for index in some:
             found[index.of_kind.family][column] = index.options
     return found
+
+
+def _vector_kinds(view: TableView) -> Mapping[str, str]:
+    """Return the columns with an index of vectors, and the kind of that."""
+    names, indices = view.snapshot.schema.source_names, indices_of(view.snapshot)
+    return {names[index.field_id]: index.kind for index in indices if index.of_kind.family is Family.VECTOR}
 
 
 def _open_units(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:

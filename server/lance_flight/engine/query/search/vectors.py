@@ -12,7 +12,7 @@ from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.targets import SearchTarget
 from lance_flight.errors import SqlError
-from lance_flight.model.index_kinds import fitting_metric
+from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric
 from lance_flight.model.vectors import is_vector
 
 
@@ -20,17 +20,49 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
     """The search for the `count` vectors that are nearest to the one of a call, in the column that its argument `column` names."""
     name = arguments.name(column)
     field = column_of_vectors(searched.vectors(name))
-    metric = arguments.text("metric")
+    given = arguments.text("metric")
+    # Tables without an index must measure as those with one.
+    metric = searched.metrics.get(name) if given is None else fitting_metric(field, given)
+    refine, use_index = arguments.number("refine"), arguments.switch("use_index", default=True)
     return VectorSearch(
         column=name,
         vector=_query_vector(field, arguments),
         count=count,
-        # Tables without an index must measure as those with one.
-        metric=searched.metrics.get(name) if metric is None else fitting_metric(field, metric),
+        metric=metric,
         nprobes=arguments.number("nprobes"),
-        refine=arguments.number("refine"),
-        use_index=arguments.switch("use_index", default=True),
+        refine=refine,
+        ef=arguments.number("ef"),
+        least=arguments.decimal("min_distance"),
+        most=arguments.decimal("max_distance"),
+        bounds_exactly=bounds_exactly(searched.kinds.get(name), refine),
+        indexed_by=_indexed_by(searched, arguments, name, metric, use_index=use_index),
+        use_index=use_index,
     )
+
+
+def bounds_exactly(kind: str | None, refine: int | None = None) -> bool:
+    """Return whether Lance finds all that lies beyond a distance by itself, with an index of a kind (None: there is no index).
+
+    A graph is searched from the nearest on. With `refine` Lance also bounds the distances before they are compared by stored vectors.
+    """
+    return kind is None or (refine is None and "hnsw" not in kind)
+
+
+def _indexed_by(
+    searched: SearchTarget, arguments: Arguments, column: str, metric: str | None, *, use_index: bool
+) -> IndexKind | None:
+    """Return the kind of the index that is alone looked into (`fast_search`); None if all rows are searched."""
+    if not arguments.switch("fast_search", default=False):
+        return None
+    kind = searched.kinds.get(column)
+    if kind is not None and searched.metrics[column] == metric and use_index:
+        return KINDS[kind]
+    if kind is None:
+        there = "there is no index"
+    else:
+        there = "use_index is false" if not use_index else f"the index is by {searched.metrics[column]}"
+    given, expected = True, f"an index of {column!r} by the metric of the search, and use_index; {there}"
+    raise arguments.error("fast_search", given, expected)
 
 
 def column_of_vectors(field: pa.Field) -> pa.Field:
@@ -49,7 +81,9 @@ def column_of_vectors(field: pa.Field) -> pa.Field:
 
 
 def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
-    """Convert the query vector to the column's type; None if it is a parameter that is not bound yet."""
+    """Convert the query vector to the column's type; None if it is a parameter that is not bound yet, or there are many (`queries`)."""
+    if "vector" not in arguments.texts:
+        return None
     value = arguments.value("vector")
     if value is None:
         if arguments.is_bound:
