@@ -153,14 +153,20 @@ TOLD = {
     "the farthest": ("SELECT id FROM docs ORDER BY embedding <-> {v} DESC NULLS LAST LIMIT 3", "no search: ORDER BY array_distance(…) asks for the farthest rows; the nearest ones come first with ASC"),
     "the least product": ("SELECT id FROM docs ORDER BY inner_product(embedding, {v}) LIMIT 3", "come first with DESC"),
     "NULL first": ("SELECT id FROM docs ORDER BY inner_product(embedding, {v}) DESC LIMIT 3", "expected NULLS LAST"),
-    "two keys": ("SELECT id FROM docs ORDER BY embedding <-> {v}, id LIMIT 3", "has other keys"),
-    "an expression": ("SELECT id FROM docs ORDER BY 1 - (embedding <=> {v}) DESC LIMIT 3", "is not a distance itself"),
+    "two keys": ("SELECT id FROM docs ORDER BY embedding <-> {v}, id LIMIT 3", "rows as near as the last of them, which further keys sort"),
+    "a multiple": ("SELECT id FROM docs ORDER BY 1 - (embedding <=> {v}) DESC NULLS LAST LIMIT 3", "search: 3 nearest by cosine"),
+    "the farthest multiple": ("SELECT id FROM docs ORDER BY 1 - (embedding <=> {v}) LIMIT 3", "come first with DESC"),
+    "a multiple and NULL first": ("SELECT id FROM docs ORDER BY 1 - (embedding <=> {v}) DESC LIMIT 3", "expected NULLS LAST"),
+    "far from the distance": ("SELECT id FROM docs ORDER BY 1000000 - (embedding <=> {v}) DESC NULLS LAST LIMIT 3", "is not a distance itself"),
+    "an expression": ("SELECT id FROM docs ORDER BY least(embedding <=> {v}, 9) LIMIT 3", "is not a distance itself"),
     "two columns": ("SELECT id FROM docs ORDER BY embedding <-> embedding LIMIT 3", "not one of a column from a value"),
     "a join below": ("SELECT a.id FROM docs a JOIN docs b ON a.id = b.id ORDER BY a.embedding <-> {v} LIMIT 3", "come from more than a table"),
     "a group below": ("SELECT embedding FROM docs GROUP BY embedding ORDER BY embedding <-> {v} LIMIT 3", "come from more than a table"),
     "a limit below": ("SELECT id FROM (SELECT * FROM docs LIMIT 20) ORDER BY embedding <-> {v} LIMIT 3", "limited before|more than a table"),
     "a query in WHERE": ("SELECT id FROM docs WHERE id IN (SELECT id FROM docs) ORDER BY embedding <-> {v} LIMIT 3", "come from more than a table"),
-    "a distance in WHERE": ("SELECT id FROM docs WHERE embedding <-> {v} < 3 ORDER BY embedding <-> {v} LIMIT 3", "computes the distances"),
+    "another distance in WHERE": ("SELECT id FROM docs WHERE embedding <=> {v} < 3 ORDER BY embedding <-> {v} LIMIT 3", "computes the distances"),
+    "another vector in WHERE": ("SELECT id FROM docs WHERE embedding <-> [1, 1, 1, 1, 1, 1, 1, 1] < 3 ORDER BY embedding <-> {v} LIMIT 3", "computes the distances"),
+    "a distance of some rows in WHERE": ("SELECT id FROM docs WHERE NOT (embedding <-> {v} < 3 AND id > 3) ORDER BY embedding <-> {v} LIMIT 3", "computes the distances|search: 3"),
     "chance": ("SELECT id FROM docs WHERE random() < 0.5 ORDER BY embedding <-> {v} LIMIT 3", "calls random"),
     "too many": ("SELECT id FROM docs ORDER BY embedding <-> {v} LIMIT 10001", "a search finds at most 10000"),
     "a NULL vector": ("SELECT id FROM docs ORDER BY array_distance(embedding, NULL) LIMIT 3", "the vector is NULL"),
@@ -240,7 +246,7 @@ AROUND = {
 @pytest.mark.parametrize(("around", "count"), AROUND.values(), ids=AROUND)
 def test_a_search_stands_wherever_a_query_does(indexed: Engine, around: str, count: int) -> None:
     inner = f"SELECT id, embedding <-> {NEAR} AS d FROM docs WHERE tenant <> 'b' ORDER BY d LIMIT 9"
-    written = f"SELECT id, embedding <-> {NEAR} AS d FROM docs WHERE tenant <> 'b' ORDER BY d, id LIMIT 9"
+    written = f"SELECT id, embedding <-> {NEAR} AS d FROM docs WHERE tenant <> 'b' ORDER BY least(d, 1e300), id LIMIT 9"
     found = query(indexed, around.format(q=inner))
     assert len([each for each in searches(indexed, around.format(q=inner)) if each.startswith("search: 9")]) == count
     assert not [each for each in searches(indexed, around.format(q=written)) if each.startswith("search: ")]

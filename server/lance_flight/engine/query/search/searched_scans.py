@@ -7,6 +7,7 @@ the filters of the scan once more. So a search decides which rows are looked at,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -18,13 +19,14 @@ from datafusion import DataFrame, Expr, SessionContext
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.search.search_results import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
-from lance_flight.catalog.tables.lineage import PARTITION
+from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.partition_wise.plan_rebuilding import named, rebuilt, selected
 from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, table_key
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.search.advice import advice
+from lance_flight.engine.query.search.distance_ranges import Wanted
 from lance_flight.engine.query.search.ordered_scans import NoSearch, OrderedScan
 from lance_flight.engine.query.search.running import SearchRun
 from lance_flight.engine.query.search.table import SearchResult, SearchTable
@@ -40,6 +42,13 @@ T = TypeVar("T")
 
 EXACTLY = "SET exact_search = 'on' compares every vector"
 _COSINE = "cosine"
+_EXACT_KIND = "ivf_flat"
+_EXACT_KINDS = frozenset([_EXACT_KIND, "ivf_hnsw_flat"])
+"""Kinds of index that store vectors as they are."""
+_COMPARED = 4
+"""So many times as many rows of an index of codes are compared by their stored vectors."""
+_MOST_FOUND, _MORE = 80_000, 8
+"""Most rows that a search finds before all rows are read, and so many times as many are asked for where those found are too few."""
 
 
 class ScanPlanner(Planner, Protocol):
@@ -89,19 +98,40 @@ def searched(
 
 
 class _OrderedRows(SearchTable):
-    """The rows that a search finds; all rows of the scan if these are too few, as where some have no vector."""
+    """The rows that a search finds, more and more of them until all that are wanted are among them.
+
+    Where these are too few, as where some have no vector, they are all rows of the scan.
+    """
 
     def __init__(
-        self, found: SearchResult, log: ScanLog, count: int, scan: Callable[[list[str]], Iterator[pa.RecordBatch]]
+        self,
+        found: SearchResult,
+        log: ScanLog,
+        wanted: Wanted,
+        find: Callable[[int, list[str]], pa.Table],
+        scan: Callable[[list[str]], Iterator[pa.RecordBatch]],
     ) -> None:
         super().__init__(found, log)
-        self._count = count
+        self._wanted = wanted
+        self._find = find
         self._scan = scan
 
     def _rows(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         with self._log.noting(self._found.failure):
-            rows = self._found.find(names)
-            yield from rows.to_batches() if rows.num_rows >= self._count else self._scan(names)
+            rows = self._enough(names)
+            yield from self._scan(names) if rows is None else rows.select(names).to_batches()
+
+    def _enough(self, names: list[str]) -> pa.Table | None:
+        """Return rows with all that are wanted; None where a search does not find these."""
+        count = self._wanted.first_count
+        while count <= _MOST_FOUND:
+            rows = self._find(count, [*names, DISTANCE.name])
+            if self._wanted.is_met(rows[DISTANCE.name].to_numpy()):
+                return rows
+            if rows.num_rows < count:
+                return rows if self._wanted.is_bounded else None
+            count *= _MORE
+        return None
 
 
 def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
@@ -118,25 +148,43 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
     vector = converted_vector(field, _value(planner, ordered.vector), "the vector")
     if metric == _COSINE and not np.any(vector.to_numpy(zero_copy_only=False)):
         raise Unsupported("the vector is zero, and has no angle to others")
+    length = float(np.linalg.norm(vector.to_numpy(zero_copy_only=False).astype(np.float64)))
+    wanted = Wanted.of(ordered.distance, ordered.count, length, ordered.within, is_tied=ordered.is_tied)
     index = None if planner.execution.exact_search else _index(view, ordered.column, metric)
+    used = index if index is not None and (wanted.least is None or index.kind == _EXACT_KIND) else None
+    # What is compared with a bound, or with a further key, must be the distance itself.
+    is_exact = (wanted.within.is_everything and not wanted.is_tied) or used is None or used.kind in _EXACT_KINDS
     search = VectorSearch(
-        column=ordered.column, vector=vector, count=ordered.count, metric=metric, use_index=index is not None
+        column=ordered.column,
+        vector=vector,
+        count=ordered.count,
+        metric=metric,
+        refine=None if is_exact else _COMPARED,
+        least=wanted.least,
+        bounds_exactly=True,
+        use_index=used is not None,
     )
     rows = planner.datafusion.create_dataframe_from_logical_plan(ordered.rows.plan)
-    target = target_of_rows(planner, view, rows, partial(_addresses, planner, ordered) if ordered.filters else None)
+    target = target_of_rows(planner, view, rows, partial(_addresses, planner, ordered) if ordered.conditions else None)
     # Of merged tables a scan makes no other column.
     is_merging = all(each.name == PARTITION for each in view.extra_columns)
     run = SearchRun(planner.log, planner.target_partitions, target, is_merging)
+    report = _report(search, target, index, planner.execution)
+    if ordered.is_tied:
+        report = f"{report}\n  and rows as near as the last of them, which further keys sort"
     found = SearchResult(
         schema=view.schema,
         find=partial(run.best, search),
-        report=_report(search, target, index, planner.execution),
+        report=report,
         failure=target.failure,
         advise=partial(advice, search, target, takes_arguments=False),
     )
-    return _OrderedRows(
-        found, planner.log, ordered.count, partial(_every_row, planner.log, target, is_merging=is_merging)
-    )
+    every = partial(_every_row, planner.log, target, is_merging=is_merging)
+    return _OrderedRows(found, planner.log, wanted, partial(_best_of_count, run, search), every)
+
+
+def _best_of_count(run: SearchRun, search: VectorSearch, count: int, names: list[str]) -> pa.Table:
+    return run.best(replace(search, count=count), names)
 
 
 def _value(planner: ScanPlanner, vector: pa.Scalar | Expr) -> object:
@@ -163,8 +211,12 @@ def _index(view: TableView, column: str, metric: str) -> IndexDefinition | None:
 def _report(search: VectorSearch, target: SearchTarget, index: IndexDefinition | None, execution: QueryOptions) -> str:
     """Return what EXPLAIN tells of the search."""
     what = f"search: {search.count} nearest by {search.metric} of {search.column}"
-    if index is not None:
+    if search.least is not None:
+        what += f" from a distance of {search.least:g}"
+    if search.use_index and index is not None:
         how = f"by index {index.name} ({index.kind}), approximately; {EXACTLY}"
+    elif index is not None:
+        how = f"every vector is compared, since index {index.name} ({index.kind}) is searched from the nearest on"
     elif execution.exact_search:
         how = "every vector is compared (exact_search)"
     else:
@@ -173,9 +225,10 @@ def _report(search: VectorSearch, target: SearchTarget, index: IndexDefinition |
     return f"{what}, {how}\n{target.report}{first}"
 
 
-def _every_row(log: ScanLog, target: SearchTarget, names: list[str], *, is_merging: bool) -> Iterator[pa.RecordBatch]:
+def _every_row(log: ScanLog, target: SearchTarget, names: list[str]) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([target.columns.field(name) for name in names])
-    for scan, opened in target.work(None, schema, merging=is_merging):
+    # Of merged tables a scan makes no names of rows.
+    for scan, opened in target.work(None, schema, merging=ROW_ID not in target.hidden):
         for batch in scan.read([opened]):
             log.cancellation.check()
             yield batch
@@ -190,12 +243,12 @@ def _with_tables(planner: ScanPlanner, root: Node, tables: dict[Node, SearchTabl
 
 
 def _addresses(planner: ScanPlanner, ordered: OrderedScan, rows: Provider) -> DataFrame:
-    """Return the query for the addresses of the rows that all filters leave."""
+    """Return the query for the addresses of the rows that all filters leave, those of distances aside."""
 
     def plan() -> DataFrame:
         frame = _filtered(planner, ordered.scan, rows)
-        for node in reversed(ordered.filters):
-            frame = frame.filter(Expr(node.variant.predicate()))
+        for condition in ordered.conditions:
+            frame = frame.filter(condition)
         return selected(planner.datafusion, frame, _columns(ordered.scan, [field.name for field in ADDRESS_FIELDS]))
 
     return planner.planned(plan)
