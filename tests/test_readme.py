@@ -76,8 +76,11 @@ BEFORE = {
 ROWS = {
     "SELECT id, _partition, _rowid": 8,
     "SELECT _rowid, _change": 2,
-    "SELECT id, _distance": 10,
+    "SELECT id, _distance FROM": 10,
     "SELECT s.id, d.title": 10,
+    "SELECT id, _distance, _rowid": 10,
+    "SELECT _query, id, _distance": 21,
+    "SELECT _query, id FROM": 6,
     "SELECT id, embedding <=>": 10,
     "SELECT id, _score FROM full_text": 20,
     "SELECT id, _score FROM hybrid": 10,
@@ -91,6 +94,7 @@ ROWS = {
 def test_the_documented_sql_runs_as_it_stands(tmp_path: Path) -> None:
     statements = [text for page in SQL for block in blocks(page, "sql") for text in block.split(";\n") if text.strip()]
     shown: set[str] = set()
+    found = pa.table({})
     with serving(tmp_path / "root") as server:
         for text in (statement.strip() for statement in statements):
             for prepared in (each for begins, more in BEFORE.items() if text.startswith(begins) for each in more):
@@ -100,9 +104,12 @@ def test_the_documented_sql_runs_as_it_stands(tmp_path: Path) -> None:
                 server.run(text)
                 continue
             shown.add(begins)
-            vector = pa.record_batch({"1": pa.array([[0.1, 0.7]], pa.list_(pa.float32(), 2))}) if "$1" in text else None
-            found = server.query(text.replace("[0.1, 0.7, …]", "[0.1, 0.7]"), vector).num_rows
-            assert found >= ROWS[begins], text
+            values = {"1": pa.array([[0.1, 0.7]], pa.list_(pa.float32(), 2))}
+            if "$3" in text:  # the last row of the page before
+                values |= {"2": found["_distance"].combine_chunks()[-1:], "3": found["_rowid"].combine_chunks()[-1:]}
+            bound = pa.record_batch(values) if "$1" in text else None
+            found = server.query(text.replace("[0.1, 0.7, …]", "[0.1, 0.7]"), bound)
+            assert found.num_rows >= ROWS[begins], text
     assert shown == set(ROWS)
 
 

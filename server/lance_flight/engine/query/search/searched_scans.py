@@ -166,9 +166,7 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
     )
     rows = planner.datafusion.create_dataframe_from_logical_plan(ordered.rows.plan)
     target = target_of_rows(planner, view, rows, partial(_addresses, planner, ordered) if ordered.conditions else None)
-    # Of merged tables a scan makes no other column.
-    is_merging = all(each.name == PARTITION for each in view.extra_columns)
-    run = SearchRun(planner.log, planner.target_partitions, target, is_merging)
+    run = SearchRun(planner.log, planner.target_partitions, target, is_merging=True)
     report = _report(search, target, index, planner.execution)
     if ordered.is_tied:
         report = f"{report}\n  and rows as near as the last of them, which further keys sort"
@@ -179,8 +177,8 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
         failure=target.failure,
         advise=partial(advice, search, target, takes_arguments=False),
     )
-    every = partial(_every_row, planner.log, target, is_merging=is_merging)
-    return _OrderedRows(found, planner.log, wanted, partial(_best_of_count, run, search), every)
+    find = partial(_best_of_count, run, search)
+    return _OrderedRows(found, planner.log, wanted, find, partial(_every_row, planner.log, target))
 
 
 def _best_of_count(run: SearchRun, search: VectorSearch, count: int, names: list[str]) -> pa.Table:
