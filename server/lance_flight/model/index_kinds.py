@@ -29,6 +29,15 @@ class Family(Enum):
     VECTOR = "vector"
 
 
+class Lookup(Enum):
+    """What rows are found by in a scalar index, without reading their column."""
+
+    VALUE = "a value"
+    RANGE = "a range of values, or NULL"
+    ELEMENT = "an element of a list"
+    SUBSTRING = "a part of a text"
+
+
 METRICS = ("l2", "cosine", "dot", "hamming")
 """Distances between vectors; the least is the nearest: the squared length, 1 - cosine, 1 - dot product, differing bits."""
 
@@ -73,7 +82,8 @@ class IndexKind:
     """One kind of index: its name in Lance, its options, and the number of rows that makes it worth having.
 
     A table with fewer rows is read as fast without, and small tables without an index are read several at a time.
-    `rows_of_part` are those that Lance puts into one part of an index of vectors, where nothing else is asked for.
+    `rows_of_part` are those that Lance puts into one part of an index of vectors, where nothing else is asked for. Filters look up
+    `lookups` in it.
     """
 
     name: str
@@ -81,6 +91,7 @@ class IndexKind:
     options: Mapping[str, type] = field(default_factory=dict)
     least_rows: int = 4096
     rows_of_part: int = 4096
+    lookups: frozenset[Lookup] = frozenset()
 
     @property
     def is_quantised(self) -> bool:
@@ -149,14 +160,24 @@ def _gram_bounds(options: Mapping[str, OptionValue]) -> Iterator[tuple[str, bool
 
 _BOOLEANS = MappingProxyType({"true": True, "on": True, "false": False, "off": False})
 
+COMPARED = frozenset({Lookup.VALUE, Lookup.RANGE})
+"""What comparisons with literals look up."""
+_SCALAR = MappingProxyType(
+    {
+        "btree": COMPARED,
+        "bitmap": COMPARED,
+        "zonemap": COMPARED,
+        "bloomfilter": frozenset({Lookup.VALUE}),
+        "label_list": frozenset({Lookup.ELEMENT}),
+        "ngram": frozenset({Lookup.SUBSTRING}),
+    }
+)
+
 KINDS: Mapping[str, IndexKind] = MappingProxyType(
     {
         kind.name: kind
         for kind in (
-            *(
-                IndexKind(name=name, family=Family.SCALAR)
-                for name in ("btree", "bitmap", "zonemap", "bloomfilter", "label_list", "ngram")
-            ),
+            *(IndexKind(name=name, family=Family.SCALAR, lookups=lookups) for name, lookups in _SCALAR.items()),
             IndexKind(name="inverted", family=Family.TEXT, options=_TEXT, least_rows=0),
             IndexKind(name="ivf_flat", family=Family.VECTOR, options=_IVF),
             IndexKind(name="ivf_sq", family=Family.VECTOR, options=_IVF),

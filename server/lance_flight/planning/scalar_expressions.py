@@ -184,7 +184,7 @@ def expression_sql(expression: ScalarExpression, names: Mapping[Column, str]) ->
 
     `Unsupported` if it has a function that is not computed for partition values, or a literal that SQL cannot say.
     """
-    return _text(expression, lambda column: names[column], _typed_literal, PLAIN_FUNCTIONS)
+    return _text(expression, lambda column: names[column], typed_literal, PLAIN_FUNCTIONS)
 
 
 def _text(
@@ -233,7 +233,8 @@ _TYPE_NAMES = MappingProxyType(
 _UNITS = MappingProxyType({"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"})
 
 
-def _typed_literal(value: pa.Scalar) -> str:
+def typed_literal(value: pa.Scalar) -> str:
+    """Return a value as SQL that DataFusion reads with just its type; `Unsupported` for types without such a form."""
     kind = value.type
     if isinstance(value, pa.MonthDayNanoIntervalScalar) and value.is_valid:
         months, days, nanoseconds = value.as_py()

@@ -137,6 +137,18 @@ class Search(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """A condition in Lance's SQL over some `columns` that indices answer: it keeps all rows that are wanted.
+
+    Not `is_whole`: it keeps others, too, and the filter of the scan is still to be applied.
+    """
+
+    condition: str
+    columns: tuple[str, ...]
+    is_whole: bool
+
+
 _ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
 _MADE = {field.name: field for field in (*ADDRESS_FIELDS, PARTITION_FIELD, *LINEAGE_FIELDS, ROW_ORIGIN_FIELD)}
 Open = Callable[[], Sequence[Source]]
@@ -152,7 +164,7 @@ class Scan:
     `schema` may have `ADDRESS_FIELDS`, `PARTITION_FIELD`, `LINEAGE_FIELDS`, and in their place `ROW_NAME_FIELD` and `ROW_ORIGIN_FIELD`; a
     column of `ids` by the name of one of these is the table's own. A `search` finds some rows of each table, best first,
     and may add its result to `schema`; tables without its column have none. `among` says which rows count, by their addresses, in
-    Lance's words, where no `filter` does.
+    Lance's words, where no `filter` does. Where indices answer what is `looked_up`, Lance is told that in place of the filter.
     """
 
     source: pa.Schema
@@ -165,6 +177,7 @@ class Scan:
     batch_rows: int = BATCH_ROWS
     search: Search | None = None
     among: str | None = None
+    looked_up: LookedUp | None = None
 
     def read(self, tables: Iterable[Open]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `tables`, one table after another, with the next ones opened ahead."""
@@ -225,7 +238,8 @@ class Scan:
     @property
     def _needed(self) -> list[str]:
         searched = () if self.search is None else (self.search.column.partition(".")[0],)
-        named = dict.fromkeys([*self.schema.names, *self.filter_columns, *searched])
+        looked_up = () if self.looked_up is None else self.looked_up.columns
+        named = dict.fromkeys([*self.schema.names, *self.filter_columns, *searched, *looked_up])
         return [name for name in named if not self._is_made(name)]
 
     def _is_made(self, name: str) -> bool:
@@ -261,6 +275,10 @@ class Scan:
         lineage, not_stored = self._lineage(table.source), {*filter(self._is_generated, _MADE), *table.filled}
         # Lance compares no blobs.
         not_pushed = not_stored | {name for name, each in table.fields.items() if each is not None and is_blob(each)}
+        if self.looked_up is not None and not_pushed.isdisjoint(self.looked_up.columns):
+            found = self._looked_up(table, self.looked_up, lineage, not_stored)
+            if found is not None:
+                return found
         if self.filter is None or (self.pushable and not_pushed.isdisjoint(self.filter_columns)):
             try:
                 columns = [name for name in self.schema.names if name not in not_stored]
@@ -272,6 +290,20 @@ class Scan:
         searching = self._searching(all_of=table.source)
         reader = self._reader(table, [*self._results, *table.stored, *lineage], None, searching)
         return (self._to_schema(batch, self.rest, table) for batch in reader)
+
+    def _looked_up(
+        self, table: _Table, looked_up: LookedUp, lineage: Sequence[str], not_stored: Collection[str]
+    ) -> Iterator[pa.RecordBatch] | None:
+        """Return the rows that indices find; None where Lance does not take the condition."""
+        rest = None if looked_up.is_whole else self.rest
+        columns = [*(self.schema.names if rest is None else table.stored)]
+        try:
+            reader = self._reader(
+                table, [*(name for name in columns if name not in not_stored), *lineage], looked_up.condition, {}
+            )
+        except _NOT_TAKEN:
+            return None
+        return (self._to_schema(batch, rest, table) for batch in reader)
 
     def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
         """Return the search arguments for Lance's scanner: for a column as a table names it, or to find all that a table has."""
@@ -310,7 +342,7 @@ class Scan:
             yield self._to_schema(pa.RecordBatch.from_arrays(columns, schema=target), self.rest, table)
 
     def _reader(
-        self, table: _Table, columns: list[str], condition: pc.Expression | None, searching: Mapping[str, Any]
+        self, table: _Table, columns: list[str], condition: pc.Expression | str | None, searching: Mapping[str, Any]
     ) -> Iterable[pa.RecordBatch]:
         """Start reading at once, in the background."""
         source = table.source

@@ -17,12 +17,13 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
-from lance_flight.catalog.tables.scan import Open, Scan
+from lance_flight.catalog.tables.scan import LookedUp, Open, Scan
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.open_streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow
-from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
+from lance_flight.planning.index_filters import IndexFilter, lance_condition
+from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate, conjuncts
 from lance_flight.planning.pruning import Pruning
 from lance_flight.planning.row_filters import RowFilter, row_filter
 from lance_flight.thread_states import keep_worker_state
@@ -73,6 +74,11 @@ class ScanPlan(Protocol):
     @property
     def lanes(self) -> Sequence[Sequence[tuple[Predicate | None, Sequence[Open]]]]:
         """Return for each lane its (residual filter, tables) pairs; a residual of None filters nothing."""
+        ...
+
+    @property
+    def index_filter(self) -> IndexFilter | None:
+        """Return what indices answer of the conditions above the scan; None if nothing."""
         ...
 
 
@@ -178,6 +184,7 @@ class PlannedRead:
             pushable=condition.pushable,
             ids=self.readable.ids,
             batch_rows=rows_within(schema, batch_rows),
+            looked_up=_looked_up(self.plan.index_filter, residual),
         )
 
 
@@ -231,6 +238,19 @@ def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: 
         return row_filter(residual)
     except Unsupported:
         return RowFilter(expression=pushed, rest=pushed, columns=tuple(source.names), pushable=False)
+
+
+def _looked_up(index_filter: IndexFilter | None, residual: Predicate | None) -> LookedUp | None:
+    """Return what Lance is told where indices answer: their filter, and as much of the residual as its SQL can say."""
+    if index_filter is None:
+        return None
+    parts = [] if residual is None else conjuncts(residual)
+    said = [each for part in parts if (each := lance_condition(part)) is not None]
+    return LookedUp(
+        condition=" AND ".join([index_filter.condition, *said]),
+        columns=index_filter.columns,
+        is_whole=len(said) == len(parts),
+    )
 
 
 def projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -33,13 +33,15 @@ from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
 from lance_flight.engine.query.stored_expressions import has_computed, with_stored_expressions
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, Unavailable
-from lance_flight.model.index_kinds import Family
+from lance_flight.model.index_kinds import COMPARED, Lookup
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.dimensions import Side
+from lance_flight.planning.index_filters import IndexFilter, index_filter
 from lance_flight.planning.partitions import Partitions, SpecPartitions
-from lance_flight.planning.predicates import Predicate
+from lance_flight.planning.predicates import ALWAYS, Predicate
+from lance_flight.planning.preimages import with_preimages
 from lance_flight.planning.pruning import Pruning, prune
 from lance_flight.planning.row_filters import terms
 
@@ -65,6 +67,7 @@ class Lanes:
     """A planned scan (`provider.ScanPlan`)."""
 
     lanes: Sequence[Sequence[Work]]
+    index_filter: IndexFilter | None = None
 
 
 class UnpinnedResolver:
@@ -207,11 +210,25 @@ class TableView:
         """Prune and pin the tables, and distribute them over lanes (`provider.Readable`)."""
         pruning = self.prune(predicate)
         self.log.prunings.setdefault(self.key, []).append(pruning)
-        if self.snapshot.is_partitioned or self._indices(predicate):
-            self.log.reports.append(partial(self._report, pruning, predicate))
+        index_filter = self._index_filter()
+        if self.snapshot.is_partitioned or self._indices(predicate, index_filter):
+            self.log.reports.append(partial(self._report, pruning, predicate, index_filter))
         target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
         is_merging = all(each.name == PARTITION for each in self.extra_columns)
-        return Lanes(deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging))
+        lanes = deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging)
+        return Lanes(lanes, index_filter)
+
+    def _index_filter(self) -> IndexFilter | None:
+        """Return what indices answer of the conditions above the scan."""
+        hint = self.hint()
+        if hint == ALWAYS:
+            return None
+        names = self.snapshot.schema.names
+        lookups: dict[str, frozenset[Lookup]] = {}
+        for index in indices_of(self.snapshot):
+            name = names[index.field_id]
+            lookups[name] = lookups.get(name, frozenset()) | index.of_kind.lookups
+        return index_filter(with_preimages(hint, self.snapshot.schema), lookups, self.snapshot.schema.plain)
 
     def _choose_tables(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
         """Return the tables that a scan reads, by residual filter; reused if the same pruning was read before."""
@@ -277,23 +294,26 @@ class TableView:
         """True if any spec has a partition field with a custom expression."""
         return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
 
-    def _report(self, pruning: Pruning, predicate: Predicate) -> str:
-        indices = [] if self.visible is not None else self._indices(predicate)
+    def _report(self, pruning: Pruning, predicate: Predicate, index_filter: IndexFilter | None) -> str:
+        indices = [] if self.visible is not None else self._indices(predicate, index_filter)
         if self.hides_layout or not self.snapshot.is_partitioned:
             return "\n".join([f"table {self.name}, snapshot {self.snapshot.version}", *map(_index_line, indices)])
         full = report(self.name, pruning, self.snapshot.version, indices)
         # The conditions that pruned may be those of masks, over columns that are not granted.
         return full if self.visible is None else full.split("\n", 1)[0]
 
-    def _indices(self, predicate: Predicate) -> list[str]:
-        """Return the indices that Lance may use for rows where `predicate` is TRUE, for EXPLAIN."""
-        spoken = {self.ids[name]: name for name in terms(predicate) if name in self.ids}
+    def _indices(self, predicate: Predicate, index_filter: IndexFilter | None) -> list[str]:
+        """Return the indices that Lance may use for a scan with a pushed filter, and for what they answer beyond it, for EXPLAIN."""
+        ids = self.ids
+        spoken = {(ids[name], lookup) for name in terms(predicate) if name in ids for lookup in COMPARED}
+        spoken |= set() if index_filter is None else {(ids[name], lookup) for name, lookup in index_filter.lookups}
         if not spoken:
             return []
+        names = self.snapshot.schema.names
         return [
-            f"{index.name} ({index.kind}) of {spoken[index.field_id]}"
+            f"{index.name} ({index.kind}) of {names[index.field_id]}"
             for index in indices_of(self.snapshot)
-            if index.field_id in spoken and index.of_kind.family is Family.SCALAR
+            if any((index.field_id, lookup) in spoken for lookup in index.of_kind.lookups)
         ]
 
     def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
