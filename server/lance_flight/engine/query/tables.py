@@ -228,6 +228,9 @@ class TableView:
         for index in indices_of(self.snapshot):
             name = names[index.field_id]
             lookups[name] = lookups.get(name, frozenset()) | index.of_kind.lookups
+        if self.snapshot.is_partitioned:
+            # Elements of lists carry field ids there: Lance casts such lists before it compares them, and looks nothing up.
+            lookups = {name: known - {Lookup.ELEMENT} for name, known in lookups.items()}
         return index_filter(with_preimages(hint, self.snapshot.schema), lookups, self.snapshot.schema.plain)
 
     def _choose_tables(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
