@@ -16,7 +16,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.merged import Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.model.pins import Version
+from lance_flight.model.pins import BranchVersion, Version
 
 TABLES, ROWS, DIMENSIONS = 5, 40, 8
 COLUMNS = {
@@ -150,6 +150,33 @@ def test_texts_are_scored_as_those_of_one_table(tables: list[PinnedTable]) -> No
 def test_indices_that_cut_texts_in_other_ways_are_not_one(tables: list[PinnedTable]) -> None:
     first, second = indexed(tables[0], "word", "inverted"), indexed(tables[1], "word", "inverted", stem=False)
     assert merge([first, second]) == ([], [second, first])
+
+
+def test_tables_with_deleted_rows_are_one(tables: list[PinnedTable]) -> None:
+    pinned = [indexed(table, "v", "IVF_FLAT") for table in tables[:3]] + tables[3:]
+    for table in pinned[1:]:
+        table.open().delete("number IN (3, 7)")
+    pinned = [newest(table) for table in pinned]
+    merged = only(merge(pinned))
+    expected = pa.concat_tables([table.open().to_table(columns=["id", "v"]) for table in pinned])
+    assert merged.source.count_rows() == expected.num_rows < TABLES * ROWS
+    assert sorted(merged.dataset.to_table()["id"].to_pylist()) == sorted(expected["id"].to_pylist())
+    nearest = {"column": "v", "q": np.zeros(DIMENSIONS, np.float32), "k": 20, "nprobes": 2, "refine_factor": 20}
+    found = merged.dataset.scanner(columns=["id", "_distance"], nearest=nearest).to_table()
+    order = np.argsort((np.stack(expected["v"].to_pylist()) ** 2).sum(axis=1))[:20]
+    assert found["id"].to_pylist() == [expected["id"][int(place)].as_py() for place in order]
+
+
+def test_what_lies_on_a_branch_is_one_with_other_tables(tables: list[PinnedTable]) -> None:
+    first = indexed(tables[0], "number", "btree")
+    first.open().create_branch("b", (None, first.pin.version))
+    lance.write_dataset(rows(TABLES), first.open().checkout_version(("b", None)), mode="append")
+    forked = PinnedTable(first.store, BranchVersion("b", int(first.open().checkout_version(("b", None)).version)))
+    merged = only(merge([forked, tables[1]]))
+    assert segments(merged.dataset) == 1
+    expected = pa.concat_tables([table.open().to_table() for table in (forked, tables[1])])
+    assert expected.num_rows == 3 * ROWS
+    assert merged.dataset.to_table().sort_by("id").equals(expected.sort_by("id"))
 
 
 def test_files_of_a_new_table_have_numbers_of_their_own(tables: list[PinnedTable]) -> None:

@@ -36,7 +36,7 @@ class Layout:
     changes: tuple[str, ...] = ()
     has_doubles: bool = False
     is_merged: bool = True
-    """Whether an index lets its tables be searched as one."""
+    """True if its tables are searched as one although they have indices."""
 
 
 ON_A_BRANCH = ("ALTER TABLE docs CREATE BRANCH draft",)
