@@ -186,7 +186,7 @@ def create(
     What is written to it later is of their version of Lance's format.
 
     Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`);
-    but not in an object store, where each commit takes long and no tables are read as one.
+    but not in an object store, where each commit takes long: with an index or deleted rows they are read by themselves there.
     """
     options, columns = store.options or None, new_schema(schema)
     is_positional = numbers(columns) == list(range(len(numbers(columns))))
