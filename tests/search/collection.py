@@ -15,9 +15,12 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.errors import LanceFlightError
 
 DIMENSIONS = 8
+EXACTLY = QueryOptions(exact_search=True)
 TENANTS = ("a", "b", "c", "d", None)
 WORDS = ("lance", "arrow", "flight", "spark", "format", "table", "open", "file", "index", "vector")
 
@@ -122,3 +125,12 @@ def told(of: Engine, sql: str, access: Access = UNLIMITED) -> str:
 
 def literal(vector: list[float]) -> str:
     return "[" + ", ".join(map(str, vector)) + "]"
+
+
+def searches(of: Engine, sql: str, options: QueryOptions | None = None, access: Access = UNLIMITED) -> list[str]:
+    """What EXPLAIN says of the searches of a query, and of their absence."""
+    scope = Scope(Session(execution=options or QueryOptions()), access=access)
+    plan = of.plan(f"EXPLAIN {sql}", None, scope=scope)
+    assert plan is not None
+    rows = of.run(Task.from_bytes(plan.tasks[0].to_bytes()), access=access).read_all().to_pylist()
+    return [row["plan"] for row in rows if row["plan"].startswith("search: ") or row["plan_type"] == "search"]

@@ -18,8 +18,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Interval, Wanted
 from lance_flight.engine.sql.vector_functions import DISTANCES
 
-from tests.search.collection import DIMENSIONS, Documents, literal, made, query
-from tests.search.test_ordered_searches import EXACTLY, searches
+from tests.search.collection import DIMENSIONS, EXACTLY, Documents, literal, made, query, searches
 
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 NEAR = literal(VECTOR)

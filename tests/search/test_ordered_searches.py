@@ -12,20 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.errors import LanceFlightError
 
-from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store
+from tests.search.collection import DIMENSIONS, EXACTLY, Documents, engine, literal, made, query, searches, store
 
 ROWS = 500
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 NEAR = literal(VECTOR)
-EXACTLY = QueryOptions(exact_search=True)
 INDICES = {
     "no index": None,
     "ivf_flat": "ivf_flat WITH (min_rows = 1, num_partitions = 1)",
@@ -99,15 +96,6 @@ def _indexed(root: Path, documents: Documents, index: str) -> Engine:
     if INDICES[index] is not None:
         docs.update(f"CREATE INDEX v ON docs (embedding) USING {INDICES[index]}")
     return docs
-
-
-def searches(of: Engine, sql: str, options: QueryOptions | None = None, access: Access = UNLIMITED) -> list[str]:
-    """What EXPLAIN says of the searches of a query, and of their absence."""
-    scope = Scope(Session(execution=options or QueryOptions()), access=access)
-    plan = of.plan(f"EXPLAIN {sql}", None, scope=scope)
-    assert plan is not None
-    rows = of.run(Task.from_bytes(plan.tasks[0].to_bytes()), access=access).read_all().to_pylist()
-    return [row["plan"] for row in rows if row["plan"].startswith("search: ") or row["plan_type"] == "search"]
 
 
 def nearest(documents: Documents, form: Form, vector: list[float], holds: Any = None) -> list[float | None]:

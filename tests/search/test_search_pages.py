@@ -207,7 +207,7 @@ def test_a_snapshot_has_the_same_pages_whatever_is_written_meanwhile(tmp_path: P
 
 def test_a_page_tells_nothing_of_rows_that_a_policy_hides(tmp_path: Path) -> None:
     """The name of a row of another tenant, and one of no row, give one error."""
-    of = made(tmp_path / "root", documents(), "bucket(1, id)")
+    of = made(tmp_path / "root", documents())
     access = Policies.parse('roles.r = { members = ["*"], grants = ["SELECT ON docs WHERE tenant = \'b\'"] }').access(
         "bob"
     )
