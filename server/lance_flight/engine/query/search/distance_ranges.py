@@ -61,7 +61,7 @@ EVERYTHING, NOTHING = Interval(), Interval(math.inf, -math.inf)
 
 @dataclass(frozen=True, slots=True)
 class DistanceRange:
-    """What a condition says of a distance: the values of which it may be TRUE, and those of which it is, whatever else a row has."""
+    """Range of a distance by a condition: the values of which it may be TRUE, and those of which it is, whatever else a row has."""
 
     possible: Interval = EVERYTHING
     certain: Interval = EVERYTHING
@@ -100,7 +100,7 @@ UNKNOWN = DistanceRange(EVERYTHING, NOTHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a sort by a distance with a limit wants of a search: the first `count` rows in a range of the distance.
+    """Rows that a sort by a distance with a limit wants of a search: the first `count` rows in a range of the distance.
 
     With `is_tied` rows that are as near as the last one belong to them. Distances are those of the search, for a vector of a `length`.
     """
