@@ -117,7 +117,8 @@ class _Compiler:
         if isinstance(leaf, Phrase):
             return self._phrase(leaf, column)
         operator = _operator(leaf)
-        if column.weight is None or leaf.fuzziness:
+        # Lance takes n-grams for forms of one word, any of which will do.
+        if leaf.fuzziness or (column.weight is None and not leaf.is_every):
             return MatchQuery(
                 leaf.text, column.name, operator=operator, fuzziness=leaf.fuzziness, boost=boost * column.boost
             )
