@@ -86,8 +86,11 @@ MARKED = {
     "a fragment": ("'barked fox', length => 30", "…[barked] at running [foxes]…"),
     "a fragment around a word": ("'lazy', length => 30", "…running over [lazy] dogs; the…"),
     "a fragment without words": ("'nothing', length => 30", "The quick fox was running over…"),
-    "the end": ("'barked foxes', length => 50", "…[fox] was running over lazy dogs; the Dog [barked]…"),
-    "html": ("'barked foxes', length => 50, escape => 'html'", "…[fox] was running over lazy dogs; the Dog [barked]…"),
+    "the end": ("'\"running foxes\"', length => 46", "…Dog barked at [running] [foxes] until it <was>…"),
+    "html": (
+        "'\"running foxes\"', length => 46, escape => 'html'",
+        "…Dog barked at [running] [foxes] until it &lt;was&gt;…",
+    ),
     "nothing": ("''", TEXT),
 }
 
