@@ -149,7 +149,7 @@ def test_a_column_that_some_partitions_lack_finds_nothing_there(tmp_path: Path) 
 def test_words_that_may_differ_stand_beside_others(docs: Docs) -> None:
     of, rows = docs
     expected = rows.scores(any_of([all_of([LANCE], [INDEX]), SPARK]), {"body": 1.0}).keys()
-    assert found(of, "lanse~1 AND NOT index OR spark").keys() == expected
+    assert found(of, "lans~1 AND NOT index OR spark").keys() == expected
     assert found(of, "xanse~1 flixyt~1").keys() == set()
 
 

@@ -95,7 +95,8 @@ class _Words:
             elif isinstance(leaf, Phrase) or leaf.fuzziness == 0:
                 self._tokens.update(tokens)
             else:
-                self._fuzzy += [(token, leaf.fuzziness) for token in tokens]
+                # Lance compares such words as they are with the stems of others.
+                self._fuzzy += [(found[0].lower(), leaf.fuzziness) for found in word.finditer(leaf.text)]
         _check_compared(self._fuzzy)
         self._is_wanted = lru_cache(_KNOWN_WORDS)(self._compare)
 
