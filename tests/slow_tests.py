@@ -73,6 +73,7 @@ SLOW_MODULES = {
     "roots/test_formats.py": "processes of the command line",
     "roots/test_released_roots.py": "a root of every release",
     "search/test_filters.py": "a long property",
+    "search/test_index_filters.py": "a long property",
     "search/test_indices.py": "every kind of index after every change",
     "search/test_layouts.py": "every search over every layout",
     "search/test_ordered_searches.py": "a long property, and every change",

@@ -30,7 +30,7 @@ class Family(Enum):
 
 
 class Lookup(Enum):
-    """What rows are found by in a scalar index, without reading their column."""
+    """Conditions that a scalar index finds rows by, without their column being read."""
 
     VALUE = "a value"
     RANGE = "a range of values, or NULL"

@@ -93,7 +93,7 @@ def lance_condition(predicate: Predicate) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Lookups:
-    """What can be looked up of some columns."""
+    """Lookups that the indices of some columns offer."""
 
     lookups: Mapping[str, frozenset[Lookup]]
     columns: pa.Schema
