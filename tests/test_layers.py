@@ -203,6 +203,7 @@ LIBRARIES = {
     "uvicorn": {"lance_flight_client.console"},
     "jinja2": {"lance_flight_client.console"},
     "sqlalchemy": {"lance_flight_client.sqlalchemy"},
+    "langchain_core": {"lance_flight_client.langchain"},
     # Not installed with the package: it is loaded where tensors are wanted.
     "torch": {"lance_flight_client.dataset.torch_loader"},
     # Extras: each is loaded where a table of its format is.

@@ -1,4 +1,4 @@
-"""Clients that are not Python's, built or fetched once and kept outside of the tree."""
+"""Clients that are not Python's, built or fetched once and kept outside of the tree; the marks of tests of others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import pytest
 from tests.conformance import go, java, node, rust
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marks in LangChain's tests of chat models, which come along with those of vector stores."""
+    for mark in ("benchmark", "vcr"):
+        config.addinivalue_line("markers", f"{mark}: not used here")
 
 
 @pytest.fixture(scope="session")

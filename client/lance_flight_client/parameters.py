@@ -1,0 +1,47 @@
+"""Parameters of a statement, and names in quotes: no value becomes part of a statement's text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+
+def quoted(name: str) -> str:
+    """Return a name in the quotes of SQL.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Parameters:
+    """Values bound to one statement, in the order in which they were added.
+
+    >>> bound = Parameters()
+    >>> bound.condition("site", ["Oslo", "Lima"]), bound.add(7)
+    ('"site" IN ($1, $2)', '$3')
+    """
+
+    def __init__(self) -> None:
+        self._values: list[pa.Array] = []
+
+    def add(self, value: Any, kind: pa.DataType | None = None) -> str:
+        """Bind a value, and return the parameter that stands for it."""
+        self._values.append(pa.array([value], kind))
+        return f"${len(self._values)}"
+
+    def condition(self, name: str, value: Any) -> str:
+        """Return the condition that a column has a value, None for NULL, or any of several in a list, tuple or set."""
+        if value is None:
+            return f"{quoted(name)} IS NULL"
+        if not isinstance(value, list | tuple | set | frozenset):
+            return f"{quoted(name)} = {self.add(value)}"
+        return f"{quoted(name)} IN ({', '.join(map(self.add, value))})" if value else "FALSE"
+
+    @property
+    def row(self) -> pa.RecordBatch | None:
+        """The values as ADBC takes them; None without any."""
+        names = [str(place) for place, _ in enumerate(self._values, start=1)]
+        return pa.record_batch(self._values, names) if names else None
