@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -81,6 +82,39 @@ class SqlClient(_Client):
         )
         return _affected(self._put(_command(command), rows, answered=True))
 
+    @contextmanager
+    def prepared(self, sql: str) -> Iterator[Prepared]:
+        """A statement that the server keeps, with values bound to each run."""
+        request = pb.ActionCreatePreparedStatementRequest(query=sql)
+        (answer,) = self._client.do_action(flight.Action("CreatePreparedStatement", _packed(request)))
+        created = AnyMessage.FromString(answer.body.to_pybytes())
+        result = pb.ActionCreatePreparedStatementResult()
+        created.Unpack(result)
+        yield Prepared(self, result.prepared_statement_handle)
+        closing = pb.ActionClosePreparedStatementRequest(prepared_statement_handle=result.prepared_statement_handle)
+        list(self._client.do_action(flight.Action("ClosePreparedStatement", _packed(closing))))
+
+    def bound(self, handle: bytes, values: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batches of a prepared query with these values."""
+        command = _command(pb.CommandPreparedStatementQuery(prepared_statement_handle=handle))
+        answer = self._put(command, pa.Table.from_batches([values]), answered=True)
+        kept = pb.DoPutPreparedStatementResult.FromString(answer).prepared_statement_handle or handle
+        info = self._client.get_flight_info(_command(pb.CommandPreparedStatementQuery(prepared_statement_handle=kept)))
+        for endpoint in info.endpoints:
+            yield from self._read(endpoint.ticket)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A prepared query of a client."""
+
+    client: SqlClient
+    handle: bytes
+
+    def rows(self, values: pa.RecordBatch) -> list[dict[str, object]]:
+        """All rows of a run with these values, by column."""
+        return [row for batch in self.client.bound(self.handle, values) for row in batch.to_pylist()]
+
 
 class BareClient(_Client):
     """What `bare.BareServer` understands: paths."""
@@ -140,9 +174,13 @@ def expect_facts(what: str, found: Mapping[str, object], facts: data.Facts) -> N
 
 
 def _command(message: Message) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(_packed(message))
+
+
+def _packed(message: Message) -> bytes:
     packed = AnyMessage()
     packed.Pack(message)
-    return flight.FlightDescriptor.for_command(packed.SerializeToString())
+    return packed.SerializeToString()
 
 
 def _affected(answer: bytes) -> int:

@@ -24,6 +24,7 @@ class Unit:
 
 
 ROWS_PER_SECOND = Unit("M rows/s", 1e-6, 2)
+SECONDS = Unit("s", digits=2)
 MILLISECONDS = Unit("ms", 1e3, 1)
 FINE_MILLISECONDS = Unit("ms", 1e3, 2)
 MEBIBYTES = Unit("MiB", 1 / (1 << 20), 0)
