@@ -13,7 +13,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import session
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.search import functions
+from lance_flight.engine.query.search import running
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import Cancelled
 
@@ -79,14 +79,14 @@ def test_what_is_more_than_a_search_is_run_by_datafusion(docs: Engine, sql: str,
 
 @pytest.mark.parametrize("sql", [ALONE["columns"], WITH_DATAFUSION["an order"]], ids=["alone", "with an order"])
 def test_a_statement_ends_before_its_search_does(docs: Engine, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, may_go_on, best = threading.Event(), threading.Event(), functions.best
+    begun, may_go_on, best = threading.Event(), threading.Event(), running.best
 
     def slow(*arguments: Any) -> pa.Table:
         begun.set()
         may_go_on.wait(60)
         return best(*arguments)
 
-    monkeypatch.setattr(functions, "best", slow)
+    monkeypatch.setattr(running, "best", slow)
     plan = docs.execute(sql, scope=Scope(issuer=ALICE))
     assert isinstance(plan, QueryPlan)
     with ThreadPoolExecutor(1) as pool:
@@ -104,6 +104,6 @@ def test_what_ends_a_search_is_told(docs: Engine, monkeypatch: pytest.MonkeyPatc
     def fails(*_: Any) -> pa.Table:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(functions, "best", fails)
+    monkeypatch.setattr(running, "best", fails)
     with pytest.raises(Exception, match="the disk is gone"):
         query(docs, ALONE["columns"])

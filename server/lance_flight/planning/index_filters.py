@@ -296,5 +296,6 @@ def _literal(value: pa.Scalar) -> str:
     """Return a value that a column of its type is compared with."""
     if is_string(value.type):
         return sql_literal(value)
-    plain = value.as_py() if types.is_integer(value.type) else None
-    return str(plain) if plain in _LANCE_INTEGERS else typed_literal(value)
+    if types.is_integer(value.type) and value.as_py() in _LANCE_INTEGERS:
+        return str(value.as_py())
+    return typed_literal(value)

@@ -226,7 +226,9 @@ class TableView:
         names = self.snapshot.schema.names
         lookups: dict[str, frozenset[Lookup]] = {}
         for index in indices_of(self.snapshot):
-            name = names[index.field_id]
+            name = names.get(index.field_id)
+            if name is None:
+                continue  # of a field inside a struct, which no condition here is about
             lookups[name] = lookups.get(name, frozenset()) | index.of_kind.lookups
         if self.snapshot.is_partitioned:
             # Elements of lists carry field ids there: Lance casts such lists before it compares them, and looks nothing up.
