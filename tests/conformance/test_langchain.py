@@ -89,7 +89,7 @@ def store(server: Server, table: str, **more: Any) -> LanceFlightVectorStore:
     return LanceFlightVectorStore(Listed(), server.connection, table, **more)
 
 
-TEXTS = ("1,0", "0,1", "-1,0", "3,4", "0.5,0.25")
+TEXTS = ("1,0", "0,1", "-1,0", "3,5", "0.5,0.25")
 DISTANCES = {
     "cosine": lambda one, other: 1 - one @ other / np.linalg.norm(one) / np.linalg.norm(other),
     "dot": lambda one, other: -(one @ other),
