@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.errors import ServerError
+from lance_flight_client.parameters import quoted
 
 SMALL_FILE_BYTES = 1 << 20
 MANY_FILES = 8
@@ -61,11 +62,6 @@ class TableSummary:
             return None
         many = self.files >= MANY_FILES * max(self.partitions or 1, 1)
         return "small files: compact" if many and self.size / self.files < SMALL_FILE_BYTES else None
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL has it in quotes."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def text_literal(text: str) -> str:

@@ -19,6 +19,7 @@ from pyarrow import flight
 from lance_flight_client.errors import ServerError
 from lance_flight_client.flight.access import ServerAccess
 from lance_flight_client.flight.messages import ANSWERS, message_of, statement
+from lance_flight_client.parameters import quoted
 
 _INVALID_TICKET = "[invalid_ticket]"
 
@@ -150,11 +151,6 @@ def table_clauses(db_schema: str, table: str, at: int | str | datetime | None, c
     # The line of its own keeps a comment at the end of the condition from reaching any further.
     where = "" if condition is None else f" WHERE ({condition}\n)"
     return f" FROM {quoted(db_schema)}.{quoted(name)}{where}"
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL has it in quotes."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager

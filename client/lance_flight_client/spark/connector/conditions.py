@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import types
 from pyspark.sql.types import StructType
 
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.types import spark_schema
 
 Node = Mapping[str, Any]
@@ -173,11 +174,6 @@ class Conditions:
         if function == "starts_with" and not set(part["literal"]) & set("%_\\"):
             return f"{self._column(column)} LIKE {text[:-1]}%'"
         return f"{function}({self._column(column)}, {text})"
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL quotes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(kind: str, text: str) -> str | None:

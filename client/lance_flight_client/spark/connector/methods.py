@@ -12,9 +12,10 @@ from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from pyspark.sql.types import StructType
 
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector import streams
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
-from lance_flight_client.spark.connector.conditions import Conditions, quoted
+from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
 from lance_flight_client.spark.connector.reading.aggregates import Aggregation, answer, query, to_json
 from lance_flight_client.spark.connector.reading.grouping import MOST_GROUPS, grouped

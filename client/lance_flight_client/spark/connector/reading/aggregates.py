@@ -15,8 +15,9 @@ import pyarrow as pa
 from lance_flight.catalog.tables.row_counts import row_counts
 from pyarrow import types
 
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.backends import SqlRunner
-from lance_flight_client.spark.connector.conditions import Conditions, Node, quoted
+from lance_flight_client.spark.connector.conditions import Conditions, Node
 from lance_flight_client.spark.connector.reading.limits import as_query, name_of
 from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation, ServerTable
 from lance_flight_client.spark.types import carried_batch, carried_schema

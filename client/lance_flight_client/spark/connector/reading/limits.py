@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.dataset.balancing import balanced, tasks_for
 from lance_flight_client.dataset.portions import TablePiece
-from lance_flight_client.spark.connector.conditions import quoted
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.reading.relations import (
     DirectTable,
     Relation,

@@ -15,8 +15,8 @@ from lance_flight.errors import NotFound, Unsupported
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
-from lance_flight_client.spark.connector.conditions import quoted
 from lance_flight_client.spark.connector.failures import code_of
 from lance_flight_client.spark.options import STORAGE, NamedTable, ReadOptions
 from lance_flight_client.spark.reading import direct, through_flight

@@ -10,7 +10,8 @@ from typing import Any
 from lance_flight.errors import InvalidInput, Unsupported
 from pyspark.sql import types as spark
 
-from lance_flight_client.spark.connector.conditions import Node, literal, quoted
+from lance_flight_client.parameters import quoted
+from lance_flight_client.spark.connector.conditions import Node, literal
 from lance_flight_client.spark.connector.reading.relations import text
 
 PARTITIONED_BY = "partitioned_by"

@@ -11,8 +11,8 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.model.spec import Expression
 
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.backends import SqlRunner
-from lance_flight_client.spark.connector.conditions import quoted
 from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation, ServerTable, text
 from lance_flight_client.spark.options import NamedTable
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound
 
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.backends import SqlRunner
-from lance_flight_client.spark.connector.conditions import quoted
 from lance_flight_client.spark.options import OptionReading
 
 

@@ -13,8 +13,8 @@ from lance_flight.engine.statements.unpublished_table import UnpublishedTable
 from lance_flight.errors import AlreadyExists, Conflict, Unsupported
 from pyspark.sql.types import StructType
 
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.backends import RootBackend, backend_of
-from lance_flight_client.spark.connector.conditions import quoted
 from lance_flight_client.spark.connector.reading.relations import kind_of, of_reads
 from lance_flight_client.spark.connector.tables.definitions import create_table
 from lance_flight_client.spark.connector.writing.server_sessions import SharedSession

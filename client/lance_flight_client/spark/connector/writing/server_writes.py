@@ -18,7 +18,7 @@ from lance_flight.errors import SerializationFailure, Unsupported
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.spark.connector.conditions import quoted
+from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.reading.relations import ServerTable, text
 from lance_flight_client.spark.connector.writing.server_sessions import SharedSession
 from lance_flight_client.spark.names import matched

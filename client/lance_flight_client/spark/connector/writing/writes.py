@@ -16,7 +16,8 @@ from lance_flight.errors import QueryFailed, Unsupported
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lance_flight_client.dataset.balancing import balanced, tasks_for
-from lance_flight_client.spark.connector.conditions import Conditions, quoted
+from lance_flight_client.parameters import quoted
+from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.handles import pickled
 from lance_flight_client.spark.connector.reading.portions import PICKLER
 from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation, ServerTable
