@@ -60,6 +60,10 @@ class CompactionRules:
         check_least(0, files=self.files, deleted=self.deleted)
         return self
 
+    def counts_deleted(self, deleted: int, rows: int) -> bool:
+        """Return whether a table counts for its deleted rows, of so many that it stores."""
+        return deleted > self.deleted * rows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedTable:
@@ -265,7 +269,7 @@ def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:
     fragments = dataset.get_fragments()
     deleted = sum(fragment.num_deletions for fragment in fragments)
     rows = sum(fragment.physical_rows for fragment in fragments)
-    return sum(len(f.metadata.files) for f in fragments) > rules.files or deleted > rules.deleted * rows
+    return sum(len(f.metadata.files) for f in fragments) > rules.files or rules.counts_deleted(deleted, rows)
 
 
 def _commit(

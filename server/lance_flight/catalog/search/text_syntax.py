@@ -14,9 +14,10 @@ takes the meaning from one of `+ - ( ) " ^ * ~ \`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Self, TypeAlias
 
 from lance.query import Occur
@@ -29,6 +30,8 @@ MOST_BOOST = 1000.0
 MOST_FUZZINESS = 2
 """Lance cannot look for long words of which more letters may differ."""
 MOST_SLOP = 1000
+SYNTAXES: Mapping[str, bool] = MappingProxyType({"query": False, "words": True})
+"""Values of the argument `syntax`, and whether a query is taken as words alone (`is_plain`)."""
 _DIGITS = 8
 """Digits of a number that are read: more are too many for any."""
 _SHOWN = 100

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.catalog.search.text_highlights import Highlighter, Marks
-from lance_flight.catalog.search.text_syntax import Mode, parse
+from lance_flight.catalog.search.text_syntax import SYNTAXES, Mode, parse
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, tokenize
 from lance_flight.errors import InvalidInput, LimitExceeded, SqlError
@@ -32,7 +32,6 @@ _TYPES = (pa.utf8(), pa.utf8(), pa.utf8(), pa.utf8(), pa.int64(), pa.utf8(), pa.
 _LEAST = 2
 _OPTIONS = tuple(name for name in KINDS["inverted"].options if name != "with_position")
 _ESCAPES: Mapping[str, bool] = MappingProxyType({"none": False, "html": True})
-_SYNTAXES: Mapping[str, bool] = MappingProxyType({"query": False, "words": True})
 
 
 def with_highlights(sql: str, options: Mapping[str, Mapping[str, OptionValue]]) -> str:
@@ -181,11 +180,11 @@ def _highlighter(query: str, given: tuple[Any, ...]) -> tuple[Highlighter, Marks
             raise SqlError(f"{name} of {HIGHLIGHT} has {len(values[name])} characters; expected {MOST_MARK} at most")
     if not 0 <= values["length"] <= MOST_LENGTH:
         raise SqlError(f"length of {HIGHLIGHT} is {values['length']}; expected a number from 0 to {MOST_LENGTH}")
-    for name, known in (("escape", _ESCAPES), ("syntax", _SYNTAXES)):
+    for name, known in (("escape", _ESCAPES), ("syntax", SYNTAXES)):
         if values[name].lower() not in known:
             raise SqlError(f"{name} of {HIGHLIGHT} is {values[name]!r}; expected {' or '.join(known)}")
     try:
-        node = parse(query, Mode.named(values["mode"]), is_plain=_SYNTAXES[values["syntax"].lower()])
+        node = parse(query, Mode.named(values["mode"]), is_plain=SYNTAXES[values["syntax"].lower()])
         found = Highlighter.of(node, json.loads(values["options"]))
     except InvalidInput as exc:
         raise SqlError(str(exc)) from exc

@@ -124,7 +124,7 @@ def _of_table(
         segments=len(coverage.segments),
         stale=missing if is_stale else 0,
         deleted=deleted,
-        is_compacted=deleted > CompactionRules().deleted * (total + deleted),
+        is_compacted=CompactionRules().counts_deleted(deleted, total + deleted),
     )
 
 

@@ -243,7 +243,7 @@ def check_free(target: SearchTarget, result: pa.Field) -> None:
 def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> SearchTarget:
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     indices = _indices(view)
-    options = _options(indices)
+    vectors, texts = _of_family(indices, Family.VECTOR), _of_family(indices, Family.TEXT)
     report = f"table {view.name}, snapshot {view.snapshot.version}"
     if scan is not None:
         pruning = view.log.prunings[view.key][-1]
@@ -259,9 +259,9 @@ def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
         ids=view.ids,
         tables=tables,
         scan=scan,
-        metrics={name: str(of.get("metric", METRICS[0])) for name, of in options[Family.VECTOR].items()},
-        kinds=_vector_kinds(view),
-        texts=options[Family.TEXT],
+        metrics={name: str(index.options.get("metric", METRICS[0])) for name, index in vectors.items()},
+        kinds={name: index.kind for name, index in vectors.items()},
+        texts={name: index.options for name, index in texts.items()},
         report=report,
         failure=view.failure,
         indices=indices,
@@ -287,21 +287,9 @@ def _partitioned_by(view: TableView) -> list[str]:
     return [view.snapshot.schema.names[number] for number in numbers if number in view.snapshot.schema.names]
 
 
-def _options(
-    indices: Mapping[str, Sequence[IndexDefinition]],
-) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
-    """Return the indexed columns, with the options of the index, for each family."""
-    found: dict[Family, dict[str, Mapping[str, OptionValue]]] = {family: {} for family in Family}
-    for column, some in indices.items():
-        for index in some:
-            found[index.of_kind.family][column] = index.options
-    return found
-
-
-def _vector_kinds(view: TableView) -> Mapping[str, str]:
-    """Return the columns with an index of vectors, and the kind of that."""
-    names, indices = view.snapshot.schema.source_names, indices_of(view.snapshot)
-    return {names[index.field_id]: index.kind for index in indices if index.of_kind.family is Family.VECTOR}
+def _of_family(indices: Mapping[str, Sequence[IndexDefinition]], family: Family) -> Mapping[str, IndexDefinition]:
+    """Return the columns with an index of a family, and that index: the last one of several."""
+    return {column: each for column, some in indices.items() for each in some if each.of_kind.family is family}
 
 
 def _open_units(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:

@@ -9,14 +9,13 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from lance_flight.catalog.search.text_search import TextColumn, TextSearch
-from lance_flight.catalog.search.text_syntax import MOST_BOOST, MOST_FUZZINESS, MOST_SLOP, Mode, Node, parse
+from lance_flight.catalog.search.text_syntax import MOST_BOOST, MOST_FUZZINESS, MOST_SLOP, SYNTAXES, Mode, Node, parse
 from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.targets import SearchTarget
 from lance_flight.errors import SqlError
 
 MOST_COLUMNS = 16
 _STATISTICS: Mapping[str, bool] = MappingProxyType({"global": True, "local": False})
-_SYNTAXES: Mapping[str, bool] = MappingProxyType({"query": False, "words": True})
 
 
 def matching(searched: SearchTarget, arguments: Arguments, column: str, count: int) -> TextSearch:
@@ -66,7 +65,7 @@ def _query(arguments: Arguments) -> Node | None:
         Mode.named(arguments.text("mode") or Mode.ANY.value),
         fuzziness=arguments.number("fuzziness", least=0, most=MOST_FUZZINESS) or 0,
         slop=arguments.number("slop", least=0, most=MOST_SLOP) or 0,
-        is_plain=_chosen(arguments, "syntax", _SYNTAXES),
+        is_plain=_chosen(arguments, "syntax", SYNTAXES),
     )
 
 
