@@ -11,6 +11,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.search import advice
 from lance_flight.errors import NotFound, Unsupported
 
 from tests.search.collection import Documents, engine, literal, query, told
@@ -106,3 +107,23 @@ def test_an_index_of_a_path_that_is_none_is_refused(nested: tuple[Engine, Docume
         nested[0].update("CREATE INDEX ON docs (meta.embeding) USING ivf_flat")
     with pytest.raises(Unsupported, match=r"'meta\.title', which is inside a struct"):
         nested[0].update("CREATE INDEX ON docs (meta.title) USING inverted")
+
+
+def test_explain_advises_an_index_of_the_path(
+    nested: tuple[Engine, Documents], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "MANY_ROWS", 100)
+    of, _ = nested
+    sql = f"SELECT id FROM vector_search('docs', 'meta.embedding', {literal(VECTOR)}"
+
+    def advised(more: str) -> list[str]:
+        plans = query(of, f"EXPLAIN {sql}{more})")
+        return [line for row in plans for line in row["plan"].splitlines() if line.startswith("advice: ")]
+
+    (line,) = advised("")
+    said, _, create = line.partition("; ")
+    assert said == "advice: 200 vectors are compared one by one"
+    assert create == "CREATE INDEX ON docs (meta.embedding) USING ivf_pq WITH (metric = 'l2')"
+    of.update("CREATE INDEX v ON docs (meta.embedding) USING ivf_flat WITH (min_rows = 1, num_partitions = 8)")
+    assert advised("") == []
+    assert "nprobes => 1 leaves most of the up to 8 parts" in advised(", nprobes => 1")[0]

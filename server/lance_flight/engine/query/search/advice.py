@@ -80,10 +80,11 @@ def _state(target: SearchTarget, column: str, index: IndexDefinition | None, tab
     source = table.source
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in source.dataset.get_fragments()}
     total = sum(rows.values())
-    stored = physical(source.columns, column, target.ids.get(column))
+    root, *inner = column.split(".")
+    stored = physical(source.columns, root, target.ids.get(root))
     if index is None or stored is None or total < index.min_rows:
         return _TableState(total, 0)
-    coverage = Coverage.of(source.dataset, index.name, stored.name, index.of_kind)
+    coverage = Coverage.of(source.dataset, index.name, ".".join([stored.name, *inner]), index.of_kind)
     unindexed = sum(rows[number] for number in coverage.missing)
     if not coverage.segments or index.of_kind.family is not Family.VECTOR:
         return _TableState(total, unindexed)
@@ -101,11 +102,12 @@ def _of_missing(
     rows = sum(state.rows for state in states)
     if rows < MANY_ROWS:
         return
-    create = f"CREATE INDEX ON {name} ({shown_name(search.column)}) USING"
+    column = ".".join(map(shown_name, search.column.split(".")))
+    create = f"CREATE INDEX ON {name} ({column}) USING"
     if not isinstance(search, VectorSearch):
         yield f"{rows:,} texts are cut into words for this search; {create} inverted"
         return
-    metric = search.metric or metrics_of(target.columns.field(search.column).type)[0]
+    metric = search.metric or metrics_of(target.vectors(search.column).type)[0]
     kind = "ivf_flat" if metric == BYTE_METRIC else "ivf_pq"
     others = sorted({_metric(each) for each in defined})
     instead = f", or search by {' or '.join(others)}, as an index does" if others else ""
