@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.search.chosen_rows import address_condition
+from lance_flight.catalog.search.chosen_rows import address_condition, places_of
 from lance_flight.catalog.search.search_results import ADDRESS, Order, in_order, placed, ranked, read, settled
 from lance_flight.catalog.tables.scan import Scan, Search, Source
 from lance_flight.model.nested import within
@@ -79,8 +78,7 @@ def _at(scan: Scan, source: Source, known: pa.Table, result: pa.Field) -> pa.Tab
         scan, schema=stored, search=None, filter=None, rest=None, filter_columns=(), among=address_condition(addresses)
     )
     rows = read(among, [source])
-    order = np.argsort(addresses)
-    places = order[np.searchsorted(addresses, rows[ADDRESS.name].to_numpy(), sorter=order)]
+    places = places_of(rows[ADDRESS.name].to_numpy(), addresses)
     return rows.append_column(result, known[result.name].take(pa.array(places))).select(scan.schema.names)
 
 

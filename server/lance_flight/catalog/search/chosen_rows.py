@@ -89,6 +89,12 @@ def _addresses_in(among: Mapping[int, Addresses], source: Source) -> Addresses:
     return np.sort(np.concatenate(found))
 
 
+def places_of(addresses: Addresses, known: Addresses) -> npt.NDArray[np.intp]:
+    """Return where each of some addresses stands among known ones, of which it is one."""
+    order = np.argsort(known)
+    return order[np.searchsorted(known, addresses, sorter=order)]
+
+
 def _address(fragment: int) -> np.uint64:
     """Return the address of the first row of a file."""
     return np.uint64(fragment << OFFSET_BITS)

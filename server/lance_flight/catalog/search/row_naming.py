@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lance_flight.catalog.search.chosen_rows import Addresses, address_condition
+from lance_flight.catalog.search.chosen_rows import Addresses, address_condition, places_of
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS, ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
@@ -50,6 +49,4 @@ def _ids(source: Source, addresses: Addresses) -> pa.Array:
     found = source.dataset.to_table(
         columns=[], filter=address_condition(addresses), with_row_id=True, with_row_address=True
     )
-    known: npt.NDArray[np.uint64] = found[ROW_ADDRESS].to_numpy()
-    order = np.argsort(known)
-    return found[ROW_ID].combine_chunks().take(pa.array(order[np.searchsorted(known, addresses, sorter=order)]))
+    return found[ROW_ID].combine_chunks().take(pa.array(places_of(addresses, found[ROW_ADDRESS].to_numpy())))
