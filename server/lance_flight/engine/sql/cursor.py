@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
 
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, tokenize
@@ -129,14 +130,18 @@ class Cursor:
         A closing bracket that was not opened here, and a semicolon, end it as well.
         """
         start, depth = self.at, 0
-        while not self.done:
-            token = self.tokens[self.at]
-            word = "" if token.kind in QUOTED else token.text.upper()
-            is_closing = token.kind is Kind.SIGN and token.text in ")]}"
-            if (depth == 0 and (is_closing or word in stops)) or word == ";":
-                break
-            is_opening = token.kind is Kind.SIGN and token.text in "([{"
-            depth += (is_opening or word == "CASE") - (is_closing or word == "END")
+        for token in islice(self.tokens, start, None):
+            kind = token.kind
+            if kind is Kind.SIGN:
+                sign = token.text
+                if sign == ";" or (depth == 0 and (sign in ")]}" or sign in stops)):
+                    break
+                depth += (sign in "([{") - (sign in ")]}")
+            elif kind is Kind.WORD:
+                word = token.text.upper()
+                if depth == 0 and word in stops:
+                    break
+                depth += (word == "CASE") - (word == "END")
             self.at += 1
         return self.source(start, self.at)
 

@@ -113,8 +113,10 @@ def _wrong(vector: object, size: int) -> str | None:
         return repr(vector)
     if len(vector) != size:
         return f"{len(vector)} values"
+    if set(map(type, vector)) <= {int, float} and all(map(math.isfinite, vector)):
+        return None
     return next((f"{value!r} at place {place}" for place, value in enumerate(vector, 1) if not _is_number(value)), None)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return type(value) in {int, float} and math.isfinite(value)
