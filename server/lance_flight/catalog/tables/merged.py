@@ -139,6 +139,11 @@ def _store(place: _Place) -> Store:
     return Store(uri, dict(options), top=top)
 
 
+def _base(uri: str, place: _Place) -> str:
+    """Return the address of a base path: a search opens the files of each index anew, which Lance does without a thread there."""
+    return replace(_store(place), uri=uri).uri_for_small_files
+
+
 def _is_filled_in_part(table: PinnedTable, files: _Files) -> bool:
     """Return whether some, but not all, of the files lack a column of an identity field."""
     known = {} if table.context is None else table.context.identity.by_source
@@ -257,7 +262,7 @@ def _merged(tables: tuple[tuple[_Place, FixedPin], ...]) -> _Made:
     dataset = in_memory(
         files[0].schema,
         [*(fragment for _, fragment in kept), *numbered([fragment for _, fragment in others], free)],
-        [place for each in files for place in each.places.values()],
+        [_base(place, tables[0][0]) for each in files for place in each.places.values()],
         options,
     )
     origins = {fragment.id: (table, fragment.id) for table, fragment in kept}
