@@ -7,6 +7,7 @@ import shutil
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
-from lance_flight.errors import Cancelled, LanceFlightError
+from lance_flight.errors import Cancelled, LanceFlightError, SqlError
 
 QUERIES = {
     "straight from Lance": "SELECT id FROM {t}",
@@ -115,7 +116,10 @@ NEVER_KEPT = {
     "the time": "SELECT id FROM t WHERE now() > TIMESTAMP '2020-01-01'",
     "the date": "SELECT id FROM t WHERE current_date > DATE '2020-01-01'",
     "chance": "SELECT id, random() >= 0 AS r FROM t",
-    "a search": "SELECT id FROM full_text_search('texts', 'word', 'a')",
+    "a search of rows that are found first": (
+        "SELECT id FROM full_text_search('texts', 'word', 'a', filter => 'upper(word) LIKE ''A%''')"
+    ),
+    "a search with chance": "SELECT id, random() >= 0 AS r FROM full_text_search('texts', 'word', 'a')",
     "changes": "SELECT * FROM table_changes('t', 'old', 'old')",
 }
 
@@ -127,6 +131,104 @@ def test_what_may_change_by_itself_is_planned_each_time(engine: Engine, sql: str
     engine.update("ALTER TABLE t CREATE TAG old")
     engine.run(planned(engine, sql)).read_all()
     assert engine.plans.counts.plans == 0
+
+
+NEAR = [float(n) for n in range(8)]
+FAR = [float(-n) for n in range(8)]
+SEARCHES = {
+    "vectors": "SELECT id FROM vector_search('v', 'e', {vector}, k => 2)",
+    "vectors of some rows": "SELECT id FROM vector_search('v', 'e', {vector}, k => 2, filter => 'k = 1')",
+    "vectors, filtered afterwards": "SELECT id FROM vector_search('v', 'e', {vector}, k => 3) WHERE id <> 3",
+    "vectors, measured": "SELECT id, array_distance(e, {vector}) AS d FROM vector_search('v', 'e', {vector}, k => 2)",
+    "two": "SELECT a.id, b.id AS o FROM vector_search('v', 'e', {vector}, k => 2) a,"
+    " vector_search('v', 'e', [8, 7, 6, 5, 4, 3, 2, 1]) b ORDER BY 1, 2",
+    "texts": "SELECT id FROM full_text_search('v', 'word', 'a') WHERE '{vector}' <> ''",
+    "both": "SELECT id FROM hybrid_search('v', 'e', {vector}, 'word', 'a', k => 2)",
+    "only named": "SELECT id, '{vector} of vector_search' AS n FROM v ORDER BY id",
+}
+
+
+@pytest.fixture
+def vectors(engine: Engine) -> None:
+    """A table `v` of six vectors, two of them equal."""
+    engine.update("CREATE TABLE v (k BIGINT, id BIGINT, word VARCHAR, e FLOAT[8]) PARTITIONED BY (k)")
+    for n in range(6):
+        add(engine, n, [float(n % 5 - 2) * m for m in range(8)])
+
+
+def add(engine: Engine, n: int, vector: list[float]) -> None:
+    engine.update(f"INSERT INTO v VALUES ({n % 2}, {n}, 'a', {vector})")
+
+
+def ordered(engine: Engine, sql: str) -> list[Any] | str:
+    """The rows in their order, or what is said instead."""
+    try:
+        found: list[Any] = engine.run(planned(engine, sql)).read_all().to_pylist()
+    except LanceFlightError as error:
+        return f"{type(error).__name__}: {error}"
+    return found
+
+
+def unplanned(engine: Engine, sql: str) -> list[Any] | str:
+    """What an engine over the same root gives that has planned nothing before."""
+    return ordered(Engine(engine.root, target_partitions=2), sql)
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_a_search_is_made_anew_in_the_plan_of_another(engine: Engine, vectors: None, search: str) -> None:
+    near, far = search.format(vector=NEAR), search.format(vector=FAR)
+    for sql in (near, far, near, far):
+        found = ordered(engine, sql)
+        assert isinstance(found, list)
+        assert found == unplanned(engine, sql)
+    add(engine, 7, FAR)
+    for sql in (far, near):
+        assert ordered(engine, sql) == unplanned(engine, sql)
+    engine.update("ALTER TABLE v RENAME COLUMN word TO body")
+    for sql in (far, near):
+        assert ordered(engine, sql) == unplanned(engine, sql)
+
+
+def test_searches_for_other_vectors_are_planned_once(engine: Engine, vectors: None, begun: list[None]) -> None:
+    for name in ("vectors", "vectors of some rows", "both"):
+        begun.clear()
+        for vector in (NEAR, FAR, [0.5] * 8):
+            ordered(engine, SEARCHES[name].format(vector=vector))
+        assert len(begun) == 1
+
+
+def test_a_bound_vector_is_searched_for_in_the_plan_of_another(
+    engine: Engine, vectors: None, begun: list[None]
+) -> None:
+    def found(vector: list[float]) -> list[Any]:
+        values = pa.record_batch({"$1": pa.array([vector], pa.list_(pa.float32(), 8))})
+        plan = engine.plan(SEARCHES["vectors"].format(vector="$1"), values)
+        assert plan is not None
+        rows: list[Any] = engine.run(plan.tasks[0]).read_all().to_pylist()
+        return rows
+
+    for vector in (NEAR, FAR, NEAR):
+        begun.clear()
+        rows, count = found(vector), len(begun)
+        assert rows == unplanned(engine, SEARCHES["vectors"].format(vector=vector))
+    assert count == 0
+
+
+def test_the_time_in_the_filter_of_a_search_is_that_of_each_run(engine: Engine, vectors: None) -> None:
+    engine.update("ALTER TABLE v ADD COLUMN at TIMESTAMP")
+    engine.update("UPDATE v SET at = arrow_cast(now() + INTERVAL '500 milliseconds', 'Timestamp(Microsecond, None)')")
+    sql = "SELECT id FROM vector_search('v', 'e', [1, 1, 1, 1, 1, 1, 1, 1], filter => 'at < now()')"
+    before = datetime.now(UTC)
+    while not (found := ordered(engine, sql)):
+        assert datetime.now(UTC) - before < timedelta(seconds=60)
+    assert len(found) == 6
+
+
+def test_a_vector_that_does_not_fit_is_refused_after_one_that_did(engine: Engine, vectors: None) -> None:
+    sql = SEARCHES["vectors"]
+    ordered(engine, sql.format(vector=NEAR))
+    with pytest.raises(SqlError, match="has 9 values; expected 8 numbers"):
+        engine.plan(sql.format(vector=[*NEAR, 1.0]))
 
 
 def test_a_query_that_was_planned_sees_what_was_written_since(engine: Engine, begun: list[None]) -> None:

@@ -61,13 +61,15 @@ class PlanCache:
         with self._lock:
             return CacheCounts(self._hits, self._misses, len(self._plans), self._size)
 
-    def take(self, key: PlanKey, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
+    def take(
+        self, key: PlanKey, text: str, context: StatementContext, parameters: pa.RecordBatch | None
+    ) -> PlannedQuery | None:
         """Take a cached plan and begin it again for a statement; None if no plan is valid for it."""
         found = None
         while found is None and (kept := self._pop(key)) is not None:
             holds = [] if context.holds is None else list(context.holds)
             with suppress(LanceFlightError):  # planning it anew says what is the matter
-                found = kept.again(context, parameters)
+                found = kept.again(context, text, parameters)
             if found is None and context.holds is not None:
                 context.holds[:] = holds
         with self._lock:

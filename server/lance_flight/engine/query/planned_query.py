@@ -20,7 +20,10 @@ from lance_flight.engine.sql.typed_calls import shown_name
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """Key of a cached plan: everything that planning a text depends on, except for its tables."""
+    """Key of a cached plan: everything that planning a text depends on, except for its tables.
+
+    Texts that differ in vectors that are searched for alone have the same key (`calls.without_vectors`).
+    """
 
     text: str
     db_schema: str
@@ -51,10 +54,14 @@ class PlannedQuery:
         schema = pa.schema([field.with_name(shown_name(field.name)) for field in frame.schema()])
         return cls(session, frame, schema, text, parameters)
 
-    def again(self, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
-        """Begin the query again for another statement; return None if its tables have other columns, so that it must be planned anew."""
-        if not self.session.again(context):
+    def again(self, context: StatementContext, text: str, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
+        """Begin the query again for another statement of its key; return None if its tables have other columns, so that it must be planned anew."""
+        is_searching = self.session.is_searching
+        if (text != self.text and not is_searching) or not self.session.again(context):
             return None
+        if is_searching:
+            again = replace(self, text=text, parameters=parameters)
+            return again if self.session.search_again(text, parameters) else None
         if _is_same(parameters, self.parameters):
             return self
         return replace(PlannedQuery.of(self.session, self.text, parameters), key=self.key)

@@ -32,6 +32,7 @@ from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.table import SearchTable
+from lance_flight.engine.query.search.targets import SearchTarget, TargetKey
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.stored_expressions import has_computed
 from lance_flight.engine.query.system_tables import SYSTEM
@@ -73,6 +74,8 @@ class QuerySession:
     def __init__(self, context: StatementContext) -> None:
         self.inner: dict[str, pads.Dataset] = {}
         self.first: list[Callable[[], None]] = []
+        self.targets: dict[TargetKey, SearchTarget] = {}
+        self._searching: str | None = None
         self._derived: dict[str, pads.Dataset] = {}
         self.parameter_types: dict[str, pa.DataType] = {}
         self._unbound: TypedCalls | None = None
@@ -129,8 +132,16 @@ class QuerySession:
 
     @property
     def is_steady(self) -> bool:
-        """True if its plans read stored tables alone, so that they may be run again."""
-        return self._is_steady and self.named.is_steady and not self.inner and not self.first
+        """True if its plans read stored tables alone and searches of these, so that they may be run again."""
+        if not self._is_steady or not self.named.is_steady or self.first:
+            return False
+        is_searching = self._searching is not None and not self._planned_views.texts and not self._planned_views.masked
+        return not self.inner or (is_searching and all(isinstance(each, SearchTable) for each in self.inner.values()))
+
+    @property
+    def is_searching(self) -> bool:
+        """True if it has searches, which each run makes anew (`search_again`)."""
+        return bool(self.inner)
 
     def again(self, context: StatementContext) -> bool:
         """Begin another run; return False if a table has other columns by now, so that the plans are invalid."""
@@ -185,6 +196,8 @@ class QuerySession:
         is_bound = parameters is not None or parameter_count(sql) == 0
         self.reveal(hidden_columns_in(sql))
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
+        if self.inner:
+            self._searching = None if parameter_count(sql) else sql
         if self.named.hidden:
             datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
@@ -344,14 +357,25 @@ class QuerySession:
         plan: ExecutionPlan = self.planned(fresh.execution_plan)
         return plan
 
-    def scan_whole(self, db_schema: str, reference: str) -> bool:
-        """Plan a scan of all rows of a table, as a query without a condition would; return False if the name is no stored table's."""
+    def whole(self, db_schema: str, reference: str) -> TableView | None:
+        """Return a stored table all rows of which are searched, whatever plans before required; None if the name is no such table's."""
         table = self.resolve(db_schema, reference)
-        if not isinstance(table, Provider):
-            return False
-        self.log.begin_plan()
         self.named.hints.by_table = {}
-        table.get_fragments()
+        return self.scanned.get(f"{db_schema}.{reference}") if isinstance(table, Provider) else None
+
+    def search_again(self, sql: str, parameters: pa.RecordBatch | None) -> bool:
+        """Make the searches of a statement anew, in another run of its plan; return False if the plan is not that of the statement."""
+        planned, self.inner = self.inner, {}
+        if with_searches(self, self.inner, sql, parameters, is_bound=True) != self._searching:
+            return False
+        for name, table in planned.items():
+            search = self.inner.get(name)
+            if not (
+                isinstance(table, SearchTable) and isinstance(search, SearchTable) and table.schema == search.schema
+            ):
+                return False
+            table.read(search)
+        self.inner = planned
         return True
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -212,7 +212,7 @@ class TableView:
         self.log.prunings.setdefault(self.key, []).append(pruning)
         index_filter = self._index_filter()
         if self.snapshot.is_partitioned or self._indices(predicate, index_filter):
-            self.log.reports.append(partial(self._report, pruning, predicate, index_filter))
+            self.log.reports.append(partial(self.describe, pruning, predicate, index_filter))
         target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
         is_merging = all(each.name == PARTITION for each in self.extra_columns)
         lanes = deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging)
@@ -262,12 +262,16 @@ class TableView:
     def prune(self, predicate: Predicate) -> Pruning:
         """Find the partitions that a scan reads, and record them as read."""
         pruning = self._pruning(predicate, self.hint())
+        self.record(pruning)
+        return pruning
+
+    def record(self, pruning: Pruning) -> None:
+        """Record the partitions that a scan reads as read."""
         if self.snapshot.is_partitioned and not self.hides_layout:
             self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
         if self.on_read is not None:
             kept = zip(self.snapshot.tables, pruning.versions, strict=True)
             self.on_read([table.object_id for tables, version in kept for table in tables.tables(version.kept)])
-        return pruning
 
     def _pruning(self, predicate: Predicate, hint: Predicate) -> Pruning:
         for known in self.pruned:
@@ -299,7 +303,8 @@ class TableView:
         """True if any spec has a partition field with a custom expression."""
         return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
 
-    def _report(self, pruning: Pruning, predicate: Predicate, index_filter: IndexFilter | None) -> str:
+    def describe(self, pruning: Pruning, predicate: Predicate = ALWAYS, index_filter: IndexFilter | None = None) -> str:
+        """Return what EXPLAIN tells of a scan: its partitions, and the indices for its conditions."""
         indices = [] if self.visible is not None else self._indices(predicate, index_filter)
         if self.hides_layout or not self.snapshot.is_partitioned:
             return "\n".join([f"table {self.name}, snapshot {self.snapshot.version}", *map(_index_line, indices)])

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
+from lance_flight.engine.query.search.calls import without_vectors
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions
 from lance_flight.engine.query.statement_context import StatementContext
@@ -31,7 +32,8 @@ class Answering:
     ) -> tuple[QuerySession, Answer]:
         """Plan what a statement returns; `keep` takes the answer back, and the session is the one that it is planned in."""
         key = _plan_key(statement, context, branch, parameters)
-        kept = None if key is None else self.plans.take(key, context, parameters)
+        text = statement.text
+        kept = None if key is None or text is None else self.plans.take(key, text, context, parameters)
         if kept is not None:
             return kept.session, kept
         target, changing = statement.target
@@ -62,4 +64,4 @@ def _plan_key(
     is_one = parameters is None or parameters.num_rows == 1
     if text is None or not (is_shared and is_one) or len(text) > LONGEST_TEXT:
         return None
-    return PlanKey(text, context.db_schema, branch, context.execution, context.access, context.pool)
+    return PlanKey(without_vectors(text), context.db_schema, branch, context.execution, context.access, context.pool)

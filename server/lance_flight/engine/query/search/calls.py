@@ -5,6 +5,7 @@ Their arguments are texts of SQL: first those that have a place, then `name => v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -27,6 +28,10 @@ class Signature:
     named: tuple[str, ...]
     instead: Mapping[str, str] = field(default_factory=dict)
 
+
+# Possessive quantifiers: a list that is none must not be tried in every other way.
+_VECTOR_TEXT = re.compile(r"\[(?:[\s\d.eE+-]++,){7,}+[\s\d.eE+-]++\]")
+"""A list of many numbers."""
 
 _VECTOR = ("metric", "nprobes", "refine", "ef", "min_distance", "max_distance")
 _TEXT = ("mode", "fuzziness", "slop", "syntax", "statistics", "offset")
@@ -72,8 +77,7 @@ def calls(sql: str) -> Iterator[SearchCall]:
     >>> [dict(call.arguments) for call in calls("SELECT * FROM vector_search('t', 'v', [1, 2], k => 3)")]
     [{'table': "'t'", 'column': "'v'", 'vector': '[1, 2]', 'k': '3'}]
     """
-    lower = sql.lower()
-    if not any(function in lower for function in SIGNATURES):
+    if not _may_search(sql):
         return
     cursor = Cursor(sql, tokenize(sql))
     while not cursor.done:
@@ -86,6 +90,20 @@ def calls(sql: str) -> Iterator[SearchCall]:
             yield SearchCall(
                 function=function, start=token.start, stop=cursor.tokens[cursor.at - 1].stop, arguments=arguments
             )
+
+
+def without_vectors(sql: str) -> str:
+    """Return a text with its lists of many numbers left out if it may have searches, which differ in them alone.
+
+    >>> without_vectors("SELECT * FROM vector_search('t', 'v', [1, 2, 3, 4, 5, 6, 7, 8], k => 3)")
+    "SELECT * FROM vector_search('t', 'v', [], k => 3)"
+    """
+    return _VECTOR_TEXT.sub("[]", sql) if _may_search(sql) else sql
+
+
+def _may_search(sql: str) -> bool:
+    lower = sql.lower()
+    return any(function in lower for function in SIGNATURES)
 
 
 def _arguments(cursor: Cursor, function: str) -> Mapping[str, str]:

@@ -41,6 +41,10 @@ class SearchTable(ComputedTable):
         self._found = found
         self._log = log
 
+    def read(self, other: SearchTable) -> None:
+        """Return the results of another call from here on, which has the same columns."""
+        self._found, self._log = other._found, other._log
+
     @property
     def hidden(self) -> list[str]:
         """Return the columns that `*` does not show."""

@@ -12,6 +12,7 @@ import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan
 
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
@@ -24,10 +25,12 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import enclosed, quoted, shown_name
+from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue
 from lance_flight.model.nested import children, within
-from lance_flight.planning.predicates import Predicate
+from lance_flight.planning.predicates import ALWAYS, Predicate
+from lance_flight.planning.pruning import Pruning
 
 
 class Planner(Protocol):
@@ -39,6 +42,7 @@ class Planner(Protocol):
     parameter_types: dict[str, pa.DataType]
     inner: dict[str, pads.Dataset]
     first: list[Callable[[], None]]
+    targets: dict[TargetKey, SearchTarget]
 
     @property
     def scanned(self) -> Mapping[str, TableView]:
@@ -53,8 +57,8 @@ class Planner(Protocol):
         """Return the types that the contexts want of the parameters of the query that was planned last without values."""
         ...
 
-    def scan_whole(self, db_schema: str, reference: str) -> bool:
-        """Plan a scan of all rows of a table; return False if the name belongs to no table, or to a computed one."""
+    def whole(self, db_schema: str, reference: str) -> TableView | None:
+        """Return a stored table all rows of which are searched; None if the name belongs to no such table."""
         ...
 
     def reveal(self, hidden: frozenset[str]) -> None:
@@ -78,13 +82,18 @@ class Planner(Protocol):
         ...
 
 
+TargetKey = tuple[str, str, str | None]
+"""Schema, table and condition of a target, as a statement has them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchTarget:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
     If the filters cannot express which rows are searched, `chosen` holds those. `metrics` are those that its indices measure vectors by, by column,
     `kinds` the kinds of these indices, and `texts` the options of those of texts. `indices` are all, by column. `sql_name` is what statements
-    call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left.
+    call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left:
+    those of the `snapshot` that `pruning` does (None: no scan is left).
     """
 
     name: str
@@ -97,6 +106,8 @@ class SearchTarget:
     texts: Mapping[str, Mapping[str, OptionValue]]
     report: str
     failure: Callable[[Exception], LanceFlightError]
+    snapshot: Snapshot
+    pruning: Pruning | None
     chosen: ChosenRows | None = None
     indices: Mapping[str, Sequence[IndexDefinition]] = field(default_factory=dict)
     sql_name: str | None = None
@@ -163,27 +174,56 @@ def target(
     reference = references.table(cursor)
     cursor.end()
     db_schema = reference.db_schema or planner.db_schema
-    plan = None
+    name: TargetKey = db_schema, reference.name, condition
+    known = _known(planner, name)
+    if known is not None:
+        return known
+    view = planner.whole(db_schema, reference.name) if condition is None else None
+    found = _planned(planner, table, name, parameters) if view is None else _of_pruning(view, view.prune(ALWAYS))
+    if _is_steady(found, condition):
+        planner.targets[name] = found
+    return found
+
+
+def _is_steady(found: SearchTarget, condition: str | None) -> bool:
+    """Return whether a target is the same whenever it is planned in the same snapshot."""
+    if found.chosen is not None or not found.snapshot.is_pinned:
+        return False
+    return condition is None or not (parameter_count(condition) or any(calls_of(condition, mutable_functions())))
+
+
+def _known(planner: Planner, name: TargetKey) -> SearchTarget | None:
+    """Return a target as it was found before in the same snapshot, and record it as read; None without one."""
+    db_schema, reference, _ = name
+    known, view = planner.targets.get(name), planner.scanned.get(f"{db_schema}.{reference}")
+    if known is None or view is None or known.snapshot is not view.snapshot or not known.columns.equals(view.schema):
+        return None
+    if known.pruning is not None:
+        view.record(known.pruning)
+    return known
+
+
+def _planned(planner: Planner, table: str, name: TargetKey, parameters: pa.RecordBatch | None) -> SearchTarget:
+    """Return the target that the plan of a query with its condition leaves."""
+    db_schema, reference, condition = name
     given = parameters if condition is not None and parameter_count(condition) else None
     if condition is not None and given is None and parameter_count(condition):
         where = f" WHERE {enclosed(_whole(condition))}"
-        planner.frame(f"SELECT * FROM {quoted(db_schema, reference.name)}{where}")  # noqa: S608 - planned, never run
+        planner.frame(f"SELECT * FROM {quoted(db_schema, reference)}{where}")  # noqa: S608 - planned, never run
         planner.parameter_types.update(planner.wanted_types())
         condition = None
-    if condition is not None or not planner.scan_whole(db_schema, reference.name):
-        where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
-        frame = planner.frame(f"SELECT * FROM {quoted(db_schema, reference.name)}{where}", given)  # noqa: S608 - planned, never run
-        planner.prepare(frame)
-        planner.plan(frame)
-        plan = planner.optimised(frame)
+    where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
+    frame = planner.frame(f"SELECT * FROM {quoted(db_schema, reference)}{where}", given)  # noqa: S608 - planned, never run
+    planner.prepare(frame)
+    planner.plan(frame)
+    plan = planner.optimised(frame)
     scans = list(planner.log.scans)
-    if len(scans) > 1 or (scans and plan is not None and not is_pure_scan(plan)):
+    if len(scans) > 1 or (scans and not is_pure_scan(plan)):
         raise Unsupported(
             f"filter {condition!r} of a search of {table!r} cannot be decided row by row before the search; expected"
             " a condition on the columns of a row, without queries; WHERE filters what was found"
         )
-    key = f"{db_schema}.{reference.name}"
-    view = planner.scanned.get(key)
+    view = planner.scanned.get(f"{db_schema}.{reference}")
     if view is None:
         raise Unsupported(
             f"{table!r} is no table that can be searched; expected a table, not a query or what a function returns, and SELECT"
@@ -191,15 +231,15 @@ def target(
         )
     scan = scans[0] if scans else None
     targets = Targets()
-    found = _of_view(view, scan, targets)
-    if scan is None or condition is None or plan is None or bare_columns(plan) is not None:
+    found = _of_scan(view, scan, targets)
+    if scan is None or condition is None or bare_columns(plan) is not None:
         return found
     check_not_volatile(condition)
     return replace(
         found,
         tables=[(None, table) for _, table in found.tables],
         scan=None,
-        chosen=chosen(planner, view, reference.name, condition, targets, parameters=given),
+        chosen=chosen(planner, view, reference, condition, targets, parameters=given),
         report=f"{found.report}\n  rows are found first where {condition}",
     )
 
@@ -215,7 +255,7 @@ def target_of_rows(
     planner.plan(rows)
     scan = planner.log.scans[0] if planner.log.scans else None
     targets = Targets()
-    found = _of_view(view, scan, targets)
+    found = _of_scan(view, scan, targets)
     if scan is None or chooses is None:
         return found
     return replace(
@@ -240,17 +280,26 @@ def check_free(target: SearchTarget, result: pa.Field) -> None:
         raise SchemaError(f"table {target.name!r}", [f"column {result.name!r} is what a search calls its own"])
 
 
-def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> SearchTarget:
+def _of_scan(view: TableView, scan: PlannedRead | None, targets: Targets) -> SearchTarget:
+    """Return the target that the only scan of a plan reads; None if no row can be in it."""
+    if scan is None:
+        return _of_pruning(view, None)
+    found = _of_pruning(view, view.log.prunings[view.key][-1], scan, targets)
+    return replace(found, report=view.log.reports[-1]()) if view.snapshot.is_partitioned else found
+
+
+def _of_pruning(
+    view: TableView, pruning: Pruning | None, scan: PlannedRead | None = None, targets: Targets | None = None
+) -> SearchTarget:
+    """Return the target of the tables that pruning leaves (None: of no table)."""
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
-    indices = _indices(view)
+    indices, numbers = _indices(view), targets or Targets()
     vectors, texts = _of_family(indices, Family.VECTOR), _of_family(indices, Family.TEXT)
     report = f"table {view.name}, snapshot {view.snapshot.version}"
-    if scan is not None:
-        pruning = view.log.prunings[view.key][-1]
+    if pruning is not None:
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
-            tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), targets)))
-        if view.snapshot.is_partitioned:
-            report = view.log.reports[-1]()
+            tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), numbers)))
+        report = view.describe(pruning)
     elif view.snapshot.is_partitioned:
         report += ": no partition can match"
     return SearchTarget(
@@ -265,6 +314,8 @@ def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
         report=report,
         failure=view.failure,
         indices=indices,
+        snapshot=view.snapshot,
+        pruning=pruning,
         sql_name=None if view.hides_layout else shown_name(view.name, view.key.partition(".")[0]),
         partitioned_by=_partitioned_by(view),
         is_pruned=sum(len(some) for _, some in tables) < view.snapshot.table_count,
