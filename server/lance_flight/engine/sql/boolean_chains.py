@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lance_flight.engine.sql.bounds import CLAUSES, JOINS, SETS
-from lance_flight.engine.sql.tokens import QUOTED, Kind, Token
+from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, comparisons, literals
 
 TableUpdate = tuple[int, int, str]
 
@@ -34,6 +34,13 @@ class _Operand(NamedTuple):
     stop: int
 
 
+class _Span(NamedTuple):
+    """Characters `start` to `stop` of the text, which one operand takes."""
+
+    start: int
+    stop: int
+
+
 @dataclass(slots=True)
 class _Expression:
     """Expression that begins at token `start`, with the places of its AND and OR outside of nested brackets."""
@@ -43,6 +50,7 @@ class _Expression:
     is_case: bool = False
     booleans: list[int] = field(default_factory=list)
     betweens: int = 0
+    has_run: bool = False
 
 
 def chain_edits(tokens: Sequence[Token]) -> list[TableUpdate]:
@@ -52,7 +60,7 @@ def chain_edits(tokens: Sequence[Token]) -> list[TableUpdate]:
     >>> chain_edits(tokenize("SELECT 1 WHERE a OR b"))
     []
     """
-    if len(tokens) <= SHORT_CHAIN:
+    if len(tokens) <= SHORT_CHAIN and not any(token.kind is Kind.COMPARISONS for token in tokens):
         return []
     # DataFusion merges lists of one column, and takes FALSE for NULL where nothing is left: there is one list for each.
     listed = None if any(token.word == "IN" for token in tokens) else set[str]()
@@ -79,11 +87,13 @@ def _long_chains(tokens: Sequence[Token]) -> Iterator[tuple[_Expression, int]]:
             found.betweens -= 1
         elif word in _COMPARED:
             found.booleans.append(place)
+        elif token.kind is Kind.COMPARISONS:
+            found.has_run = True
     yield from _if_long(opened[0], len(tokens))
 
 
 def _if_long(found: _Expression, stop: int) -> Iterator[tuple[_Expression, int]]:
-    if found.is_condition and len(found.booleans) >= SHORT_CHAIN:
+    if found.is_condition and (found.has_run or len(found.booleans) >= SHORT_CHAIN):
         yield found, stop
 
 
@@ -114,30 +124,46 @@ def _chain(
     tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str] | None
 ) -> Iterator[TableUpdate]:
     """Yield the edits of one chain if it is long; `listed` are the columns that have an IN list already, None: all of them."""
-    if len(operands) <= SHORT_CHAIN or any(start >= stop for start, stop in operands):
+    if len(operands) == 1 or any(start >= stop for start, stop in operands):
+        return
+    if len(operands) <= SHORT_CHAIN and not any(_is_run(tokens, each) for each in operands):
         return
     kept, edits = (operands, []) if listed is None else _lists(tokens, operands, word, listed)
     yield from edits
+    spans = [span for operand in kept for span in _spans(tokens, operand)]
     most = PUSHED[word]
-    if len(kept) > most:
+    if len(spans) > most:
         # DataFusion does not look into this call. Some operands of AND are enough to prune by, of OR all are needed.
-        opaque = kept[most - 1 :] if word == "AND" else kept
-        whole = _Operand(opaque[0].start, opaque[-1].stop)
-        yield tokens[whole.start].start, tokens[whole.start].start, "nullif("
-        yield from _balance(tokens, opaque)
-        yield tokens[whole.stop - 1].stop, tokens[whole.stop - 1].stop, ", NULL)"
-        kept = [*kept[: most - 1], whole] if word == "AND" else []
-    yield from _balance(tokens, kept)
+        opaque = spans[most - 1 :] if word == "AND" else spans
+        whole = _Span(opaque[0].start, opaque[-1].stop)
+        yield whole.start, whole.start, "nullif("
+        yield from _balance(opaque)
+        yield whole.stop, whole.stop, ", NULL)"
+        spans = [*spans[: most - 1], whole] if word == "AND" else []
+    yield from _balance(spans)
 
 
-def _balance(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator[TableUpdate]:
+def _is_run(tokens: Sequence[Token], operand: _Operand) -> bool:
+    """Return whether an operand is a run, which stands for as many operands as it has comparisons."""
+    return tokens[operand.start].kind is Kind.COMPARISONS
+
+
+def _spans(tokens: Sequence[Token], operand: _Operand) -> Iterator[_Span]:
+    """Yield where the operands begin and end that one stands for."""
+    if _is_run(tokens, operand):
+        yield from (_Span(*each) for each in comparisons(tokens[operand.start]))
+    else:
+        yield _Span(tokens[operand.start].start, tokens[operand.stop - 1].stop)
+
+
+def _balance(operands: Sequence[_Span]) -> Iterator[TableUpdate]:
     """Yield brackets that turn a chain of operands into a balanced tree."""
     if len(operands) > 1:
-        first, last = tokens[operands[0].start].start, tokens[operands[-1].stop - 1].stop
+        first, last = operands[0].start, operands[-1].stop
         half = len(operands) // 2
         yield first, first, "("
-        yield from _balance(tokens, operands[:half])
-        yield from _balance(tokens, operands[half:])
+        yield from _balance(operands[:half])
+        yield from _balance(operands[half:])
         yield last, last, ")"
 
 
@@ -146,21 +172,28 @@ def _lists(
 ) -> tuple[list[_Operand], list[TableUpdate]]:
     """Join comparisons of one column with literals of one kind into lists; return the remaining operands, and the edits."""
     sign, listing = _COMPARED[word]
-    groups: dict[tuple[str, Kind], list[tuple[_Operand, str]]] = {}
+    groups: dict[tuple[str, Kind], list[tuple[_Operand, list[str]]]] = {}
+    compared = None
     for operand in operands:
+        if compared is not None and _is_run(tokens, operand):
+            column, kind, _ = compared  # it continues the comparison before it
+            groups[column, kind].append((operand, literals(tokens[operand.start])))
+            continue
         compared = _comparison(tokens[operand.start : operand.stop], sign)
         if compared is not None:
             column, kind, literal = compared
-            groups.setdefault((column, kind), []).append((operand, literal))
+            groups.setdefault((column, kind), []).append((operand, [literal]))
     edits: list[TableUpdate] = []
     joined: set[_Operand] = set()
     for (column, _), found in groups.items():
         name = column.rpartition(".")[2].strip('"').lower()
-        if len(found) > SHORT_CHAIN and name not in listed:
+        values = [literal for _, those in found for literal in those]
+        if len(values) > SHORT_CHAIN and name not in listed:
             listed.add(name)
             (first, _), *others = found
-            values = ", ".join(literal for _, literal in found)
-            edits.append((tokens[first.start].start, tokens[first.stop - 1].stop, f"{column} {listing} ({values})"))
+            edits.append(
+                (tokens[first.start].start, tokens[first.stop - 1].stop, f"{column} {listing} ({', '.join(values)})")
+            )
             edits += [(tokens[each.start - 2].stop, tokens[each.stop - 1].stop, "") for each, _ in others]
             joined.update(each for each, _ in others)
     return [operand for operand in operands if operand not in joined], edits

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Kind, Token, literals
 from lance_flight.errors import SqlError
 
 MOST_NESTED = 100
@@ -161,7 +161,7 @@ def check_bounds(text: str, tokens: Sequence[Token]) -> None:
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> check_bounds("SELECT 1", tokenize("SELECT 1"))
     """
-    if len(tokens) <= MOST_NESTED:
+    if len(tokens) <= MOST_NESTED and not any(token.kind is Kind.COMPARISONS for token in tokens):
         return
     _Shape(text).read(tokens)
 
@@ -225,6 +225,8 @@ class _Shape:
                 self._sign(token, tokens[place - 1] if place else None)
             elif token.kind is Kind.WORD:
                 self._word(token, tokens[place + 1] if place + 1 < len(tokens) else None)
+            elif token.kind is Kind.COMPARISONS:
+                self._booleans(token, len(literals(token)) - 1)
         self._levels[-1].end_expression()
 
     def _sign(self, token: Token, before: Token | None) -> None:
@@ -244,9 +246,7 @@ class _Shape:
     def _word(self, token: Token, following: Token | None) -> None:
         level, word = self._levels[-1], token.word
         if word in {"AND", "OR"}:
-            level.end_operand()
-            level.booleans += 1
-            self._check("conditions joined by AND and OR", level.booleans, MOST_OPERATORS, token)
+            self._booleans(token, 1)
         elif word in _OPERATOR_WORDS:
             level.operators += 1
             self._check("operators applied one after another", level.operators, MOST_OPERATORS, token)
@@ -258,6 +258,12 @@ class _Shape:
             self._join(token)
         elif word in CLAUSES or word in SETS:
             self._clause(token)
+
+    def _booleans(self, token: Token, count: int) -> None:
+        level = self._levels[-1]
+        level.end_operand()
+        level.booleans += count
+        self._check("conditions joined by AND and OR", level.booleans, MOST_OPERATORS, token)
 
     def _open(self, token: Token, *, is_case: bool) -> None:
         self._levels.append(_Level(is_case=is_case))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
 
-from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, tokenize
+from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, spelled_out, tokenize
 from lance_flight.errors import SqlError
 
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
@@ -32,9 +32,20 @@ class Cursor:
     first: int = 0
 
     @classmethod
-    def over(cls, text: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Cursor:
-        """Return a cursor at the first token of one statement; a closing semicolon is dropped."""
-        tokens = tokenize(text)
+    def over(
+        cls,
+        text: str,
+        db_schema: str | None = None,
+        sent: str | None = None,
+        first: int = 0,
+        *,
+        is_spelled_out: bool = False,
+    ) -> Cursor:
+        """Return a cursor at the first token of one statement; a closing semicolon is dropped.
+
+        A reader of literals in lists asks for them one by one (`is_spelled_out`).
+        """
+        tokens = spelled_out(text) if is_spelled_out else tokenize(text)
         while tokens and tokens[-1].is_sign(";"):
             tokens.pop()
         if not tokens:

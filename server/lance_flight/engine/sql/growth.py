@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lance_flight.engine.sql.bounds import CLAUSES
-from lance_flight.engine.sql.tokens import STRINGS, Kind, Token, folded
+from lance_flight.engine.sql.tokens import RUNS, STRINGS, Kind, Token, folded, literals
 from lance_flight.errors import LimitExceeded
 
 MOST_BYTES = 1 << 30
@@ -118,6 +118,8 @@ class _Statement:
         if token.kind in STRINGS:
             level.texts.append(len(token.text))
             self.longest = max(self.longest, len(token.text))
+        elif token.kind in RUNS:
+            self.longest = max(self.longest, *map(len, literals(token)))
         elif token.kind is Kind.NUMBER:
             level.count = max(level.count or 0, int(token.text) if token.text.isdigit() else _MOST_COUNT)
         elif token.word in CLAUSES and token.word != "AS":

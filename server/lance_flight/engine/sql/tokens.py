@@ -27,6 +27,13 @@ class Kind(StrEnum):
     PARAMETER = "parameter"
     """`?` or `$1`."""
     SIGN = "sign"
+    LITERALS = "literals"
+    """A long run of literals in the brackets of IN, with the commas between them: `1, 2, 3`."""
+    COMPARISONS = "comparisons"
+    """A long run of comparisons of one column with literals, with the words between them: `a = 2 OR a = 3`.
+
+    It continues the comparison before it, which is spelled out, and another operand of the same chain follows it.
+    """
 
 
 MOST_TOKENS = 400_000
@@ -36,6 +43,9 @@ _SHORT, _LONG = 64 << 10, 2 << 20
 """Longest short and long texts whose tokens are cached, in characters; tokens take some forty times the memory of their text."""
 QUOTED = frozenset({Kind.NAME, Kind.STRING, Kind.ESCAPED})
 STRINGS = frozenset({Kind.STRING, Kind.ESCAPED})
+RUNS = frozenset({Kind.LITERALS, Kind.COMPARISONS})
+LONG_RUN = 32
+"""Fewest literals of a run that is one token: rewriting looks into none, and would take seconds for lists of keys word by word."""
 
 
 class Token(NamedTuple):
@@ -64,11 +74,13 @@ def folded(token: Token) -> str:
 def tokenize(text: str) -> list[Token]:
     """Split a text into tokens, without comments; `SqlError` for an unterminated string, name or comment, `LimitExceeded` for too many.
 
+    A long run of literals is one token.
+
     >>> [token.text for token in tokenize("SELECT $$it's$$ || ? -- why?")]
     ['SELECT', "it's", '|', '|', '?']
     """
     tokens = list(_tokenize_long(text) if _SHORT < len(text) <= _LONG else islice(tokens_of(text), MOST_TOKENS + 1))
-    if len(tokens) > MOST_TOKENS:
+    if len(text) > MOST_TOKENS and sum(map(_weight, tokens)) > MOST_TOKENS:
         raise LimitExceeded(
             f"the statement has more than {MOST_TOKENS} tokens; expected fewer, as parameters, as rows of an ingest or in a table"
         )
@@ -92,6 +104,11 @@ def _tokenize_long(text: str) -> tuple[Token, ...]:
     return tuple(islice(_tokens(text), MOST_TOKENS + 1))
 
 
+def spelled_out(text: str) -> list[Token]:
+    """Split a short text into tokens, those of long runs of literals one by one."""
+    return list(_tokens(text, with_runs=False))
+
+
 # Possessive quantifiers: a string without an end must not be tried in every other way.
 _TOKEN = re.compile(
     r"""
@@ -113,10 +130,67 @@ _KINDS = {kind.value: kind for kind in Kind}
 _COMMENT = re.compile(r"/\*|\*/")
 
 
-def _tokens(text: str) -> Iterator[Token]:
-    at = 0
+_STRING = r"'[^']*+(?:''[^']*+)*+'"
+_INTEGER = r"-?\d++"
+_LITERAL = rf"(?:{_STRING}|-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?|(?i:NULL|TRUE|FALSE)\b)"
+_NAME = r'(?:[^\W\d]\w*+|"[^"=<>!]++")(?:\.(?:[^\W\d]\w*+|"[^"=<>!]++"))*+'
+_LITERALS = re.compile(
+    rf"\s*+\(\s*+(?P<run>{_LITERAL}(?:\s*+,\s*+{_LITERAL}){{{LONG_RUN - 1},}}+)(?=\s*+\))", re.DOTALL
+)
+
+
+def _comparisons(word: str, signs: str) -> re.Pattern[str]:
+    """Match one comparison, and a run of further ones of the same column, joined by a word that follows each of them too."""
+    joined = rf"\s++(?i:{word})\s++"
+
+    def run(literal: str, name: str) -> str:
+        another = rf"(?P=name)\s*+(?:{signs})\s*+{literal}(?=\s++(?i:{word})(?![\w@\#$]))"
+        return rf"{literal}{joined}(?P<{name}>{another}(?:{joined}{another}){{{LONG_RUN - 1},}}+)"
+
+    kinds = f"{run(_INTEGER, 'integers')}|{run(_STRING, 'strings')}"
+    return re.compile(rf"\s++(?P<name>{_NAME})\s*+(?:{signs})\s*+(?:{kinds})", re.DOTALL)
+
+
+_RUNS = {"IN": _LITERALS, "OR": _comparisons("OR", "="), "AND": _comparisons("AND", "<>|!=")}
+_ONE_LITERAL = re.compile(_LITERAL, re.DOTALL)
+_ONE_COMPARISON = re.compile(rf"(?P<name>{_NAME})\s*+(?:=|<>|!=)\s*+(?P<literal>{_INTEGER}|{_STRING})", re.DOTALL)
+
+
+def literals(run: Token) -> list[str]:
+    """Return the literals of a run as they are written.
+
+    >>> literals(Token(Kind.COMPARISONS, "a = 2 OR a = -3", 0, 15))
+    ['2', '-3']
+    """
+    if run.kind is Kind.LITERALS:
+        return _ONE_LITERAL.findall(run.text)
+    return [found["literal"] for found in _ONE_COMPARISON.finditer(run.text)]
+
+
+def comparisons(run: Token) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each comparison of a run."""
+    for found in _ONE_COMPARISON.finditer(run.text):
+        yield run.start + found.start(), run.start + found.end()
+
+
+def _weight(token: Token) -> int:
+    """Return the number of tokens that one stands for."""
+    match token.kind:
+        case Kind.LITERALS:
+            return 2 * len(literals(token)) - 1
+        case Kind.COMPARISONS:
+            return 4 * len(literals(token)) - 1
+    return 1
+
+
+def _tokens(text: str, *, with_runs: bool = True) -> Iterator[Token]:
+    at, run = 0, _NO_RUN
     match = _TOKEN.match
     while at < len(text):
+        if at == run.start:
+            yield run
+            at = run.stop
+            continue
         found = match(text, at)
         group = None if found is None else found.lastgroup
         if found is None or group is None or group == "open":
@@ -132,7 +206,22 @@ def _tokens(text: str) -> Iterator[Token]:
         elif group == "dollars":
             yield Token(Kind.STRING, found["inside"], start, at)
         else:
-            yield Token(_KINDS[group], text[start:at], start, at)
+            token = Token(_KINDS[group], text[start:at], start, at)
+            yield token
+            if with_runs and group == "word" and at > run.stop and token.word in _RUNS:
+                run = _run(text, at, token.word) or run
+
+
+_NO_RUN = Token(Kind.LITERALS, "", -1, -1)
+
+
+def _run(text: str, at: int, word: str) -> Token | None:
+    """Return the run that follows one of the words that runs follow; None if there is none."""
+    found = _RUNS[word].match(text, at)
+    if found is None:
+        return None
+    kind, name = (Kind.LITERALS, "run") if word == "IN" else (Kind.COMPARISONS, found.lastgroup or "")
+    return Token(kind, found[name], *found.span(name))
 
 
 def _end_of_comment(text: str, start: int) -> int:

@@ -47,7 +47,7 @@ class Condition:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse a condition; raise `SqlError` for an invalid one."""
-        _Reader(Cursor.over(text), None, "").whole()
+        _Reader(Cursor.over(text, is_spelled_out=True), None, "").whole()
         return cls(text)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Condition:
         >>> str(Condition("tenant IN ('a', CURRENT_USER)").bound(pa.schema({"tenant": pa.utf8()}), "bob"))
         "tenant IN ('a', 'bob')"
         """
-        return _Reader(Cursor.over(self.text), columns, user).whole()
+        return _Reader(Cursor.over(self.text, is_spelled_out=True), columns, user).whole()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,247 @@
+"""Long lists of values in conditions: IN, and chains of comparisons, give what each value by itself would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_flight.backend_values import IfExists
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.sql.datafusion_text import datafusion_text
+from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, spelled_out, tokenize
+from lance_flight.engine.writes.ingest_options import IngestOptions
+from lance_flight.errors import LanceFlightError, LimitExceeded, SqlError
+
+from tests.engine.principals import engine, query
+
+COUNT = 3 * LONG_RUN
+ROWS = pa.table(
+    {
+        "n": pa.array([*range(60), None], pa.int64()),
+        "p": pa.array([*(each % 4 for each in range(56)), None, None, 0, 1, 2], pa.int64()),
+        "s": pa.array([*(f"it's {each}" for each in range(58)), "", None, "a' OR 'b"]),
+        "f": pa.array([*(each / 2 for each in range(60)), None], pa.float64()),
+        "v": pa.array([[float(each), 0.0] for each in range(61)], pa.list_(pa.float32(), 2)),
+    }
+)
+Value = int | float | str | None
+
+
+def written(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case _:
+            return str(value)
+
+
+def listed(column: str, values: Sequence[Value]) -> str:
+    return f"{column} IN ({', '.join(map(written, values))})"
+
+
+def negated(column: str, values: Sequence[Value]) -> str:
+    return f"{column} NOT IN ({', '.join(map(written, values))})"
+
+
+def alternatives(column: str, values: Sequence[Value]) -> str:
+    return " OR ".join(f"{column} = {written(value)}" for value in values)
+
+
+def exclusions(column: str, values: Sequence[Value]) -> str:
+    return " AND ".join(f"{column} <> {written(value)}" for value in values)
+
+
+def met(value: Value, values: Sequence[Value]) -> bool | None:
+    """What IN is by SQL's logic of three values."""
+    if value is None:
+        return None
+    return True if value in values else None if None in values else False
+
+
+FORMS: dict[str, tuple[Callable[[str, Sequence[Value]], str], bool]] = {
+    "IN": (listed, True),
+    "NOT IN": (negated, False),
+    "OR": (alternatives, True),
+    "AND": (exclusions, False),
+}
+INTEGERS = list(range(5, 5 + 2 * COUNT, 2))
+LISTS: dict[str, tuple[str, list[Value]]] = {
+    "integers": ("n", [*INTEGERS]),
+    "negative ones": ("n", [-each for each in INTEGERS] + [7]),
+    "repeated ones": ("n", [*INTEGERS, *INTEGERS]),
+    "with NULL": ("n", [*INTEGERS, None]),
+    "integers and decimals": ("f", [*INTEGERS, 0.5, 1.5]),
+    "of a partition column": ("p", [2, *range(100, 100 + COUNT)]),
+    "texts": ("s", [f"it's {each}" for each in range(3, 3 + COUNT)]),
+    "texts like SQL": ("s", [f"a' OR 's = {each}" for each in range(COUNT)] + ["a' OR 'b", ""]),
+}
+
+
+@pytest.fixture(scope="module")
+def of_rows(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    made = engine(tmp_path_factory.mktemp("lists") / "root")
+    made.ingest(
+        TableName(PUBLIC, "t"),
+        ROWS.to_reader(),
+        create_missing=True,
+        existing=IfExists.APPEND,
+        options=IngestOptions.of({"partition_by": "p"}),
+    )
+    return made
+
+
+@pytest.mark.parametrize("indices", ["", "ns"], ids=["unindexed", "indexed"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", LISTS)
+def test_a_long_list_gives_what_its_values_give(of_rows: Engine, name: str, form: str, indices: str) -> None:
+    (column, values), (write, is_in) = LISTS[name], FORMS[form]
+    for indexed in indices:
+        of_rows.update(f"CREATE INDEX IF NOT EXISTS by_{indexed} ON t ({indexed}) WITH (min_rows = 1)")
+    wanted = [row for row in ROWS.to_pylist() if met(row[column], values) is is_in]
+    found = query(of_rows, f"SELECT n, p, s, f FROM t WHERE {write(column, values)}").to_pylist()
+    assert sorted(map(repr, found)) == sorted(repr({c: row[c] for c in ("n", "p", "s", "f")}) for row in wanted)
+
+
+BESIDE = {
+    "in brackets": ("({}) AND n < 20", lambda row, is_met: is_met and row["n"] < 20),
+    "after BETWEEN": ("n BETWEEN 1 AND 30 AND ({})", lambda row, is_met: is_met and 1 <= row["n"] <= 30),
+    "beside a list": ("({}) AND p IN (1, 3)", lambda row, is_met: is_met and row["p"] in (1, 3)),
+    "negated": ("NOT ({}) AND n < 20", lambda row, is_met: is_met is False and row["n"] < 20),
+    "before a comment": ("({} -- the last = 1\n) AND n < 20", lambda row, is_met: is_met and row["n"] < 20),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("beside", BESIDE)
+def test_what_stands_beside_a_long_list_counts(of_rows: Engine, beside: str, form: str) -> None:
+    (text, is_wanted), (write, is_in) = BESIDE[beside], FORMS[form]
+    rows = [row for row in ROWS.to_pylist() if row["n"] is not None]
+    wanted = [row["n"] for row in rows if is_wanted(row, met(row["n"], INTEGERS) is is_in)]
+    found = query(of_rows, f"SELECT n FROM t WHERE {text.format(write('n', INTEGERS))}")
+    assert sorted(found["n"].to_pylist()) == wanted
+
+
+def test_exclusions_right_after_between_are_operands_of_their_own(of_rows: Engine) -> None:
+    found = query(of_rows, f"SELECT n FROM t WHERE n BETWEEN 1 AND 30 AND {exclusions('n', INTEGERS)}")
+    assert sorted(found["n"].to_pylist()) == [n for n in range(1, 31) if n not in INTEGERS]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_search_is_filtered_by_a_long_list(of_rows: Engine, form: str) -> None:
+    write, is_in = FORMS[form]
+    condition = write("s", [f"it's {each}" for each in range(3, 3 + COUNT)]).replace("'", "''")
+    found = query(of_rows, f"SELECT n FROM vector_search('t', 'v', [0.0, 0.0], k => 5, filter => '{condition}')")
+    wanted = range(3, 8) if is_in else [0, 1, 2, 58, 60]
+    rows = {row["v"][0]: row["n"] for row in ROWS.to_pylist()}
+    assert sorted(map(repr, found["n"].to_pylist())) == sorted(repr(rows[float(each)]) for each in wanted)
+
+
+def test_a_row_policy_may_list_many_values(tmp_path: Path) -> None:
+    made = engine(tmp_path / "root")
+    made.update("CREATE TABLE t (n BIGINT) PARTITIONED BY (n)")
+    made.update(f"INSERT INTO t VALUES {', '.join(f'({n})' for n in range(COUNT - 3, COUNT + 3))}")
+    for write in (listed, alternatives):
+        policies = Policies.parse(
+            f'[roles.r]\nmembers = ["a"]\ngrants = ["SELECT ON t WHERE {write("n", range(COUNT))}"]'
+        )
+        for asked in (listed, alternatives):
+            sql = f"SELECT n FROM t WHERE {asked('n', range(COUNT - 2, 2 * COUNT))}"
+            assert sorted(query(made, sql, policies.access("a"))["n"].to_pylist()) == [COUNT - 2, COUNT - 1]
+
+
+# Tokens.
+
+PIECES = [
+    *(
+        " OR ",
+        " AND ",
+        " OR a = ",
+        " IN ",
+        "(",
+        ")",
+        ", ",
+        " BETWEEN ",
+        " -- c\n",
+        "/* c */",
+        "a",
+        '"a b"',
+        "t.a",
+        "not",
+    ),
+    *("1", "-2", "'x'", "'it''s'", "NULL", "1.5e3", "$1", "a = 1", "a <> 'x'"),
+    *(listed("a", range(COUNT)), listed("a", ["x"] * COUNT), listed("a", [1, "x", None, -1.5] * LONG_RUN)),
+    *(alternatives("a", range(COUNT)), alternatives("t.a", ["it's"] * COUNT), exclusions('"a b"', range(COUNT))),
+    *(alternatives("a", range(LONG_RUN)), exclusions("a", range(LONG_RUN + 1)), alternatives("not", range(COUNT))),
+]
+
+
+def parts(token: Token) -> list[Token]:
+    if token.kind not in RUNS:
+        return [token]
+    return [
+        part._replace(start=part.start + token.start, stop=part.stop + token.start) for part in spelled_out(token.text)
+    ]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_runs_stand_for_the_tokens_of_their_text(text: str) -> None:
+    try:
+        wanted = spelled_out(text)
+    except SqlError as error:
+        with pytest.raises(SqlError, match=str(error)):
+            tokenize(text)
+        return
+    assert [part for token in tokenize(text) for part in parts(token)] == wanted
+
+
+SHORT = {
+    "IN": f"SELECT 1 WHERE {listed('a', range(COUNT))}",
+    "NOT IN": f"SELECT 1 WHERE {negated('a', ['x'] * COUNT)} AND b",
+    "OR": f"SELECT 1 WHERE b OR {alternatives('a', range(COUNT))}",
+    "AND": f"SELECT 1 WHERE {exclusions('t.a', ['x'] * COUNT)}",
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_long_list_is_one_token(name: str) -> None:
+    tokens = tokenize(SHORT[name])
+    assert len(tokens) < LONG_RUN
+    assert [token.kind for token in tokens if token.kind in RUNS] == [
+        Kind.LITERALS if "IN" in name else Kind.COMPARISONS
+    ]
+
+
+REFUSED = {
+    "a chain in a select list": (f"SELECT {alternatives('a', range(600))} AS b", SqlError, "joined by AND and OR"),
+    "more tokens than a statement may have": (
+        f"SELECT 1 WHERE {listed('a', range(MOST_TOKENS // 2 + 10))}",
+        LimitExceeded,
+        "tokens",
+    ),
+    "more of them in a chain": (
+        f"SELECT 1 WHERE {alternatives('a', range(MOST_TOKENS // 4 + 10))}",
+        LimitExceeded,
+        "tokens",
+    ),
+    "a long literal that grows": (
+        f"SELECT repeat(s, 16000000) || 'x' FROM t WHERE {listed('s', ['x' * 100] * COUNT)}",
+        LimitExceeded,
+        "bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_limits_count_what_a_long_list_stands_for(name: str) -> None:
+    sql, error, says = REFUSED[name]
+    with pytest.raises(LanceFlightError, match=says) as raised:
+        datafusion_text(sql)
+    assert isinstance(raised.value, error)
