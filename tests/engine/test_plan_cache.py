@@ -110,6 +110,36 @@ def test_a_query_is_planned_once(engine: Engine, begun: list[None], query: str, 
     assert (engine.plans.counts.hits, engine.plans.counts.misses) == (4, 1)
 
 
+LONG = {
+    "a list": f"SELECT id FROM t WHERE id IN ({', '.join(map(str, range(3, 15_000)))})",
+    "a chain": f"SELECT id FROM t WHERE {' OR '.join(f'id = {number}' for number in range(3, 15_000))}",
+    "long texts": "SELECT id FROM t WHERE CAST(id AS VARCHAR) IN ('4', "
+    + ", ".join(map("'{:036}'".format, range(15_000)))
+    + ")",
+}
+
+
+@pytest.mark.parametrize("sql", LONG.values(), ids=LONG)
+def test_a_query_of_many_values_is_planned_once(engine: Engine, begun: list[None], sql: str) -> None:
+    short = planned(engine, "SELECT id FROM t")
+    begun.clear()
+    assert "{'id': 4}" in said(lambda: engine.run(planned(engine, sql)))
+    assert len(begun) == 1
+    assert isinstance(said(lambda: engine.run(short)), list)
+    assert len(begun) == 1
+
+
+def test_a_plan_that_the_cache_has_no_room_for_displaces_none(engine: Engine, begun: list[None]) -> None:
+    engine.plans = PlanCache(most_bytes=1 << 20)
+    engine._answering = Answering(engine.sessions, engine.plans)
+    for text in ("SELECT id FROM t", LONG["a list"]):
+        engine.run(planned(engine, text)).read_all()
+    assert engine.plans.counts.plans == 1
+    begun.clear()
+    engine.run(planned(engine, "SELECT id FROM t")).read_all()
+    assert begun == []
+
+
 NEVER_KEPT = {
     "a metadata table": "SELECT version FROM t$snapshots",
     "a table of the server": "SELECT id FROM system.queries",

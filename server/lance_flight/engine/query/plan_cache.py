@@ -22,15 +22,20 @@ from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
+from lance_flight.engine.sql.tokens import token_count
 from lance_flight.errors import LanceFlightError
 
 MOST_PLANS = 256
 MOST_BYTES = 64 << 20
-LONGEST_TEXT = 64 << 10
+LONGEST_TEXT = 2 << 20
+_LONG_TEXT = 64 << 10
+"""Characters from which on what is in a text decides about the size of its plan, not its length alone."""
 _OF_A_PLAN = 96 << 10
 """Estimated bytes of DataFusion's context and a plan of a few nodes."""
 _OF_A_CHARACTER = 256
 """Estimated bytes of a plan for each character of its text: lists of keys take 190, long select lists 250."""
+_OF_A_TOKEN = 512
+"""Estimated bytes of a plan for each token of a long text: lists of keys take 330, which are long texts if the keys are."""
 _OF_A_PARTITION = 256
 """Estimated bytes of a snapshot for each of its partition tables."""
 
@@ -84,6 +89,8 @@ class PlanCache:
         if not all(map(is_steady, texts)) or not planned.session.is_steady:
             return
         size = _size(key, planned)
+        if size > self._most_bytes:
+            return
         with self._lock:
             number = self._next = self._next + 1
             self._plans[number] = key, planned, size
@@ -114,15 +121,23 @@ def is_steady(text: str) -> bool:
     >>> is_steady("SELECT 1"), is_steady("SELECT now()")
     (True, False)
     """
-    return len(text) <= LONGEST_TEXT and _is_steady(text)
+    if len(text) > _LONG_TEXT:
+        return len(text) <= LONGEST_TEXT and _find_steady(text)
+    return _is_steady(text)
 
 
-@lru_cache(MOST_PLANS)
-def _is_steady(text: str) -> bool:
+def _find_steady(text: str) -> bool:
     return substrait.plan_in(text) is None and not any(calls_of(text, mutable_functions()))
+
+
+_is_steady = lru_cache(MOST_PLANS)(_find_steady)
 
 
 def _size(key: PlanKey, planned: PlannedQuery) -> int:
     partitions = sum(view.snapshot.table_count for view in planned.session.views.values())
     bound = 0 if planned.parameters is None else planned.parameters.nbytes
-    return _OF_A_PLAN + _OF_A_CHARACTER * len(key.text) + _OF_A_PARTITION * partitions + bound
+    return _OF_A_PLAN + _size_of_text(key.text) + _OF_A_PARTITION * partitions + bound
+
+
+def _size_of_text(text: str) -> int:
+    return _OF_A_CHARACTER * len(text) if len(text) <= _LONG_TEXT else len(text) + _OF_A_TOKEN * token_count(text)

@@ -80,7 +80,7 @@ def tokenize(text: str) -> list[Token]:
     ['SELECT', "it's", '|', '|', '?']
     """
     tokens = list(_tokenize_long(text) if _SHORT < len(text) <= _LONG else islice(tokens_of(text), MOST_TOKENS + 1))
-    if len(text) > MOST_TOKENS and sum(map(_weight, tokens)) > MOST_TOKENS:
+    if len(text) > MOST_TOKENS and _count(tokens) > MOST_TOKENS:
         raise LimitExceeded(
             f"the statement has more than {MOST_TOKENS} tokens; expected fewer, as parameters, as rows of an ingest or in a table"
         )
@@ -171,6 +171,19 @@ def comparisons(run: Token) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each comparison of a run."""
     for found in _ONE_COMPARISON.finditer(run.text):
         yield run.start + found.start(), run.start + found.end()
+
+
+def token_count(text: str) -> int:
+    """Return the number of tokens of a text, those of long runs one by one.
+
+    >>> token_count("SELECT a FROM t WHERE b IN (1, 2)")
+    12
+    """
+    return _count(tokenize(text))
+
+
+def _count(tokens: Iterable[Token]) -> int:
+    return sum(map(_weight, tokens))
 
 
 def _weight(token: Token) -> int:
