@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -55,13 +56,28 @@ _OPERATORS = MappingProxyType({op.value: op for op in Op})
 _NOT_PUSHED = "DataFusion keeps it above the scan, and it says nothing about partitions"
 
 
-@dataclass(frozen=True, slots=True)
+MANY_VALUES = 256
+"""Values of a list from which on a physical plan, whose filters are arrays, is made sooner than these are read one by one."""
+
+
+@dataclass(frozen=True)
 class LogicalScan:
-    """One scan of an optimised plan: its table (`schema.table`), the filter pushed into it, and the predicate above it."""
+    """One scan of an optimised plan: its table (`schema.table`), the filters pushed into it, and the predicate above it."""
 
     table: str
-    pushed: Predicate
+    filters: tuple[Any, ...]
     beyond: Predicate
+
+    @cached_property
+    def pushed(self) -> Predicate:
+        """Return the predicate that the filters are together."""
+        return all_of(map(predicate, self.filters))
+
+    @cached_property
+    def has_many_values(self) -> bool:
+        """True if one of the filters is a long list, which takes long to read."""
+        lists = (each.to_variant() for each in self.filters if each.variant_name() == "InList")
+        return any(len(each.list()) > MANY_VALUES for each in lists)
 
 
 def logical_scans(plan: LogicalPlan, default_schema: str) -> tuple[LogicalScan, ...] | None:
@@ -83,8 +99,7 @@ def _scans(plan: LogicalPlan, above: Sequence[Filter | Projection], default_sche
     node = plan.to_variant()
     if isinstance(node, TableScan):
         _, db_schema, table = node.fqn()
-        pushed = all_of(predicate(filter) for filter in node.filters())
-        yield LogicalScan(f"{db_schema or default_schema}.{table}", pushed, _condition(above))
+        yield LogicalScan(f"{db_schema or default_schema}.{table}", tuple(node.filters()), _condition(above))
         return
     # Only filters right above a scan speak of its columns by their names; projections between take fields out of structs.
     passed = [*above, node] if isinstance(node, Filter | Projection) else []

@@ -316,9 +316,9 @@ class QuerySession:
                     break
 
     def prune(self, frame: DataFrame) -> Prunings:
-        """Prune the scans of a query; the physical plan is made only if scans are within its expressions."""
+        """Prune the scans of a query; the physical plan is made only if scans are within its expressions, or filters have many values."""
         scans = self.logical_scans(frame)
-        if scans is None:
+        if scans is None or any(scan.has_many_values for scan in scans):
             self.plan(frame)
             return dict(self.log.prunings)
         found: dict[str, list[Pruning]] = {}
