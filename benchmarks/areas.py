@@ -20,6 +20,7 @@ from benchmarks import (
     spark,
     stream_out,
     tenants,
+    value_lists,
 )
 from benchmarks.bench import Bench
 from benchmarks.results import Result
@@ -34,6 +35,7 @@ AREAS: Mapping[str, Callable[[Bench], list[Result]]] = MappingProxyType(
         "joins": joins.measure,
         "spark": spark.measure,
         "lookup": lookup.measure,
+        "value-lists": value_lists.measure,
         "search": search.measure,
         "tenants": tenants.measure,
         "memory": memory.measure,
