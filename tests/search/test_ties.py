@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.catalog.search.search_results import SAME_SCORE, levelled
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import targets
 from lance_flight.errors import DataError
 
-from tests.search.collection import DIMENSIONS, Documents, made, query, store, told
+from tests.search.collection import DIMENSIONS, WORDS, Documents, made, query, store, told
 from tests.stock import stored_tables
 
+IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 COUNTS = (1, 3, 21, 80, 160, 161, 500)
 ORIGIN = f"[{', '.join(['0'] * DIMENSIONS)}]"
 SEARCHES = {
@@ -95,6 +99,67 @@ def test_tables_that_cannot_be_read_together_give_the_same_order(
     assert ids(Engine(of.root, target_partitions=2), search, 500) == together
     monkeypatch.setattr(targets, "merge", lambda tables: ([], list(tables)))
     assert ids(Engine(of.root, target_partitions=2), search, 500) == together
+
+
+QUERIES = (
+    "lance",
+    "lance vector arrow",
+    '"lance vector" arrow',
+    "+lance^3 (arrow OR spark^0.7)",
+    "lance flight -spark",
+)
+
+
+def few_texts(seed: int) -> Documents:
+    """Texts of one length, many of them the same, in tenants of very different sizes."""
+    chance = np.random.default_rng(seed)
+    texts = [" ".join(chance.choice(WORDS, 6)) for _ in range(12)]
+    likely = chance.dirichlet([0.7] * 4)
+    return Documents(
+        [
+            {
+                "id": number,
+                "tenant": "abcd"[int(chance.choice(4, p=likely))],
+                "price": int(chance.integers(3)),
+                "embedding": None,
+                "body": texts[int(chance.integers(len(texts)))],
+            }
+            for number in range(int(chance.integers(40, 300)))
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(40 if IS_FULL else 4))
+def test_equal_texts_are_worth_the_same_however_the_tables_are_read(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = few_texts(seed)
+    of = made(tmp_path / "root", documents)
+    of.update("CREATE INDEX words ON docs (body) USING inverted WITH (with_position = true)")
+    bodies = {row["id"]: row["body"] for row in documents.rows}
+    for words in QUERIES:
+        call = f"full_text_search('docs', 'body', '{words}', k => K)"
+        together = ids(of, call, 500)
+        with monkeypatch.context() as patch:
+            patch.setattr(targets, "merge", lambda tables: ([], list(tables)))
+            alone = query(of, f"SELECT id, _score FROM {call.replace('K', '500')}")
+            assert [row["id"] for row in alone] == together
+            shown = {(bodies[row["id"]], row["_score"]) for row in alone}
+            assert len(shown) == len({body for body, _ in shown})
+            assert all(ids(of, call, count) == together[:count] for count in (1, 7, 30))
+
+
+def test_scores_that_are_the_same_do_not_depend_on_what_follows() -> None:
+    chance = np.random.default_rng(1)
+    for _ in range(200):
+        scores = np.sort(8.0 - chance.integers(0, 40, 60) * SAME_SCORE)[::-1]
+        found = levelled(scores, SAME_SCORE)
+        best: list[float] = []
+        for score in scores:
+            is_same = best and score >= best[-1] * (1 - SAME_SCORE)
+            best.append(best[-1] if is_same else score)
+        assert found.tolist() == best
+        assert all(levelled(scores[:count], SAME_SCORE).tolist() == best[:count] for count in (0, 1, 17))
 
 
 def test_many_equal_rows_are_not_read_whole(tmp_path: Path) -> None:

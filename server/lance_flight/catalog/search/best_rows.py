@@ -1,4 +1,4 @@
-"""The best rows of one table: as many as are wanted, those worth the same in the order of tables and rows.
+"""The best rows of one table: as many as are wanted, those worth the same in the order of tables and rows, and all that may be worth it.
 
 Lance returns any of the rows that are worth the same as the last one, others for another count, and takes NULL inside a
 vector for 0. So one row more than is wanted is asked for. Where that does not settle which rows are the best, more
@@ -15,7 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.search.chosen_rows import address_condition, places_of
-from lance_flight.catalog.search.search_results import ADDRESS, Order, in_order, placed, ranked, read, settled
+from lance_flight.catalog.search.search_results import (
+    ADDRESS,
+    Order,
+    candidates,
+    in_order,
+    is_certain,
+    placed,
+    read,
+    settled,
+)
 from lance_flight.catalog.tables.scan import Scan, Search, Source
 from lance_flight.model.nested import within
 from lance_flight.model.vectors import have_gaps, is_vector
@@ -39,7 +48,7 @@ def _all(rows: pa.Table) -> pa.Table:
 
 
 def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep = _all) -> pa.Table:
-    """Find the best rows in the columns of `scan`, each with the name of its table.
+    """Find the rows that may be among the best, in the columns of `scan`, each with the name of its table.
 
     `ADDRESS` is among these columns, and so is a vector that is searched. What `keep` leaves out, of rows of which only what they are
     worth is known, does not count.
@@ -47,9 +56,9 @@ def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, kee
     asked = search.count + 1
     rows = find(asked, scan.schema)
     best = _without_gaps(search, keep(settled(search, rows, asked)))
-    if best.num_rows < search.count and rows.num_rows >= asked:
+    if rows.num_rows >= asked and not is_certain(search, best, rows):
         best = _read_in_order(search, scan, source, find, keep)
-    return ranked(search, placed(best, source))
+    return candidates(search, placed(best, source))
 
 
 def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep) -> pa.Table:
@@ -59,12 +68,16 @@ def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find
     while True:
         asked *= MORE
         rows = find(asked, narrow)
-        known = in_order(search, placed(keep(settled(search, rows, asked)), source))
+        best = placed(keep(settled(search, rows, asked)), source)
+        if rows.num_rows >= asked and not is_certain(search, best, rows):
+            continue
+        # Of a vector's rows more are read than are wanted, since some may have NULL inside.
+        known = candidates(search, best) if search.precision else in_order(search, best)
         kept, count = [scan.schema.empty_table()], 0
         for start in range(0, known.num_rows, at_once):
             kept.append(_without_gaps(search, _at(scan, source, known.slice(start, at_once), search.result)))
             count += kept[-1].num_rows
-            if count >= search.count:
+            if count >= search.count and not search.precision:
                 break
         if count >= search.count or rows.num_rows < asked:
             return pa.concat_tables(kept)

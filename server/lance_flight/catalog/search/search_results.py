@@ -1,4 +1,8 @@
-"""Results of a search of one table or several: rows with their scores, best first."""
+"""Results of a search of one table or several: rows with their scores, best first.
+
+Scores of texts are sums of float32, which differ in the last places by how a table is read: its index knows other weights of the words
+than that of several tables together, and Lance adds them up in another order. So scores that differ by less than `SAME_SCORE` are one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +23,11 @@ ADDRESS = next(field for field in ADDRESS_FIELDS if field.name == ROW_ADDRESS)
 TABLE = pa.field("_table", pa.utf8(), nullable=False)
 """The name of the table that a row lies in; of merged tables addresses do not tell."""
 
+SAME_SCORE = 2.0**-20
+"""The part of a score, about a millionth, by which another one may be less and still is the same: some units in the last place of each word."""
 _FRAGMENT_BITS = 32
+
+Scores = npt.NDArray[np.float64]
 
 
 class Order(Protocol):
@@ -37,6 +46,11 @@ class Order(Protocol):
     @property
     def is_ascending(self) -> bool:
         """True if a lower score is better."""
+        ...
+
+    @property
+    def precision(self) -> float:
+        """The part of a score by which a lower one may differ and be the same; 0 where scores are compared as they are."""
         ...
 
 
@@ -59,8 +73,55 @@ def in_order(search: Order, rows: pa.Table) -> pa.Table:
 
 
 def ranked(search: Order, rows: pa.Table) -> pa.Table:
-    """Return the first of some rows that are `placed`."""
+    """Return the first of all rows found, which are `placed`; scores that are the same become the best of them."""
+    if search.precision:
+        rows = in_order(search, rows)
+        same = levelled(rows[search.result.name].to_numpy().astype(np.float64), search.precision)
+        column = pa.array(same, search.result.type)
+        rows = rows.set_column(rows.schema.get_field_index(search.result.name), search.result, column)
     return in_order(search, rows).slice(0, search.count)
+
+
+def levelled(scores: Scores, precision: float) -> Scores:
+    """Return scores, given from the best on, with each the best of those that it is the same as.
+
+    What follows a score does not change it, so that the best rows are the first of a longer list.
+
+    >>> levelled(np.array([8.0, 7.5, 7.0, 6.5, 3.0]), precision=1 / 8).tolist()
+    [8.0, 8.0, 8.0, 6.5, 3.0]
+    """
+    places, are_first = np.arange(len(scores)), np.zeros(len(scores), bool)
+    are_first[:1] = True
+    while True:
+        best = scores[np.maximum.accumulate(np.where(are_first, places, 0))]
+        are_less = scores < best * (1 - precision)
+        if not are_less.any():
+            return best
+        are_first[1:] |= are_less[1:] & ~are_less[:-1]
+
+
+def candidates(search: Order, rows: pa.Table) -> pa.Table:
+    """Return those of the rows of one table, which are `placed`, that may be among the best beside rows of others.
+
+    What is found elsewhere decides which scores are the same. Of rows with one score the first are enough.
+    """
+    rows = in_order(search, rows)
+    if not search.precision or rows.num_rows <= search.count:
+        return rows.slice(0, search.count)
+    scores = rows[search.result.name].to_numpy().astype(np.float64)
+    places = np.arange(len(scores))
+    first = np.maximum.accumulate(np.where(np.append(True, scores[1:] != scores[:-1]), places, 0))
+    may_be_same = scores >= scores[search.count - 1] * (1 - search.precision)
+    return rows.filter(pa.array(may_be_same & (places - first < search.count)))
+
+
+def is_certain(search: Order, best: pa.Table, found: pa.Table) -> bool:
+    """Return whether rows that are better than the last one `found` are enough: no row that was not found is among the best."""
+    if best.num_rows < search.count or not search.precision:
+        return bool(best.num_rows >= search.count)
+    scores = best[search.result.name].to_numpy().astype(np.float64)
+    last = np.partition(scores, -search.count)[-search.count]
+    return bool(last * (1 - search.precision) > np.min(found[search.result.name].to_numpy()))
 
 
 def settled(search: Order, rows: pa.Table, asked: int) -> pa.Table:

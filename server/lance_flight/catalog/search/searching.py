@@ -51,6 +51,7 @@ class VectorSearch:
     among: Mapping[int, Addresses] | None = None
     result: pa.Field = DISTANCE
     is_ascending: bool = True
+    precision: float = 0.0
 
     @property
     def root(self) -> str:

@@ -23,7 +23,7 @@ from lance.query import FullTextQuery
 from lance_flight.catalog.search import chosen_rows
 from lance_flight.catalog.search.best_rows import best_rows
 from lance_flight.catalog.search.chosen_rows import Addresses
-from lance_flight.catalog.search.search_results import SCORE, TABLE
+from lance_flight.catalog.search.search_results import SAME_SCORE, SCORE, TABLE
 from lance_flight.catalog.search.text_indices import IndexedTexts
 from lance_flight.catalog.search.text_queries import SearchedColumn, needs_index, query_of, weighed_words
 from lance_flight.catalog.search.text_statistics import Statistics
@@ -66,6 +66,7 @@ class TextSearch:
     among: Mapping[int, Addresses] | None = None
     result: pa.Field = SCORE
     is_ascending: bool = False
+    precision: float = SAME_SCORE
     is_complete: bool = True
 
     @property

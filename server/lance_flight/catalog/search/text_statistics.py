@@ -6,14 +6,16 @@ what a text makes of it. So a table's scores become those of any other statistic
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+import numpy as np
+
 from lance_flight.lru_cache import LruCache
 
 KEPT_COUNTS = 65_536
+_HALF = np.float32(0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,8 @@ class Statistics:
     def together(cls, parts: Iterable[Self]) -> Self:
         """Return the statistics of several sets of texts together.
 
-        >>> Statistics.together([Statistics(documents=2, frequencies={"a": 1}), Statistics(documents=3)]).idf("a")
-        1.3862943611198906
+        >>> round(Statistics.together([Statistics(documents=2, frequencies={"a": 1}), Statistics(documents=3)]).idf("a"), 6)
+        1.386294
         """
         documents, frequencies = 0.0, dict[str, float]()
         for part in parts:
@@ -38,9 +40,10 @@ class Statistics:
         return cls(documents=documents, frequencies=frequencies)
 
     def idf(self, token: str) -> float:
-        """Return what a token is worth: the less, the more texts have it."""
-        frequency = self.frequencies.get(token, 0)
-        return math.log1p((max(self.documents - frequency, 0) + 0.5) / (frequency + 0.5))
+        """Return what a token is worth: the less, the more texts have it; in float32, as Lance does, which costs a common one some digits."""
+        documents, frequency = np.float32(self.documents), np.float32(self.frequencies.get(token, 0))
+        others = np.maximum(documents - frequency, np.float32(0)) + _HALF
+        return float(np.log(others / (frequency + _HALF) + np.float32(1)))
 
 
 class Counts:
