@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
+import lance
 import pytest
+from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.tables.merged import Merged
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.engine.engine import Engine
@@ -104,6 +107,21 @@ def units(patch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     with patch.context() as patched:
         patched.setattr(targets, "merge", counted)
         yield found
+
+
+def lance_plans(patch: pytest.MonkeyPatch) -> list[str]:
+    """What Lance plans for each filter in SQL that it is given from now on."""
+    plans: list[str] = []
+    scanner = lance.LanceDataset.scanner
+
+    def planning(self: lance.LanceDataset, *arguments: Any, **options: Any) -> lance.LanceScanner:
+        made = scanner(self, *arguments, **options)
+        if isinstance(options.get("filter"), str) and not options["filter"].startswith(ROW_ADDRESS):
+            plans.append(made.explain_plan())
+        return made
+
+    patch.setattr(lance.LanceDataset, "scanner", planning)
+    return plans
 
 
 def vectors(of: Engine, table: str, condition: str | None = None, count: int = 12) -> list[tuple[int, float]]:

@@ -15,6 +15,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
+from tests.search.layouts import COLUMNS, lance_plans
 
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 EXACTLY = "nprobes => 100, refine => 50"
@@ -276,3 +277,59 @@ def test_what_fails_in_a_filter_is_said(docs: Engine) -> None:
     )
     assert said.startswith("QueryFailed"), said
     assert "ivide by zero" in said
+
+
+INDEXED = {"body": "ngram", "price": "bitmap"}
+LOOKED_UP = {
+    "body LIKE '%arrow%'": "body",
+    "contains(body, 'vector') AND id % 2 = 0": "body",
+    "body LIKE '%lance%' OR price + 0 = 3": "body",
+    "price + 1 = 3": "price",
+}
+
+
+@pytest.fixture(
+    scope="module", params=["PARTITIONED BY (tenant)", "PARTITIONED BY (tenant) WITH (stable_row_ids = true)", ""]
+)
+def with_scalar_indices(
+    request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory
+) -> Engine:
+    """A table with indices of vectors, texts and values, and with rows that these are not about, that were changed and deleted."""
+    of = engine(tmp_path_factory.mktemp("docs") / "root")
+    of.update(f"CREATE TABLE docs ({COLUMNS}) {request.param}")
+    half, doubles = len(documents.rows) // 2, [{**row, "id": -1} for row in documents.rows[:50]]
+    store(
+        of,
+        Documents(
+            [*({**row, "price": row["price"] + (row["id"] % 11 == 0)} for row in documents.rows[:half]), *doubles]
+        ),
+    )
+    of.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 1, num_partitions = 3)")
+    of.update("CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1)")
+    for column, kind in INDEXED.items():
+        of.update(f"CREATE INDEX {column}_idx ON docs ({column}) USING {kind} WITH (min_rows = 1)")
+    store(of, Documents(documents.rows[half:]))
+    of.update(f"UPDATE docs SET price = price - 1 WHERE id % 11 = 0 AND id BETWEEN 0 AND {half - 1}")
+    of.update("DELETE FROM docs WHERE id = -1")
+    return of
+
+
+@pytest.mark.parametrize("condition", LOOKED_UP)
+def test_rows_that_are_found_first_are_looked_up_in_indices(
+    with_scalar_indices: Engine, documents: Documents, condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, chosen = with_scalar_indices, fulfilling(documents, condition)
+    plans = lance_plans(monkeypatch)
+    found = vectors(of, condition)
+    monkeypatch.undo()
+    assert 12 < len(chosen.rows) < len(documents.rows)
+    assert same(found, chosen.nearest(VECTOR)[:12])
+    assert texts(of, condition).keys() == texts(of, None).keys() & {row["id"] for row in chosen.rows}
+    index = f"{LOOKED_UP[condition]}_idx"
+    assert plans
+    assert all(f"@{index}(" in plan for plan in plans), plans
+    call = f"vector_search('docs', 'embedding', {literal(VECTOR)}, filter => $${condition}$$)"
+    explained = told(of, f"EXPLAIN SELECT id FROM {call}")
+    assert f"index: {index} ({INDEXED[LOOKED_UP[condition]]})" in explained
+    ordered = query(of, f"SELECT id FROM docs WHERE {condition} ORDER BY embedding <-> {literal(VECTOR)} LIMIT 12")
+    assert [row["id"] for row in ordered] == [number for _, number in chosen.nearest(VECTOR)[:12]]

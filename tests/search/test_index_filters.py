@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import lance
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,6 +17,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 
 from tests.search.collection import engine, query, told
+from tests.search.layouts import lance_plans
 
 SCHEMA = pa.schema(
     {
@@ -197,16 +197,7 @@ LOOKED_UP = {
 
 @pytest.mark.parametrize("condition", LOOKED_UP)
 def test_lance_looks_it_up_and_explain_says_so(docs: Engine, condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans: list[str] = []
-    scanner = lance.LanceDataset.scanner
-
-    def planning(self: lance.LanceDataset, *arguments: Any, **options: Any) -> lance.LanceScanner:
-        made = scanner(self, *arguments, **options)
-        if isinstance(options.get("filter"), str):
-            plans.append(made.explain_plan())
-        return made
-
-    monkeypatch.setattr(lance.LanceDataset, "scanner", planning)
+    plans = lance_plans(monkeypatch)
     column = LOOKED_UP[condition]
     if INDEXED[column] == "label_list" and docs.root.table(TableName(PUBLIC, "docs")).is_partitioned:
         assert f"{column}_idx" not in told(docs, f"EXPLAIN SELECT id FROM docs WHERE {condition}")

@@ -18,7 +18,6 @@ from lance_flight.engine.query.tables import Split, TableView, Targets
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
 from lance_flight.engine.sql.routines import calls_of, volatile_functions
 from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
-from lance_flight.planning.predicates import ALWAYS
 
 SEARCHES = "$search"
 """Schema of the tables that stand for searches, and of their inputs, within a statement."""
@@ -117,14 +116,17 @@ def chosen_by(
 
 
 def _with_addresses(view: TableView, targets: Targets, log: ScanLog) -> TableView:
-    """Return the same table with the addresses of its rows."""
-    # What the statement asks of the table elsewhere does not hold here.
+    """Return the same table with the addresses of its rows, as the plan was made last that the condition is part of.
+
+    What that requires of the rows is looked up in indices; what the statement asks of the table elsewhere does not hold here.
+    """
+    required = view.hint()
     kept = tuple(version.kept for version in view.log.prunings[view.key][-1].versions)
     return replace(
         view,
         targets=targets,
         extra_columns=tuple(dict.fromkeys((*view.extra_columns, *ADDRESS_FIELDS))),
-        hint=lambda: ALWAYS,
+        hint=lambda: required,
         share=Split(),
         log=log,
         only=kept,

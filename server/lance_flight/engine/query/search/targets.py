@@ -285,7 +285,7 @@ def _of_scan(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
     if scan is None:
         return _of_pruning(view, None)
     found = _of_pruning(view, view.log.prunings[view.key][-1], scan, targets)
-    return replace(found, report=view.log.reports[-1]()) if view.snapshot.is_partitioned else found
+    return replace(found, report=view.log.reports[-1]()) if view.log.reports else found
 
 
 def _of_pruning(
