@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance import LanceDataset
+from lance import LanceDataset, LanceOperation
+from lance.fragment import write_fragments
 from lance.query import MatchQuery, PhraseQuery
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -184,3 +185,27 @@ def test_files_of_a_new_table_have_numbers_of_their_own(tables: list[PinnedTable
     assert len(set(numbers)) == TABLES
     assert max(numbers) < 2**31
     assert all(number % partitions.NUMBERS_OF_A_TABLE == 0 for number in numbers)
+
+
+def test_lance_numbers_the_files_of_an_overwrite_from_0_on(tmp_path: Path) -> None:
+    """So a table of an object store, which is made by one commit, has files of the same numbers as others."""
+    place, data = str(tmp_path / "table"), rows(0)
+    files = partitions.numbered(write_fragments(data, place), 5 * partitions.NUMBERS_OF_A_TABLE)
+    made = LanceDataset.commit(place, LanceOperation.Overwrite(data.schema, files))
+    assert [fragment.fragment_id for fragment in made.get_fragments()] == [0]
+
+
+def test_ids_that_rows_keep_are_those_of_rows_of_other_tables(tmp_path: Path) -> None:
+    """Lance counts them from 0 on in each table: an index of several would confuse their rows."""
+    made = []
+    for number in range(2):
+        store = Store(str(tmp_path / f"table{number}"))
+        files = partitions.write_files(store, None, rows(number))
+        table = PinnedTable(store, partitions.create(store, rows(number).schema, files, stable_row_ids=True))
+        made.append(indexed(appended(table, 2 + number), "number", "btree"))
+    ids = [table.open().to_table(columns=[], with_row_id=True)["_rowid"].to_pylist() for table in made]
+    assert ids == [list(range(2 * ROWS))] * 2
+    assert merge(made) == ([], made)
+    for table in made:
+        table.open().drop_index("i")
+    assert only(merge([newest(table) for table in made])).tables == ("table0", "table1")
