@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.file import LanceFileReader
+from lance.query import MatchQuery
 from lance_flight.engine.engine import Engine
 
 from tests.search.articles import (
@@ -229,3 +232,16 @@ def test_filters_take_parameters(docs: Docs) -> None:
 def test_explain_names_the_columns_with_their_boosts(docs: Docs) -> None:
     said = told(docs[0], "EXPLAIN SELECT id FROM full_text_search('docs', ['title^2', 'body'], 'lance')")
     assert "search: 10 best matches of title^2, body" in said
+
+
+def test_lance_has_no_words_by_how_they_begin(tmp_path: Path) -> None:
+    """Neither by a query nor in files that can be read; once it has, `hel*` need not be refused."""
+    texts = ["hel", "help", "hello", "helicopter"]
+    held = lance.write_dataset(pa.table({"body": texts}), str(tmp_path / "texts"))
+    held.create_scalar_index("body", "INVERTED", stem=False)
+    found = MatchQuery("hel", "body", fuzziness=2, prefix_length=3)
+    rows = held.scanner(columns=["body"], full_text_query=found, disable_scoring_autoprojection=True).to_table()
+    assert sorted(rows["body"].to_pylist()) == ["hel", "hello", "help"]
+    (tokens,) = (tmp_path / "texts" / "_indices").rglob("*tokens.lance")
+    words = LanceFileReader(str(tokens)).metadata().schema
+    assert words.names == ["_token_fst_bytes", "_token_next_id", "_token_total_length"]
