@@ -67,6 +67,9 @@ BEFORE = {
         ),
         f"INSERT INTO docs {DOCS}",
     ],
+    "CREATE INDEX ON pages": [
+        "INSERT INTO pages VALUES " + ", ".join(f"({number}, [[{number}, 1], [0.5, 2]])" for number in range(1, 11))
+    ],
     "ALTER TABLE events CREATE BRANCH": [
         "CREATE TABLE events (id BIGINT, device VARCHAR) PARTITIONED BY (bucket(2, id))",
         "INSERT INTO events VALUES (1, 'a'), (2, NULL)",

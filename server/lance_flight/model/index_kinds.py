@@ -9,7 +9,7 @@ vector   ivf_flat · ivf_sq · ivf_pq · ivf_rq · ivf_hnsw_flat · ivf_hnsw_sq 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from lance_flight.errors import InvalidInput
+from lance_flight.model.vectors import is_multivector, vector_type
 
 OptionValue = str | int | float | bool
 
@@ -43,6 +44,9 @@ METRICS = ("l2", "cosine", "dot", "hamming")
 
 BYTE_METRIC = "hamming"
 """The one for vectors of bytes, and for no others."""
+
+MULTIVECTOR_METRIC = "cosine"
+"""The one for indices of multivectors."""
 
 _TEXT: Mapping[str, type] = MappingProxyType(
     {
@@ -216,15 +220,22 @@ def checked_metric(name: str) -> str:
 
 def metrics_of(column: pa.DataType) -> Sequence[str]:
     """Return the metrics that vectors of a type are compared by: what is no vector of bytes, by all that floats are."""
-    are_bytes = pa.types.is_fixed_size_list(column) and pa.types.is_uint8(column.value_type)
+    kind = vector_type(column)
+    are_bytes = pa.types.is_fixed_size_list(kind) and pa.types.is_uint8(kind.value_type)
     return [metric for metric in METRICS if (metric == BYTE_METRIC) == are_bytes]
 
 
-def fitting_metric(column: pa.Field, name: str) -> str:
-    """Return a metric in lower case that vectors of a column are compared by; `InvalidInput` lists those."""
-    metric, fitting = checked_metric(name), metrics_of(column.type)
+def index_metrics_of(column: pa.DataType) -> Sequence[str]:
+    """Return the metrics that an index of vectors of a type may have: Lance builds those of multivectors by one alone."""
+    known = metrics_of(column)
+    return [metric for metric in known if metric == MULTIVECTOR_METRIC] if is_multivector(column) else known
+
+
+def fitting_metric(column: pa.Field, name: str, metrics: Callable[[pa.DataType], Sequence[str]] = metrics_of) -> str:
+    """Return a metric in lower case that vectors of a column are compared by, one of `metrics` of its type; `InvalidInput` lists those."""
+    metric, fitting = checked_metric(name), metrics(column.type)
     if metric not in fitting:
-        expected = ", ".join(fitting)
+        expected = ", ".join(fitting) or "none"
         raise InvalidInput(
             f"metric is {name!r}; expected {expected} for column {column.name!r}, which is {column.type}"
         )

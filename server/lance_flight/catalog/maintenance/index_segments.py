@@ -22,6 +22,7 @@ from lance_flight.errors import Unsupported
 from lance_flight.model.index_kinds import Family, IndexKind, OptionValue
 from lance_flight.model.nested import field_at
 from lance_flight.model.pins import FixedPin
+from lance_flight.model.vectors import is_multivector
 
 MOST_SEGMENTS = 4
 """Every search looks into each of them: beyond that the next one takes the place of all."""
@@ -83,8 +84,7 @@ class BuildSegment:
 def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -> None:
     """Refuse an index that Lance cannot build, or not with these options, by a trial build over a single row."""
     kind, options = definition.of_kind, dict(definition.options)
-    vectors = pa.types.is_fixed_size_list(column.type)
-    row = pa.array([[1] * column.type.list_size if vectors else None], column.type)
+    row = pa.array([_trial_value(column.type)], column.type)
     dataset = lance.write_dataset(pa.table({column.name: row}), f"memory://{secrets.token_hex(8)}")
     if kind.is_quantised:
         options.setdefault("num_sub_vectors", 1)
@@ -95,6 +95,13 @@ def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -
         _built(dataset, column.name, kind, options, name=definition.name, fragments=[0])
     except _REFUSALS as exc:
         raise Unsupported(_refused(column, kind, root.words(exc))) from exc
+
+
+def _trial_value(kind: pa.DataType) -> list[object] | None:
+    """Return a vector or multivector of a type; None for any other type."""
+    if is_multivector(kind):
+        return [_trial_value(kind.value_type)]
+    return [1] * kind.list_size if pa.types.is_fixed_size_list(kind) else None
 
 
 def _built(

@@ -6,7 +6,7 @@ that: they are counted here first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from lance import LanceDataset
 
 from lance_flight.model.index_kinds import PACKED_BITS, IndexKind, OptionValue
 from lance_flight.model.nested import field_at
+from lance_flight.model.vectors import is_multivector, vector_type
 
 MOST_PARTS = 4096
 _NUMBERS_OF_SUB_VECTOR = (8, 4, 2)
@@ -32,11 +33,14 @@ def vector_options(
 
     None where there are too few vectors to learn from. NULL and what has a number that is not finite does not count.
     """
-    vectors = field_at(dataset.schema, column).type
+    stored = field_at(dataset.schema, column).type
+    vectors = vector_type(stored)
     if not pa.types.is_fixed_size_list(vectors):
         return dict(options)  # Lance says what is the matter
-    rows = sum(fragments.values())
-    parts = int(options.get("num_partitions", 0)) or min(max(1, rows // kind.rows_of_part), MOST_PARTS)
+    count = sum(fragments.values())
+    if is_multivector(stored):
+        count = round(count * _vectors_of_row(dataset, column, fragments))
+    parts = int(options.get("num_partitions", 0)) or min(max(1, count // kind.rows_of_part), MOST_PARTS)
     least, more = 1, {}
     if kind.is_quantised:
         least = 1 << int(options.get("num_bits", _BITS))
@@ -54,12 +58,23 @@ def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
     return next((size // each for each in _NUMBERS_OF_SUB_VECTOR if size % (each * packed) == 0), packed)
 
 
+def _vectors_of_row(dataset: LanceDataset, column: str, fragments: Iterable[int]) -> float:
+    """Return how many vectors a multivector has on average, by the first rows of some files."""
+    first = next(_batches(dataset, column, fragments), None)
+    return len(first.flatten()) / len(first) if first is not None and len(first) else 0.0
+
+
+def _batches(dataset: LanceDataset, column: str, fragments: Iterable[int]) -> Iterator[pa.Array]:
+    files = [dataset.get_fragment(number) for number in sorted(fragments)]
+    for batch in dataset.scanner(columns=[column], fragments=files, batch_size=_BATCH_ROWS).to_batches():
+        yield batch.column(0)
+
+
 def _vectors(dataset: LanceDataset, column: str, fragments: Iterable[int], most: int) -> int:
     """Return how many vectors some files have, up to a number."""
-    files = [dataset.get_fragment(number) for number in sorted(fragments)]
     found = 0
-    for batch in dataset.scanner(columns=[column], fragments=files, batch_size=_BATCH_ROWS).to_batches():
-        found += _usable(batch.column(0))
+    for stored in _batches(dataset, column, fragments):
+        found += _usable(stored.flatten() if is_multivector(stored.type) else stored)
         if found >= most:
             return most
     return found

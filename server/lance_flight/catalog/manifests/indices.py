@@ -22,7 +22,7 @@ from lance_flight.model.index_kinds import (
     OptionValue,
     fitting_metric,
     index_kind,
-    metrics_of,
+    index_metrics_of,
 )
 from lance_flight.model.naming import check_sql_name
 from lance_flight.model.rules import check_least
@@ -108,8 +108,9 @@ def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str
     """Return the metric by which the vectors of a column are compared, where it must be given."""
     metric = options.get("metric")
     if metric is None:
-        return {} if METRICS[0] in metrics_of(column.type) else {"metric": metrics_of(column.type)[0]}
-    return {"metric": fitting_metric(column, str(metric))}
+        fitting = index_metrics_of(column.type)
+        return {"metric": fitting[0]} if fitting and METRICS[0] not in fitting else {}
+    return {"metric": fitting_metric(column, str(metric), index_metrics_of)}
 
 
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:

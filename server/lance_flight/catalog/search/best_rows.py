@@ -27,7 +27,7 @@ from lance_flight.catalog.search.search_results import (
 )
 from lance_flight.catalog.tables.scan import Scan, Search, Source
 from lance_flight.model.nested import within
-from lance_flight.model.vectors import have_gaps, is_vector
+from lance_flight.model.vectors import have_gaps, is_vector, vector_type
 
 MORE = 8
 """So many times as many rows are asked for where too many are worth the same, or do not count."""
@@ -99,7 +99,7 @@ def _without_gaps(search: OrderedSearch, rows: pa.Table) -> pa.Table:
     """Leave out rows whose vector has NULL inside: it is near to nothing."""
     root, *inner = search.column.split(".")
     fields = within(rows.schema.field(root), inner) if root in rows.column_names else None
-    if fields is None or not is_vector(fields[-1].type):
+    if fields is None or not is_vector(vector_type(fields[-1].type)):
         return rows
     gaps = have_gaps(pc.struct_field(rows[root], inner) if inner else rows[root])
     return rows.filter(pa.array(~gaps)) if gaps.any() else rows

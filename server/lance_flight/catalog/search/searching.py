@@ -59,6 +59,16 @@ class VectorSearch:
         return self.column.partition(".")[0]
 
     @property
+    def has_many_vectors(self) -> bool:
+        """True if the search is one of multivectors (MaxSim): their distance is the sum over `vector` of the nearest one of a row."""
+        return self.vector is not None and pa.types.is_nested(self.vector.type)
+
+    @property
+    def may_miss_rows(self) -> bool:
+        """True if an index may find fewer rows than are wanted where there are more: many vectors that it finds may be of the same row."""
+        return self.has_many_vectors and self.use_index and self.refine is not None and self.indexed_by is None
+
+    @property
     def is_merging(self) -> bool:
         """True if several tables may be searched as one."""
         return True
@@ -77,15 +87,20 @@ class VectorSearch:
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
         use_index, count = self.use_index and rows is None, self.count if rows is None else max(rows, 1)
         is_bounded = self.least is not None and (self.bounds_exactly or not use_index)
+        refine, vector = self.refine, self.vector
+        if self.has_many_vectors:
+            # Lance compares as many rows by their stored vectors as it finds by each vector, which is ten times `k`, however they are refined.
+            count, refine = count * (refine or 1) if use_index else count, 1
+            vector = [each.values.cast(pa.float32()) for each in vector]
         nearest = {
             "column": column,
-            "q": self.vector,
+            "q": vector,
             "k": count,
             "metric": self.metric,
             "nprobes": self.nprobes,
-            "refine_factor": self.refine,
+            "refine_factor": refine,
             # Lance refuses fewer candidates than it is to find.
-            "ef": None if self.ef is None else max(self.ef, count * (self.refine or 1)),
+            "ef": None if self.ef is None else max(self.ef, count * (refine or 1)),
             "distance_range": (self.least, None) if is_bounded else None,
             "use_index": use_index,
         }
@@ -163,7 +178,10 @@ def best_of_source(
         if first is not None and count == search.count + 1:
             rows = first
         else:
-            rows = found(replace(search, count=count, among=among), replace(scan, schema=schema), source)
+            wanted, columns = replace(search, count=count, among=among), replace(scan, schema=schema)
+            rows = found(wanted, columns, source)
+            if search.may_miss_rows and rows.num_rows < count:
+                rows = found(replace(wanted, use_index=False), columns, source)
         return search.not_beyond(rows if files is None else rows_in(files, rows))
 
     return best_rows(search, scan, source, find, search.not_before)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.errors import DataError, SchemaError
-from lance_flight.model.vectors import have_gaps, is_vector
+from lance_flight.model.vectors import have_gaps, is_multivector, is_vector, vector_type
 
 ALIGNMENT = 16
 _SHOWN = 3
@@ -75,8 +75,8 @@ def conform(
 
 
 def check_vectors(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
-    """Raise `DataError` for a vector that has NULL inside."""
-    if not is_vector(field.type):
+    """Raise `DataError` for a vector or multivector that has NULL inside."""
+    if not is_vector(vector_type(field.type)):
         return
     (rows,) = np.nonzero(have_gaps(column))
     if len(rows):
@@ -103,8 +103,10 @@ def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
 
 def _are_floats(source: pa.DataType, target: pa.DataType) -> bool:
     """Return whether lists of numbers become lists of floats."""
-    are_lists = _is_list(source) and _is_list(target) and source != target
-    return are_lists and _is_number(source.value_type) and pa.types.is_floating(target.value_type)
+    if source == target or not (_is_list(source) and _is_list(target)):
+        return False
+    source, target = source.value_type, target.value_type
+    return (_is_number(source) and pa.types.is_floating(target)) or _are_floats(source, target)
 
 
 def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -115,7 +117,9 @@ def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         nearest = column.cast(kind, safe=False)
     except pa.ArrowInvalid:
         return column
-    mine, given = (_doubles(pc.list_flatten(each) if _is_list(kind) else each) for each in (nearest, column))
+    mine, given = (
+        _doubles(pc.list_flatten(each, recursive=True) if _is_list(kind) else each) for each in (nearest, column)
+    )
     return column if np.any(np.isinf(mine) & np.isfinite(given)) else nearest
 
 
@@ -132,7 +136,7 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
     if column.null_count == len(column):
         return pa.nulls(len(column), field.type)
     try:
-        if is_vector(field.type) and _is_list(column.type):
+        if is_vector(vector_type(field.type)) and _is_list(column.type):
             return _as_vectors(column, field)
         cast = _converted(column, field.type)
         # Text is parsed and written by rules of its own.
@@ -147,25 +151,40 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
 
 def _as_vectors(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     """Return lists of numbers as vectors of a column: each number the nearest one that a float holds, and exactly it otherwise."""
-    kind = field.type
-    check_lengths(column, field.name, kind.list_size, f", as {kind} has")
+    kind = vector_type(field.type)
+    check_lengths(column, field.name, kind.list_size, f", as {kind} has", are_inside=is_multivector(field.type))
     if not pa.types.is_floating(kind.value_type):
-        return _converted(column, kind)
-    nearest = column if column.type == kind else _nearest(column, kind)
-    if nearest.type != kind:
-        raise DataError(f"column {field.name!r} holds vectors of {column.type.value_type} with numbers beyond {kind}")
+        return _converted(column, field.type)
+    nearest = column if column.type == field.type else _nearest(column, field.type)
+    if nearest.type != field.type:
+        raise DataError(f"column {field.name!r} holds vectors in {column.type} with numbers beyond {kind}")
     return nearest
 
 
-def check_lengths(column: pa.Array | pa.ChunkedArray, name: str, size: int, why: str) -> None:
-    """Raise `DataError`, which names the row and the lengths, for a list that has not `size` numbers; `why` these are expected."""
-    lengths = pc.list_value_length(column)
+def check_lengths(
+    column: pa.Array | pa.ChunkedArray, name: str, size: int, why: str, *, are_inside: bool = False
+) -> None:
+    """Raise `DataError`, which names the row and the lengths, for a list that has not `size` numbers; `why` these are expected.
+
+    The lists are `are_inside` those of the column, or these themselves.
+    """
+    lists = pc.list_flatten(column) if are_inside else column
+    if not _is_list(lists.type):
+        return
+    lengths = pc.list_value_length(lists)
     wrong = pc.index(pc.fill_null(pc.not_equal(lengths, size), fill_value=False), True).as_py()
     if wrong >= 0:
+        row = _row_of(column, wrong) if are_inside else wrong
         raise DataError(
-            f"column {name!r} holds {lengths[wrong].as_py()} numbers in the vector of row {wrong + 1} of a batch of"
-            f" {len(column)}; expected {size}{why}"
+            f"column {name!r} holds {lengths[wrong].as_py()} numbers in {'a' if are_inside else 'the'} vector of row {row + 1}"
+            f" of a batch of {len(column)}; expected {size}{why}"
         )
+
+
+def _row_of(column: pa.Array | pa.ChunkedArray, place: int) -> int:
+    """Return the row whose list has the element that stands at a place among those of all rows."""
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False))
+    return int(np.searchsorted(ends, place, side="right"))
 
 
 def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

@@ -18,7 +18,8 @@ from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.engine.query.search.targets import SearchTarget
 from lance_flight.engine.sql.references import shown_name
-from lance_flight.model.index_kinds import BYTE_METRIC, METRICS, Family, metrics_of
+from lance_flight.model.index_kinds import BYTE_METRIC, METRICS, Family, index_metrics_of, metrics_of
+from lance_flight.model.vectors import is_multivector
 
 MANY_ROWS = 10_000
 """Rows that are looked at one by one, from which on an index is worth having."""
@@ -107,8 +108,11 @@ def _of_missing(
     if not isinstance(search, VectorSearch):
         yield f"{rows:,} texts are cut into words for this search; {create} inverted"
         return
-    metric = search.metric or metrics_of(target.vectors(search.column).type)[0]
-    kind = "ivf_flat" if metric == BYTE_METRIC else "ivf_pq"
+    stored = target.vectors(search.column).type
+    metric = search.metric or metrics_of(stored)[0]
+    if metric not in index_metrics_of(stored):
+        return
+    kind = "ivf_flat" if metric == BYTE_METRIC else "ivf_sq" if is_multivector(stored) else "ivf_pq"
     others = sorted({_metric(each) for each in defined})
     instead = f", or search by {' or '.join(others)}, as an index does" if others else ""
     yield f"{rows:,} vectors are compared one by one; {create} {kind} WITH (metric = '{metric}'){instead}"

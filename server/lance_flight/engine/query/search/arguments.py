@@ -26,7 +26,9 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DIGITS = 18
 """Most digits of a number that always fits into 64 bits."""
 _PARAMETER = re.compile(r"\$[1-9]\d{0,4}")
-_NUMBERS = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]")
+_LIST = rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]"
+_NUMBERS = re.compile(_LIST)
+_LISTS = re.compile(rf"\[\s*{_LIST}(?:\s*,\s*{_LIST})*\s*\]")
 
 Evaluate = Callable[[str], pa.Scalar]
 """Function that evaluates an expression to its one value."""
@@ -180,9 +182,11 @@ def _is_number(value: object) -> bool:
 
 
 def _literal_value(text: str) -> pa.Scalar | None:
-    """Return the value of a literal, or a list of numbers or texts; None for an expression that has to be computed."""
+    """Return the value of a literal, or a list of numbers, of lists of numbers, or of texts; None for an expression that has to be computed."""
     if _NUMBERS.fullmatch(text):
         return pa.scalar(json.loads(text), pa.list_(pa.float64()))
+    if _LISTS.fullmatch(text):
+        return pa.scalar(json.loads(text), pa.list_(pa.list_(pa.float64())))
     match tokenize(text):
         case [Token(kind=Kind.STRING, text=inside)]:
             return pa.scalar(inside)

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.targets import Planner
-from lance_flight.engine.query.search.vectors import converted_vector
+from lance_flight.engine.query.search.vectors import converted_query
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.errors import LimitExceeded, SqlError
 
 QUERY = "_query"
 """Column with the key, or the number from 1 on, of the vector that a row was found for."""
-MOST_QUERIES, MOST_FOUND = 1_000, 100_000
+MOST_QUERIES, MOST_FOUND, MOST_VECTORS_TOGETHER = 1_000, 100_000, 10_000
 _NUMBER = pa.int64()
 _KEYED = 2
 _QUERY_STARTS = ("SELECT", "WITH", "VALUES")
@@ -38,7 +38,12 @@ class QueryVectors:
         return pa.field(QUERY, self.key)
 
     def check(self, count: int) -> None:
-        """Refuse to find so many rows for each where that is too many together."""
+        """Refuse to find so many rows for each where that is too many together, and too many vectors of multivectors."""
+        vectors = sum(len(each) for each in self.vectors if pa.types.is_nested(each.type))
+        if vectors > MOST_VECTORS_TOGETHER:
+            raise LimitExceeded(
+                f"queries of vector_search has multivectors of {vectors} vectors; expected at most {MOST_VECTORS_TOGETHER} together"
+            )
         if len(self.vectors) * count > MOST_FOUND:
             raise LimitExceeded(
                 f"queries of vector_search has {len(self.vectors)} vectors and k is {count}; expected at most {MOST_FOUND} rows together"
@@ -108,6 +113,6 @@ def _vectors(field: pa.Field, column: pa.Array) -> list[pa.Array]:
         if not numbers.null_count and bool(pc.all(pc.is_finite(numbers)).as_py() is not False):
             return [numbers.slice(place * kind.list_size, kind.list_size) for place in range(len(column))]
     return [
-        converted_vector(field, value, f"vector {place} of queries of vector_search")
+        converted_query(field, value, f"vector {place} of queries of vector_search")
         for place, value in enumerate(column.to_pylist(), 1)
     ]

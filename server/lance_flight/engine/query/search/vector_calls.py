@@ -56,7 +56,8 @@ def _search_each(planner: Planner, searched: SearchTarget, search: VectorSearch,
 
 def described(search: VectorSearch) -> str:
     """Return what EXPLAIN tells of a search by vectors."""
-    what = f"{search.count} nearest by {search.metric or 'the metric of the index'} of {search.column}"
+    by = f"{'MaxSim and ' * search.has_many_vectors}{search.metric or 'the metric of the index'}"
+    what = f"{search.count} nearest by {by} of {search.column}"
     return "".join([what, *_restrictions(search)])
 
 

@@ -11,9 +11,14 @@ import pyarrow as pa
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.targets import SearchTarget
-from lance_flight.errors import SqlError
+from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric
-from lance_flight.model.vectors import is_vector
+from lance_flight.model.vectors import is_multivector, is_vector, vector_type
+
+MULTIVECTOR_REFINE = 16
+"""What `refine` is for multivectors where nothing is said: an index alone gives no distances of these, but estimates."""
+MOST_VECTORS = 1_000
+"""Vectors of one query of multivectors, at most."""
 
 
 def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: int) -> VectorSearch:
@@ -24,6 +29,8 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
     # Tables without an index must measure as those with one.
     metric = searched.metrics.get(name) if given is None else fitting_metric(field, given)
     refine, use_index = arguments.number("refine"), arguments.switch("use_index", default=True)
+    if is_multivector(field.type) and name in searched.kinds:
+        refine = refine or MULTIVECTOR_REFINE
     return VectorSearch(
         column=name,
         vector=_query_vector(field, arguments),
@@ -73,9 +80,10 @@ def column_of_vectors(field: pa.Field) -> pa.Field:
             f"column {field.name!r} is {kind}, which Lance does not search; expected floats (HALF[{kind.list_size}],"
             f" FLOAT[{kind.list_size}]), or ORDER BY array_distance({field.name}, …) LIMIT k"
         )
-    if not is_vector(kind):
+    if not is_vector(vector_type(kind)):
         raise SqlError(
-            f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes"
+            f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes, or lists of"
+            " such vectors (FLOAT[128][])"
         )
     return field
 
@@ -87,9 +95,28 @@ def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
     value = arguments.value("vector")
     if value is None:
         if arguments.is_bound:
-            raise SqlError(f"vector of {arguments.function} is NULL; expected {field.type.list_size} numbers")
+            expected = f"{vector_type(field.type).list_size} numbers"
+            raise SqlError(f"vector of {arguments.function} is NULL; expected {expected}")
         return None
-    return converted_vector(field, value.as_py(), f"vector of {arguments.function}")
+    return converted_query(field, value.as_py(), f"vector of {arguments.function}")
+
+
+def converted_query(field: pa.Field, given: object, what: str) -> pa.Array:
+    """Convert what a column is searched by to the type of the column; raise `SqlError` about `what` if it does not fit.
+
+    It is one vector, or for multivectors a list of vectors, of which one may stand by itself.
+    """
+    if not is_multivector(field.type):
+        return converted_vector(field, given, what)
+    vectors = given if isinstance(given, list) and given and isinstance(given[0], list) else [given]
+    if len(vectors) > MOST_VECTORS:
+        raise LimitExceeded(f"{what} has {len(vectors)} vectors; expected at most {MOST_VECTORS}")
+    each = field.with_type(field.type.value_type)
+    found = [
+        converted_vector(each, one, f"{what}, number {place}," if len(vectors) > 1 else what)
+        for place, one in enumerate(vectors, 1)
+    ]
+    return pa.array([vector.to_pylist() for vector in found], field.type.value_type)
 
 
 def converted_vector(field: pa.Field, given: object, what: str) -> pa.Array:
