@@ -50,6 +50,51 @@ def test_vectors_of_other_numbers_are_searched(tmp_path: Path, kind: str, metric
     )
 
 
+KINDS = ["ivf_flat", "ivf_sq", "ivf_pq", "ivf_rq", "ivf_hnsw_flat", "ivf_hnsw_sq", "ivf_hnsw_pq"]
+RECALL = {"ivf_pq": 0.4, "ivf_hnsw_pq": 0.3}
+"""Least part of the nearest rows that an index of quantised vectors finds by itself."""
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_index_is_built_of_half_floats(tmp_path: Path, kind: str, metric: str) -> None:
+    of = engine(tmp_path / "root")
+    of.update("CREATE TABLE docs (id BIGINT, v HALF[16])")
+    numbers = np.random.default_rng(3).normal(size=(600, 16)).astype(np.float16)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), 16)
+    ingest(of, "docs", pa.table({"id": range(600), "v": vectors}))
+    of.update(f"CREATE INDEX ON docs (v) USING {kind} WITH (metric = '{metric}', min_rows = 1, num_partitions = 2)")
+    assert [row["indexed_rows"] for row in query(of, "SHOW INDEXES FROM docs")] == [600]
+    hits = 0
+    for asked in np.random.default_rng(4).normal(size=(5, 16)):
+        far = {n: distance(row.astype(np.float64), asked, metric) for n, row in enumerate(numbers)}
+        best = sorted(far, key=far.__getitem__)[:10]
+        call = f"vector_search('docs', 'v', {literal(asked.tolist())}, nprobes => 2"
+        rows = query(of, f"SELECT id, _distance FROM {call}, refine => 60)")
+        assert np.allclose([row["_distance"] for row in rows], [far[n] for n in best], atol=0.05, rtol=0.01)
+        hits += len(set(best) & {row["id"] for row in query(of, f"SELECT id FROM {call})")})
+    assert hits / 50 >= RECALL.get(kind, 0.8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bits_are_indexed_by_the_kinds_that_store_them_as_they_are(tmp_path: Path, kind: str) -> None:
+    of = engine(tmp_path / "root")
+    of.update("CREATE TABLE docs (id BIGINT, v TINYINT UNSIGNED[16])")
+    numbers = np.random.default_rng(3).integers(0, 256, (600, 16)).astype(np.uint8)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), 16)
+    ingest(of, "docs", pa.table({"id": range(600), "v": vectors}))
+    create = f"CREATE INDEX ON docs (v) USING {kind} WITH (min_rows = 1, num_partitions = 1)"
+    if kind not in ("ivf_flat", "ivf_hnsw_flat"):
+        with pytest.raises(Unsupported, match=f"no {kind} index of column 'v'"):
+            of.update(create)
+        return
+    of.update(create)
+    asked = numbers[7]
+    nearest = sorted(int(np.unpackbits(row ^ asked).sum()) for row in numbers)[:10]
+    rows = query(of, f"SELECT _distance FROM vector_search('docs', 'v', {literal(asked.tolist())})")
+    assert [row["_distance"] for row in rows] == nearest
+
+
 def test_the_type_of_half_floats_is_named_as_it_is_read(tmp_path: Path) -> None:
     of = engine(tmp_path / "root")
     of.update("CREATE TABLE t (half HALF, v FLOAT16[3], s STRUCT<half HALF, more BIGINT>)")
