@@ -300,6 +300,22 @@ def test_refine_finds_more_and_all_are_found_without_the_index(tmp_path: Path) -
     assert hits[1] < hits[100] == 100
 
 
+def test_refine_looks_at_more_rows_where_each_has_many_vectors(tmp_path: Path) -> None:
+    """Lance compares no more rows by itself than those of ten times `k` vectors, and here each row has 20 of these."""
+    chance = np.random.default_rng(0)
+    centres = chance.normal(size=(200, 1, SIZE))
+    stored = [(each + chance.normal(size=(20, SIZE)) / 50).astype(np.float32) for each in centres]
+    of = engine(tmp_path / "root")
+    made(of, stored)
+    of.update("CREATE INDEX v ON docs (v) USING ivf_flat WITH (min_rows = 1, num_partitions = 1)")
+    hits = 0
+    for _ in range(5):
+        asked = chance.normal(size=(3, SIZE)).astype(np.float32)
+        best = {number for _, number in nearest(stored, asked, "cosine")[:10]}
+        hits += len(best & {number for _, number in found(of, asked)})
+    assert hits / 50 > 0.9
+
+
 def test_rows_are_not_missing_where_the_nearest_vectors_are_those_of_few_rows(tmp_path: Path) -> None:
     """An index finds so many vectors for each one of a query, and all of them may be of one row."""
     chance = np.random.default_rng(0)
