@@ -74,7 +74,7 @@ class PlannedQuery:
             return shaped(session.collected(frame), self.schema)
         columns = session.learned(frame, bare_columns)
         if columns is not None and session.may_read_directly:
-            session.plan(frame)
+            session.plan_columns(frame)
             direct = stream(session.log, columns, self.schema)
             if direct is not None:
                 return session.directly(direct)

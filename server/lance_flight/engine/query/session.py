@@ -52,7 +52,7 @@ from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
-from lance_flight.planning.predicates import Predicate
+from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import Pruning
 
 T = TypeVar("T")
@@ -356,6 +356,19 @@ class QuerySession:
         fresh = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
         plan: ExecutionPlan = self.planned(fresh.execution_plan)
         return plan
+
+    def plan_columns(self, frame: DataFrame) -> None:
+        """Record the scan of a query that returns columns of one table: a search alone needs no physical plan for that."""
+        match self.logical_scans(frame):
+            case [LogicalScan(table=table, pushed=pushed)] if table.startswith(f"{SEARCHES}.") and pushed == ALWAYS:
+                search = self.inner.get(table.removeprefix(f"{SEARCHES}."))
+            case _:
+                search = None
+        if isinstance(search, SearchTable):
+            self.log.begin_plan()
+            search.get_fragments()
+        else:
+            self.plan(frame)
 
     def whole(self, db_schema: str, reference: str) -> TableView | None:
         """Return a stored table all rows of which are searched, whatever plans before required; None if the name is no such table's."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,8 @@ from lance_flight.errors import SqlError
 
 MOST_ROWS = 10_000
 DEFAULT_ROWS = 10
+_KNOWN, _LONGEST_KNOWN = 128, 64 << 10
+"""Number of literals whose values are cached, and the longest of them in characters."""
 _AFTER = 2
 """Values of `after`."""
 
@@ -56,7 +59,8 @@ class Arguments:
             return None
         if self.parameters is not None and _PARAMETER.fullmatch(text):
             return self.parameters.column(int(text[1:]) - 1)[0]
-        return _literal_value(text) or self.evaluate(text)
+        literal = _known_value(text) if len(text) <= _LONGEST_KNOWN else _literal_value(text)
+        return literal or self.evaluate(text)
 
     def text(self, name: str) -> str | None:
         """Return the value of a text argument."""
@@ -179,6 +183,12 @@ class Arguments:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@lru_cache(_KNOWN)
+def _known_value(text: str) -> pa.Scalar | None:
+    """Return the value of a literal, cached: GetFlightInfo reads a vector, and DoGet again."""
+    return _literal_value(text)
 
 
 def _literal_value(text: str) -> pa.Scalar | None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, tokenize
 from lance_flight.errors import SqlError
+
+_KNOWN, _LONGEST_KNOWN = 32, 64 << 10
+"""Number of texts whose calls are cached, and the longest of them in characters."""
 
 VECTOR_SEARCH, FULL_TEXT_SEARCH, HYBRID_SEARCH = "vector_search", "full_text_search", "hybrid_search"
 
@@ -71,14 +75,24 @@ class SearchCall:
     arguments: Mapping[str, str]
 
 
-def calls(sql: str) -> Iterator[SearchCall]:
+def calls(sql: str) -> tuple[SearchCall, ...]:
     """The outermost calls of search functions, in order; `SqlError` for arguments that they do not take.
 
     >>> [dict(call.arguments) for call in calls("SELECT * FROM vector_search('t', 'v', [1, 2], k => 3)")]
     [{'table': "'t'", 'column': "'v'", 'vector': '[1, 2]', 'k': '3'}]
     """
     if not _may_search(sql):
-        return
+        return ()
+    return _known_calls(sql) if len(sql) <= _LONGEST_KNOWN else tuple(_calls(sql))
+
+
+@lru_cache(_KNOWN)
+def _known_calls(sql: str) -> tuple[SearchCall, ...]:
+    """Return the calls of a text, cached: it is read by GetFlightInfo, and again by DoGet."""
+    return tuple(_calls(sql))
+
+
+def _calls(sql: str) -> Iterator[SearchCall]:
     cursor = Cursor(sql, tokenize(sql))
     while not cursor.done:
         token = cursor.tokens[cursor.at]
