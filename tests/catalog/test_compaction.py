@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from lance.optimize import Compaction
+from lance_flight.catalog.commits import checks
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -18,7 +20,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import InvalidInput
 
-from tests.catalog.aging import table_files
+from tests.catalog.aging import age, table_files
 from tests.catalog.killed_commits import killed
 from tests.catalog.small_table import ids, opened, rows, small_files
 from tests.catalog.small_table_changes import delete
@@ -117,9 +119,9 @@ def test_an_append_before_the_commit_wins_and_the_other_tables_are_compacted(
     commit = compaction._commit
     before = table_files(place)
 
-    def late(namespace: PartitionedNamespace, rewritten: Any, check: Any) -> Any:
+    def late(namespace: PartitionedNamespace, *others: Any) -> Any:
         opened(place).append([rows((4, "a"))], evaluate)
-        return commit(namespace, rewritten, check)
+        return commit(namespace, *others)
 
     monkeypatch.setattr(compaction, "_commit", late)
     report = compact(opened(place))
@@ -128,6 +130,30 @@ def test_an_append_before_the_commit_wins_and_the_other_tables_are_compacted(
     assert sorted(t.is_lost for t in report.tables) == [False, True]
     new = [name for name in table_files(place) - before if "/data/" in name]
     assert len(new) == 2, "the file of the append and that of the compacted table: what was lost is gone"
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "during it"])
+def test_a_table_whose_new_files_were_vacuumed_stays_as_it_was(
+    place: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The other tables of its commit took longer than a day, and nothing else tells that the files are gone."""
+    changed, name = (compaction, "_commit") if moment == "before the commit" else (compaction, "has_data")
+    original = getattr(changed, name)
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(changed, name, original)
+        answer = None if moment == "before the commit" else original(*arguments)
+        (location,) = [table.row["location"] for table in stored_tables(place) if table.values["p"] == "a"]
+        age(place / location, hours=25)
+        vacuum(opened(place), VacuumRules())
+        return original(*arguments) if answer is None else answer
+
+    monkeypatch.setattr(checks, "OLD_SECONDS", 0.0)
+    monkeypatch.setattr(changed, name, overtaken)
+    report = compact(opened(place))
+    assert data_files(place) == {"a": 3, "b": 1, "c": 1}
+    assert ids(place) == ALL
+    assert sorted(t.is_lost for t in report.tables) == [False, True]
 
 
 def test_an_append_during_the_commit_wins_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

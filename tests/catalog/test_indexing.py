@@ -22,6 +22,7 @@ from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
 
+from tests.catalog.aging import age
 from tests.stock import manifest, stored_tables
 
 ROWS = 60
@@ -141,6 +142,27 @@ def test_rows_may_be_rewritten_vacuumed_and_verified_under_an_index(engine: Engi
     vacuum(opened(engine), VacuumRules(retain_hours=0, transaction_hours=0, force=True).checked())
     assert verify(opened(engine), evaluate).unsound == []
     assert rows(engine, "SELECT p FROM t WHERE id IN (5, 7)") == [{"p": 2}]
+
+
+def test_a_segment_that_was_vacuumed_before_its_commit_is_built_again(engine: Engine) -> None:
+    """The segment of another table took longer than a day, and this one was waiting for the commit of both."""
+    place, built = Path(engine.root.store.uri) / "t", []
+
+    def run(pieces: Any, *watchers: Any) -> Any:
+        results = THREADS(pieces, *watchers)
+        if not built:
+            waiting = next(piece.place.uri for piece in pieces)
+            age(Path(waiting) / INDICES, hours=25)
+            vacuum(opened(engine), VacuumRules())
+            assert not list((Path(waiting) / INDICES).glob("*/*"))
+        built.append(len(pieces))
+        return results
+
+    report = create_index(opened(engine), IndexRules(min_rows=0, column="id"), run=run)
+    assert built == [3, 1]
+    assert (report.tables, report.rows) == (3, ROWS)
+    assert [list(each.dataset.describe_indices()[0].field_names) for each in stored_tables(place)] == [["id"]] * 3
+    assert rows(engine, "SELECT id FROM t WHERE id IN (3, 4, 5) ORDER BY id") == [{"id": 3}, {"id": 4}, {"id": 5}]
 
 
 def test_a_table_that_is_written_to_meanwhile_has_the_index_of_what_it_covers(engine: Engine) -> None:

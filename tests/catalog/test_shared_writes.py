@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -20,6 +22,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, DataError, NotFound, SerializationFailure
 
+from tests.catalog.aging import age
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.stock import stored_tables
 
@@ -94,6 +97,23 @@ def test_work_that_was_done_twice_and_handed_in_once_counts_once(place: Path) ->
     vacuum(opened(place), VacuumRules(transaction_hours=0, retain_hours=0, force=True))
     assert ids(place) == [1, 2, 3, 4]
     assert len(data_files(place)) == 4
+
+
+def test_a_write_whose_files_were_vacuumed_is_not_committed(place: Path) -> None:
+    """Its tasks took more than a day; the transaction that commits what they wrote has just begun."""
+    write = replace(begin(place), began=time.time() - 25 * 3600)
+    done = task(write, (3, "a"), (4, "new"))
+    age(place, hours=25)
+    vacuum(opened(place), VacuumRules())
+    with pytest.raises(SerializationFailure, match="was vacuumed before its commit"):
+        commit(write, done)
+    assert ids(place) == [1, 2]
+
+
+def test_a_long_write_whose_files_are_there_is_committed(place: Path) -> None:
+    write = replace(begin(place), began=time.time() - 25 * 3600)
+    commit(write, task(write, (3, "a"), (4, "new")))
+    assert ids(place) == [1, 2, 3, 4]
 
 
 def test_a_task_that_fails_takes_its_own_files_away_alone(place: Path) -> None:

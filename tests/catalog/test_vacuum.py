@@ -10,10 +10,11 @@ from pathlib import Path
 
 import lance
 import pytest
+from lance_flight.catalog.commits import checks
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.sweep import SweepTotals
-from lance_flight.catalog.maintenance.vacuum import VacuumReport, VacuumRules, vacuum
+from lance_flight.catalog.maintenance.vacuum import TRANSACTION_FLOOR_HOURS, VacuumReport, VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage.leases import expiring
@@ -113,6 +114,7 @@ REFUSED = {
     "nothing at all": (VacuumRules(retain_hours=0), Refused),
     "negative": (VacuumRules(retain_hours=-1, force=True), InvalidInput),
     "no number": (VacuumRules(retain_hours=float("nan"), force=True), InvalidInput),
+    "less than a transaction may take": (VacuumRules(transaction_hours=1.9), Refused),
     "negative transactions": (VacuumRules(transaction_hours=-1), InvalidInput),
 }
 
@@ -265,6 +267,18 @@ def test_a_transaction_in_progress_commits_after_a_vacuum(place: Path, how: str)
     age(place, hours=200)
     transaction = in_progress(place, how)
     clean(place)
+    transaction.commit()
+    assert ids(place) == [1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 14, 15]
+
+
+@pytest.mark.parametrize("how", ["written", "staged"])
+def test_a_transaction_that_does_not_look_for_its_files_finds_them_after_a_vacuum_that_is_not_forced(
+    place: Path, how: str
+) -> None:
+    age(place, hours=200)
+    transaction = in_progress(place, how)
+    age(place, hours=checks.OLD_SECONDS / 3600)
+    clean(place, VacuumRules(transaction_hours=TRANSACTION_FLOOR_HOURS))
     transaction.commit()
     assert ids(place) == [1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 14, 15]
 

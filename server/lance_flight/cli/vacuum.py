@@ -7,7 +7,13 @@ from functools import partial
 
 from lance_flight_client.progress import progress, readable
 
-from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.maintenance.vacuum import (
+    FLOOR_HOURS,
+    TRANSACTION_FLOOR_HOURS,
+    TRANSACTION_HOURS,
+    VacuumRules,
+    vacuum,
+)
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_dry_run, add_tables
 from lance_flight.cli.maintenance import each_table
@@ -24,18 +30,23 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--retain",
         type=float,
-        default=168.0,
+        default=FLOOR_HOURS,
         metavar="HOURS",
         help="retain snapshots for this long after they were replaced (default: %(default)s; less requires --force)",
     )
     command.add_argument(
         "--transactions",
         type=float,
-        default=24.0,
+        default=TRANSACTION_HOURS,
         metavar="HOURS",
-        help="age of uncommitted files from which their transaction counts as aborted (default: %(default)s)",
+        help="age of uncommitted files from which their transaction counts as aborted (default: %(default)s;"
+        f" less than {TRANSACTION_FLOOR_HOURS:g} requires --force)",
     )
-    command.add_argument("--force", action="store_true", help="allow --retain below seven days")
+    command.add_argument(
+        "--force",
+        action="store_true",
+        help=f"allow --retain below {FLOOR_HOURS:g} hours, and --transactions below {TRANSACTION_FLOOR_HOURS:g}",
+    )
     add_dry_run(command)
 
 

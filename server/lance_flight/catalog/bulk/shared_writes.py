@@ -8,8 +8,9 @@ together. Files of a process that died, or whose work was done twice, are part o
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Self
@@ -94,7 +95,8 @@ class WrittenPart:
 class SharedWrite:
     """State of one write that all its processes share: the namespace, its snapshot at the beginning, the write's mark.
 
-    A snapshot with that number and another `committed_at` is one of another table that has the name by now.
+    A snapshot with that number and another `committed_at` is one of another table that has the name by now. `began` is
+    by the clock of the machine that begins it, which also commits it.
     """
 
     store: Store
@@ -102,6 +104,7 @@ class SharedWrite:
     version: int
     committed_at: datetime
     mark: str
+    began: float = field(default_factory=time.time)
 
     @classmethod
     def begin(cls, namespace: Table, at: int | None = None) -> Self:
@@ -156,6 +159,8 @@ class SharedWrite:
         with namespace.discarding(snapshot, edits):
             transaction = namespace.begin(snapshot, serializable=replaces in {Replaces.TABLE, Replaces.READ})
             transaction.once = once
+            # Its files are as old as the write, so that it looks for them where they may have been vacuumed.
+            transaction.began -= max(time.time() - self.began, 0)
             if replaces is Replaces.READ:
                 _replace(transaction, namespace.store, edits, read)
             else:

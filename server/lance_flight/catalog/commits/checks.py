@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import PurePosixPath
 
+from lance_flight.catalog.commits.table_updates import TableUpdate
 from lance_flight.catalog.commits.transaction import PartitionChange, Transaction
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY, SCHEMA_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
@@ -50,7 +51,7 @@ def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
 
 def check_files(transaction: Transaction, root: Store) -> None:
     """Raise `SerializationFailure` for an old transaction whose files were vacuumed: its process was stopped for long."""
-    if time.monotonic() - transaction.began < OLD_SECONDS:
+    if not is_old(transaction.began):
         return
     for object_id, part in transaction.parts.items():
         if not part.drops and not _has_files(part, root):
@@ -59,14 +60,22 @@ def check_files(transaction: Transaction, root: Store) -> None:
             )
 
 
+def is_old(began: float) -> bool:
+    """Return whether files that were written since a moment of the monotonic clock may have been vacuumed."""
+    return time.monotonic() - began >= OLD_SECONDS
+
+
+def has_data(update: TableUpdate, root: Store) -> bool:
+    """Return whether the data files that an update adds are there."""
+    return _has(update, root, DATA, {PurePosixPath(file.path).name for each in update.fragments for file in each.files})
+
+
 def _has_files(part: PartitionChange, root: Store) -> bool:
     if part.staged is not None:
         try:
             partitions.open_at(root.child(part.staged.location), part.staged.pin)
         except NotFound:
             return False
-    place = root.child(part.added.place)
-    data = {PurePosixPath(file.path).name for fragment in part.added.fragments for file in fragment.files}
     left_out = {
         PurePosixPath(fragment.deletion_file.path(fragment.id)).name
         for update in part.waiting
@@ -74,8 +83,11 @@ def _has_files(part: PartitionChange, root: Store) -> bool:
         for fragment in update.removal.updated
         if fragment.deletion_file is not None
     }
-    needed = {DATA: data, DELETIONS: left_out}
-    return all(names <= set(place.child(directory).files()) for directory, names in needed.items() if names)
+    return has_data(part.added, root) and _has(part.added, root, DELETIONS, left_out)
+
+
+def _has(update: TableUpdate, root: Store, directory: str, names: set[str]) -> bool:
+    return not names or names <= set(root.child(update.place).child(directory).files())
 
 
 def _check_once(transaction: Transaction, newest: Snapshot, names: set[str]) -> None:

@@ -8,6 +8,7 @@ compacted is good for the version that was read alone, and is given up with the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,6 +20,7 @@ from lance import LanceDataset, LanceOperation
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.commits.checks import has_data, is_old
 from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.table_updates import Removal, TableUpdate
 from lance_flight.catalog.commits.transaction import Transaction
@@ -185,13 +187,13 @@ def compact(
     done: list[CompactedTable] = []
     versions: list[int] = []
     for start in range(0, len(targets), rules.tables_per_commit):
-        batch = targets[start : start + rules.tables_per_commit]
+        began, batch = time.monotonic(), targets[start : start + rules.tables_per_commit]
         due = _due(namespace.store, snapshot, rules, batch)
         pieces = [piece for each in due for piece in each.pieces]
         results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
         rewritten = [_rewritten(each, list(islice(results, len(each.pieces))), rebases=rebase) for each in due]
         failpoint("data_written")
-        version, tables = _commit(namespace, rewritten, check)
+        version, tables = _commit(namespace, rewritten, began, check)
         done += tables
         versions += [] if version is None else [version]
         if progress is not None and not pieces:
@@ -273,9 +275,9 @@ def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:
 
 
 def _commit(
-    namespace: Table, rewritten: Sequence[_Rewritten], check: Callable[[], None]
+    namespace: Table, rewritten: Sequence[_Rewritten], began: float, check: Callable[[], None]
 ) -> tuple[int | None, list[CompactedTable]]:
-    """Make the rewritten tables visible in one commit, all but those that were changed meanwhile."""
+    """Make tables that were rewritten since `began` visible in one commit, all but those that were changed meanwhile."""
     lost: list[CompactedTable] = []
     left = list(rewritten)
     staged: set[str] = set()
@@ -283,14 +285,16 @@ def _commit(
         if not left:
             break
         transaction = namespace.begin()
+        transaction.began = began
         now = transaction.base.tables_named([each.object_id for each in left])
         if attempt < COMMIT.attempts:
             left = [_rebased(namespace.store, each, now.get(each.object_id)) for each in left]
-        late = [each for each in left if now.get(each.object_id) != each.edit.table]
+        late = [each for each in left if _is_late(namespace.store, each, now.get(each.object_id), began)]
         lost += [replace(each.table, is_lost=True) for each in late]
         # What was staged is part of a version, which a reader of the table itself may have open: vacuum takes it away.
         namespace.discard(transaction.base, [each.edit for each in late if each.object_id not in staged])
-        left = [each for each in left if now.get(each.object_id) == each.edit.table]
+        given_up = {each.object_id for each in late}
+        left = [each for each in left if each.object_id not in given_up]
         if not left:
             break
         transaction.add([each.edit for each in left], _operation([each.table for each in left]))
@@ -308,6 +312,11 @@ def _commit(
         else:
             return version, [each.table for each in left] + lost
     return None, lost
+
+
+def _is_late(root: Store, each: _Rewritten, now: PartitionTable | None, began: float) -> bool:
+    """Return whether a table is no longer as it was rewritten, or the new files were vacuumed because the others took too long."""
+    return now != each.edit.table or (is_old(began) and not has_data(each.edit, root))
 
 
 def _rebased(root: Store, each: _Rewritten, now: PartitionTable | None) -> _Rewritten:

@@ -72,6 +72,10 @@ class BuildSegment:
             self._remove(segment)
             raise
 
+    def has_files(self, result: lance.Index) -> bool:
+        """Return whether the files of the segment are there: a vacuum removes one that was built long ago and is not committed."""
+        return bool(self.place.child(INDICES, result.uuid).files())
+
     def undo(self, result: lance.Index) -> None:
         """Delete the files of the segment."""
         self._remove(result.uuid)

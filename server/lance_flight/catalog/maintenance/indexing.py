@@ -235,9 +235,11 @@ class _Indexing:
     def _fitting(self, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable) -> BuildSegment | None:
         """Return the segment that was built for a table, to be staged on what the table is now.
 
-        None where it is not as good for that as for the version that it was built on, or others have made one meanwhile.
+        None where it is not as good for that as for the version that it was built on, others have made one meanwhile, or its files were vacuumed.
         """
-        before, _ = self._built[table.object_id]
+        before, index = self._built[table.object_id]
+        if not before.has_files(index):
+            return None
         if partitions.resolve(before.table, table.pin) == before.base:
             return before
         piece = missing_segment(self._root, snapshot, definition, snapshot.table_branch, table)

@@ -16,6 +16,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from lance_flight.catalog.commits.checks import OLD_SECONDS
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
 from lance_flight.catalog.maintenance.sweep import Sweep, SweepTotals
 from lance_flight.catalog.storage.leases import clock_of, leases
@@ -30,6 +31,8 @@ from lance_flight.model.rules import check_least
 HOUR = 3600.0
 FLOOR_HOURS = 7 * 24.0
 TRANSACTION_HOURS = 24.0
+TRANSACTION_FLOOR_HOURS = 2 * OLD_SECONDS / HOUR
+"""Less only by force: a transaction looks for its files before it commits from half of this age on, and a commit takes some time."""
 WORKERS = 4
 
 Progress = Callable[[int, int], None]
@@ -44,8 +47,8 @@ _TABLE_DIRECTORY = re.compile(r"[0-9a-f]{8}_v[1-9][0-9]*\$.*\$dataset")
 class VacuumRules:
     """Rules for what vacuum may remove.
 
-    Snapshots that have not been the newest for `retain_hours`, of which less than `FLOOR_HOURS` only by `force`; and
-    what was written `transaction_hours` ago and never became visible: no transaction may take longer.
+    Snapshots that have not been the newest for `retain_hours`, and what was written `transaction_hours` ago and never became
+    visible: no transaction may take longer. Less than `FLOOR_HOURS`, and than `TRANSACTION_FLOOR_HOURS`, only by `force`.
     """
 
     retain_hours: float = FLOOR_HOURS
@@ -60,6 +63,11 @@ class VacuumRules:
             raise Refused(
                 f"snapshots are kept for {FLOOR_HOURS:g} hours, got {self.retain_hours:g}: readers without a lease"
                 " may need them; force it where there are none"
+            )
+        if self.transaction_hours < TRANSACTION_FLOOR_HOURS and not self.force:
+            raise Refused(
+                f"what is not committed is kept for {TRANSACTION_FLOOR_HOURS:g} hours, got {self.transaction_hours:g}:"
+                " transactions in progress may commit it; force it where nothing is written"
             )
         return self
 
