@@ -31,6 +31,9 @@ TAKEN = [
     pytest.param("retain = '36h'", MaintenancePolicy(retain=1.5 * DAY), "retain = '36h'", id="hours"),
     pytest.param("retain = '30d'", MaintenancePolicy(retain=30 * DAY), "retain = '30d'", id="days"),
     pytest.param("retain = 7200", MaintenancePolicy(retain=7200), "retain = '2h'", id="seconds"),
+    pytest.param(
+        "transactions = '6h'", MaintenancePolicy(transactions=DAY / 4), "transactions = '6h'", id="uncommitted"
+    ),
     pytest.param("maintenance = off", MaintenancePolicy(maintenance=False), "maintenance = off", id="off"),
     pytest.param("maintenance = 'OFF'", MaintenancePolicy(maintenance=False), "maintenance = off", id="off in quotes"),
     pytest.param(
@@ -67,10 +70,14 @@ REFUSED = [
     pytest.param(
         "retain = '59min'", "retain is '59min'; expected a number of seconds, .*, an hour at least", id="soon"
     ),
+    pytest.param(
+        "transactions = '119min'", "transactions is '119min'; expected a number of seconds, .*, 2 hours", id="in use"
+    ),
+    pytest.param("transactions = 'nan'", "transactions is 'nan'; expected", id="no time"),
     pytest.param("retain = 7", "retain is 7; expected .* with its unit, such as '7d'", id="without its unit"),
     pytest.param("retain = '7 weeks'", "retain is '7 weeks'; expected", id="another unit"),
     pytest.param("maintenance = perhaps", "maintenance is 'perhaps'; expected on or off", id="undecided"),
-    pytest.param("compact = 4", "'compact' .* maintenance, compact_files, .* or.* retain", id="misspelt"),
+    pytest.param("compact = 4", "'compact' .* maintenance, compact_files, .* retain or transactions", id="misspelt"),
     pytest.param("compact_files = 4, x = 1", "option 'x' ", id="one of several"),
 ]
 

@@ -34,6 +34,12 @@ def many(server: Server, table: str) -> str:
     return table
 
 
+def left_behind(place: Path) -> Path:
+    """A data file of a partition that is part of no version, as a writer leaves it that was killed."""
+    data = place / stored_tables(place)[0].row["location"] / "data"
+    return Path(shutil.copy(next(data.iterdir()), data / f"{'0' * 40}.lance"))
+
+
 def files_of(server: Server, table: str) -> int:
     return server.query(f'SELECT * FROM "{table}$files"').num_rows
 
@@ -68,6 +74,32 @@ def test_less_than_the_floor_has_to_be_forced(server: Server, many: str) -> None
     assert server.query(f"VACUUM {many} RETAIN 0 HOURS DRY RUN FORCE").num_rows == 0
 
 
+def test_what_was_never_committed_goes_at_the_age_that_the_statement_names(server: Server, many: str) -> None:
+    loose = left_behind(server.root / many)
+    age(server.root / many, hours=3)
+    server.query(f"VACUUM {many}")
+    assert loose.exists(), "a transaction may take a day"
+    server.query(f"VACUUM {many} TRANSACTIONS 4 HOURS")
+    assert loose.exists()
+    planned = server.query(f"VACUUM {many} TRANSACTIONS 2 HOURS DRY RUN")
+    assert loose.exists()
+    assert server.query(f"VACUUM {many} DRY RUN TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist() != []
+    assert server.query(f"VACUUM {many} TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist()
+    assert not loose.exists()
+    assert server.rows(SUM.format(many)) == [("a", 3, 6), ("b", 3, 9)]
+
+
+def test_less_than_a_transaction_may_take_has_to_be_forced(server: Server, many: str) -> None:
+    loose = left_behind(server.root / many)
+    age(server.root / many, hours=1.5)
+    said = server.refuses(f"VACUUM {many} TRANSACTIONS 1 HOUR")
+    assert "[refused] what is not committed is kept for 2 hours, got 1" in said
+    assert loose.exists()
+    server.query(f"VACUUM {many} TRANSACTIONS 1 HOUR FORCE")
+    assert not loose.exists()
+    assert server.rows(SUM.format(many)) == [("a", 3, 6), ("b", 3, 9)]
+
+
 def test_repair_table_mends_and_says_how(server: Server, many: str) -> None:
     assert server.query(f"REPAIR TABLE {many}").num_rows == 0
     (gone,) = [table for table in stored_tables(server.root / many) if table.values["p"] == "b"]
@@ -97,6 +129,10 @@ REFUSED = {
     "VACUUM t RETAIN -1 HOURS": "invalid_sql",
     "VACUUM t RETAIN 1 DAYS": "invalid_sql",
     "VACUUM t SOON": "invalid_sql",
+    "VACUUM t TRANSACTIONS": "invalid_sql",
+    "VACUUM t TRANSACTIONS 24": "invalid_sql",
+    "VACUUM t TRANSACTIONS -1 HOURS": "invalid_sql",
+    "VACUUM t TRANSACTIONS 1 DAYS": "invalid_sql",
     "REPAIR t": "invalid_sql",
     "REPAIR TABLE t WET RUN": "invalid_sql",
 }
@@ -172,6 +208,7 @@ def test_a_command_without_a_table_takes_them_all(tmp_path: Path) -> None:
         (["compact", "root", "--files", "-1"], "files is -1"),
         (["vacuum", "root", "--retain", "1"], "refused"),
         (["vacuum", "root", "--transactions", "-1"], "transaction_hours"),
+        (["vacuum", "root", "--transactions", "1.9"], "refused"),
         (["repair", "root", "nothing"], "not_found"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from lance_flight.faults import MAINTENANCE_POINTS, VARIABLE
 from tests.catalog.aging import age
 from tests.service.operated import operated
 from tests.service.server_process import PRIVATE, SERVE, Server, files, serving, started
+from tests.stock import stored_tables
 
 ON = ("--maintenance", "on", "--maintenance-share", "1")
 APPENDS = 200
@@ -172,6 +174,24 @@ def test_snapshots_go_when_the_retention_of_their_table_is_over_and_no_sooner(tm
             is_right(server, name, 5)
         assert server.value("SELECT count(*) FROM kept$snapshots") > 1
         assert not done(server, "vacuum", "kept")
+
+
+def test_what_was_never_committed_goes_at_the_age_that_its_table_names_and_no_sooner(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    small_files(root, {"t": "p", "kept": "p"}, appends=3)
+    with serving(root) as server:
+        server.run("ALTER TABLE t SET (retain = '2h', transactions = '2h')")
+        server.run("ALTER TABLE kept SET (retain = '2h')")
+    loose = {}
+    for name in ("t", "kept"):
+        data = root / name / stored_tables(root / name)[0].row["location"] / "data"
+        loose[name] = Path(shutil.copy(next(data.iterdir()), data / f"{'0' * 40}.lance"))
+        age(root / name, hours=3)
+    with serving(root, *ON) as server:
+        for name in ("t", "kept"):
+            until(lambda name=name: done(server, "vacuum", name))
+            is_right(server, name, 3)
+    assert [name for name, file in loose.items() if file.exists()] == ["kept"]
 
 
 def serve_until_killed(root: Path, point: str) -> None:

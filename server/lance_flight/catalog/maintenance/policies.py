@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR
+from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, TRANSACTION_HOURS
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.guard_notes import notes_of
 from lance_flight.catalog.manifests.new_partitions import guard_row
@@ -29,7 +29,8 @@ class MaintenancePolicy:
 
     A partition table is compacted when it has more than `compact_files` files more than its rows need, or more than the part
     `compact_deleted` of its rows deleted; indices are brought up to date when more than the part `reindex_missing` of the rows is in no
-    segment of one; snapshots go `retain` seconds after another one has replaced them. Without `maintenance` nothing is done.
+    segment of one; snapshots go `retain` seconds after another one has replaced them, and with them what was written `transactions` seconds
+    ago and never committed. Without `maintenance` nothing is done.
     """
 
     maintenance: bool = True
@@ -37,6 +38,7 @@ class MaintenancePolicy:
     compact_deleted: float = 0.1
     reindex_missing: float = 0.1
     retain: float = FLOOR_HOURS * HOUR
+    transactions: float = TRANSACTION_HOURS * HOUR
 
 
 DEFAULTS = MaintenancePolicy()

@@ -213,7 +213,9 @@ def _reindex(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str
 def _vacuum(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
     hours = work.policy.retain / HOUR
     # A policy that keeps less was chosen by who may drop the table.
-    rules = VacuumRules(retain_hours=hours, force=hours < FLOOR_HOURS)
+    rules = VacuumRules(
+        retain_hours=hours, transaction_hours=work.policy.transactions / HOUR, force=hours < FLOOR_HOURS
+    )
     report = vacuum(work.table, rules, lambda *_: check())
     total = report.total
     return f"{total.versions:,} versions and {total.files:,} files removed, {total.bytes:,} bytes; {report.snapshots:,} snapshots stay"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
 from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, rewrite
-from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
+from lance_flight.catalog.maintenance.vacuum import VACUUM_SCHEMA, VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
 from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.table import Table
@@ -61,7 +62,7 @@ class RewritePartitions(MaintenanceStatement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacuum(MaintenanceStatement):
-    """VACUUM t [RETAIN n HOURS] [DRY RUN] [FORCE]."""
+    """VACUUM t [RETAIN n HOURS] [TRANSACTIONS n HOURS] [DRY RUN] [FORCE]."""
 
     forms = ("VACUUM",)
     needs = (Privilege.ADMIN,)
@@ -72,19 +73,10 @@ class Vacuum(MaintenanceStatement):
     @classmethod
     def read(cls, cursor: Cursor) -> Vacuum:
         table = references.table(cursor)
-        hours, dry_run, force = FLOOR_HOURS, False, False
+        rules = VacuumRules()
         while not cursor.done:
-            if cursor.accept("RETAIN"):
-                hours = float(cursor.number("a number of hours"))
-                if not cursor.accept("HOUR"):
-                    cursor.expect("HOURS")
-            elif cursor.accept("DRY", "RUN"):
-                dry_run = True
-            elif cursor.accept("FORCE"):
-                force = True
-            else:
-                raise cursor.error("RETAIN n HOURS, DRY RUN or FORCE")
-        return cls(table=table, rules=VacuumRules(retain_hours=hours, dry_run=dry_run, force=force))
+            rules = replace(rules, **_vacuum_option(cursor))
+        return cls(table=table, rules=rules)
 
     def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
         checked = self.rules.checked()
@@ -148,6 +140,27 @@ class Migrate(MaintenanceStatement):
     def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
         namespace = partitioned(table, "has no manifest to migrate")
         return MaintenanceWork(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=self.dry_run).rows)
+
+
+def _vacuum_option(cursor: Cursor) -> dict[str, Any]:
+    """Read an option of VACUUM, and return the rule that it sets."""
+    if cursor.accept("RETAIN"):
+        return {"retain_hours": _hours(cursor)}
+    if cursor.accept("TRANSACTIONS"):
+        return {"transaction_hours": _hours(cursor)}
+    if cursor.accept("DRY", "RUN"):
+        return {"dry_run": True}
+    if cursor.accept("FORCE"):
+        return {"force": True}
+    raise cursor.error("RETAIN n HOURS, TRANSACTIONS n HOURS, DRY RUN or FORCE")
+
+
+def _hours(cursor: Cursor) -> float:
+    """Read `n HOURS`."""
+    hours = float(cursor.number("a number of hours"))
+    if not cursor.accept("HOUR"):
+        cursor.expect("HOURS")
+    return hours
 
 
 def _table_dry_run(cursor: Cursor) -> tuple[TableRef, bool]:

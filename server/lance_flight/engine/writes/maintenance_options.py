@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import inf
 from types import MappingProxyType
 
 from lance_flight.catalog.maintenance.policies import PolicyValue
+from lance_flight.catalog.maintenance.vacuum import HOUR, TRANSACTION_FLOOR_HOURS
 from lance_flight.errors import InvalidInput
 from lance_flight.quantities import TIME_EXPECTED, parse_seconds
 
-LEAST_RETAIN = 3600.0
+LEAST_RETAIN = HOUR
 """The shortest retention, in seconds: statements that read a snapshot by its number have to come before it goes."""
 RESET = "default"
 """The value that takes an option back."""
 
+_MOST_FILES = 1 << 63
 _SWITCH = {"on": True, "true": True, "off": False, "false": False}
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -24,7 +28,7 @@ def _switch(text: str) -> bool:
 
 def _files(text: str) -> int:
     number = int(text)
-    if number < 1:
+    if not 1 <= number <= _MOST_FILES:
         raise ValueError(text)
     return number
 
@@ -37,9 +41,10 @@ def _part(text: str) -> float:
     return part
 
 
-def _retain(text: str) -> float:
+def _time(least: float, text: str) -> float:
     seconds = parse_seconds(text)
-    if not seconds >= LEAST_RETAIN:
+    # NaN is not less than anything.
+    if not least <= seconds < inf:
         raise ValueError(text)
     return seconds
 
@@ -50,10 +55,15 @@ _OPTIONS: Mapping[str, tuple[Callable[[str], PolicyValue], str]] = MappingProxyT
         "compact_files": (_files, "a number of files, 1 or more"),
         "compact_deleted": (_part, "a part of the rows, 0 to 1"),
         "reindex_missing": (_part, "a part of the rows, 0 to 1"),
-        "retain": (_retain, f"{TIME_EXPECTED}, an hour at least; with its unit, such as '7d'"),
+        "retain": (partial(_time, LEAST_RETAIN), f"{TIME_EXPECTED}, an hour at least; with its unit, such as '7d'"),
+        "transactions": (
+            partial(_time, TRANSACTION_FLOOR_HOURS * HOUR),
+            f"{TIME_EXPECTED}, {TRANSACTION_FLOOR_HOURS:g} hours at least; with its unit, such as '24h'",
+        ),
     }
 )
 NAMES = tuple(_OPTIONS)
+_TIMES = frozenset({"retain", "transactions"})
 
 
 def parse_options(options: Mapping[str, object], *, may_reset: bool = True) -> dict[str, PolicyValue | None]:
@@ -85,7 +95,7 @@ def as_sql(name: str, value: PolicyValue) -> str:
     """
     if isinstance(value, bool):
         return f"{name} = {'on' if value else 'off'}"
-    if name == "retain":
+    if name in _TIMES:
         return f"{name} = '{_as_time(value)}'"
     # Never with an exponent, which SQL reads as another expression.
     return f"{name} = {value:.15f}".rstrip("0") if isinstance(value, float) and value % 1 else f"{name} = {value:.0f}"

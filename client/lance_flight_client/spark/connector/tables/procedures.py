@@ -54,6 +54,7 @@ _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
         "branch": quoted,
         "version": _point,
         "retain_hours": _number,
+        "transaction_hours": _number,
         "dry_run": _switch,
     }
 )
@@ -78,8 +79,8 @@ class Procedure:
     def sql(self, values: Sequence[str | None]) -> str:
         """Return the statement for the values of the parameters; `InvalidInput` for a value that it cannot have.
 
-        >>> PROCEDURES["vacuum"].sql(["t", "48", None])
-        'VACUUM "public"."t" RETAIN 48 HOURS'
+        >>> PROCEDURES["vacuum"].sql(["t", "200", None, "12"])
+        'VACUUM "public"."t" RETAIN 200 HOURS TRANSACTIONS 12 HOURS'
         """
         given = dict(zip(self.parameters, values, strict=True))
         missing = [name for name in self.required if given[name] is None]
@@ -99,7 +100,13 @@ PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
         "vacuum": Procedure(
             "Delete files that no kept version needs",
             "VACUUM {table}",
-            optional=MappingProxyType({"retain_hours": "RETAIN {} HOURS", "dry_run": "DRY RUN{}"}),
+            optional=MappingProxyType(
+                {
+                    "retain_hours": "RETAIN {} HOURS",
+                    "dry_run": "DRY RUN{}",
+                    "transaction_hours": "TRANSACTIONS {} HOURS",
+                }
+            ),
         ),
         "verify": Procedure("Check that every row is where it belongs", "VERIFY TABLE {table}"),
         "repair": Procedure(
