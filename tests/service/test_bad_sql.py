@@ -60,6 +60,24 @@ NOT_SQL = [
     pytest.param("CREATE TABLE x (id INT) WITH (a = 1)", ["'a'", "expected stable_row_ids"], id="an unknown option"),
 ]
 
+LONG_NUMBERS = [
+    pytest.param(f"SELECT ${'9' * 5000}", ["limit_exceeded", "character 8", "1000 digits"], id="a parameter"),
+    pytest.param(f"SELECT lpad('a', {'9' * 5000})", ["limit_exceeded", "1000 digits"], id="an argument"),
+    pytest.param("SELECT $²", ["query_failed", "$²"], id="a digit of no number"),
+    pytest.param(f"VACUUM flights RETAIN {'9' * 400} HOURS", ["invalid_sql", "a number of hours"], id="hours"),
+    pytest.param(
+        f"CREATE TABLE x (id INT) PARTITIONED BY (bucket({'9' * 400}, id))", ["invalid_sql", "number"], id="buckets"
+    ),
+    pytest.param(
+        f"ALTER TABLE flights SET (compact_files = {'9' * 400})", ["invalid_input", "a number of files"], id="files"
+    ),
+    pytest.param(
+        f"ALTER TABLE flights SET (compact_files = '{'9' * 5000}')", ["invalid_input", "a number of files"], id="text"
+    ),
+    pytest.param(f"ALTER TABLE flights SET (retain = '{'9' * 400}d')", ["invalid_input", "an hour"], id="days"),
+]
+"""Numbers that Python's `int`, or a `float`, cannot hold."""
+
 NOT_THERE = [
     pytest.param("SELECT * FROM fligths", ["not_found", "'fligths'", "did you mean 'flights'"], id="a table misspelt"),
     pytest.param("SELECT * FROM nothing_like_it", ["not_found", "'nothing_like_it'"], id="a table"),
@@ -155,7 +173,7 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "says"), [*NOT_SQL, *NOT_THERE])
+@pytest.mark.parametrize(("sql", "says"), [*NOT_SQL, *LONG_NUMBERS, *NOT_THERE])
 def test_a_wrong_statement_is_refused_with_what_is_wrong(guarded: Server, sql: str, says: list[str]) -> None:
     before = files(guarded.root)
     message = guarded.refuses(sql)

@@ -26,7 +26,7 @@ def parameter_count(sql: str) -> int:
     if "?" not in sql and "$" not in sql:
         return 0
     written = [token.text[1:] for token, _ in parameters_in(sql)]
-    count = max(written.count(""), *(int(number) for number in written if number.isdigit()), 0)
+    count = max(written.count(""), *(int(number) for number in written if number.isdecimal()), 0)
     if count > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has {count} parameters; expected at most {MOST_PARAMETERS}")
     return count

@@ -38,6 +38,8 @@ class Kind(StrEnum):
 
 MOST_TOKENS = 400_000
 """Most tokens of a statement, except for the rows of a long INSERT; DataFusion's syntax tree takes about 500 bytes for each."""
+MOST_DIGITS = 1000
+"""Most characters of a number; `int` refuses some thousands."""
 _KEPT_TEXTS, _KEPT_LONG_TEXTS = 32, 2
 _SHORT, _LONG = 64 << 10, 2 << 20
 """Longest short and long texts whose tokens are cached, in characters; tokens take some forty times the memory of their text."""
@@ -219,6 +221,10 @@ def _tokens(text: str, *, with_runs: bool = True) -> Iterator[Token]:
         elif group == "dollars":
             yield Token(Kind.STRING, found["inside"], start, at)
         else:
+            if at - start > MOST_DIGITS and group in {"number", "parameter"}:
+                raise LimitExceeded(
+                    f"the number at character {start + 1} is {at - start} long; expected at most {MOST_DIGITS} digits"
+                )
             token = Token(_KINDS[group], text[start:at], start, at)
             yield token
             if with_runs and group == "word" and at > run.stop and token.word in _RUNS:

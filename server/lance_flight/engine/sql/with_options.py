@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.tokens import MOST_DIGITS
 from lance_flight.model.index_kinds import OptionValue
 
 
@@ -22,4 +23,4 @@ def in_brackets(cursor: Cursor) -> dict[str, OptionValue]:
 
 def _value(cursor: Cursor, name: str) -> OptionValue:
     text = cursor.literal(f"the value of {name}") if cursor.at_literal else cursor.name(f"the value of {name}")
-    return int(text) if text.isascii() and text.isdigit() else text
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else text
