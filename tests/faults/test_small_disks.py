@@ -49,9 +49,10 @@ class Disk:
         subprocess.run(["mount", "-o", f"remount,{options}", self.place], check=True, capture_output=True)
 
 
-@pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
-    place = tmp_path_factory.mktemp("device")
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    place = tmp_path / "device"
+    place.mkdir()
     try:
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", PLENTY, "lance-flight-tests", place], check=True, capture_output=True
@@ -64,7 +65,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
         subprocess.run(["umount", "--lazy", place], check=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(disk: Disk) -> Iterator[Server]:
     with serving(disk.place / "root") as running:
         yield running
