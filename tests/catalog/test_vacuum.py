@@ -12,6 +12,7 @@ import lance
 import pytest
 from lance_flight.catalog.commits import checks
 from lance_flight.catalog.evolving.publication import publish
+from lance_flight.catalog.maintenance import sweep
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.sweep import SweepTotals
 from lance_flight.catalog.maintenance.vacuum import TRANSACTION_FLOOR_HOURS, VacuumReport, VacuumRules, vacuum
@@ -212,6 +213,34 @@ def test_a_branch_that_is_just_being_written_stays(place: Path) -> None:
     clean(place)
     branch.commits.commit(transaction)
     assert 6 in [row["id"] for each in branch.rows() for row in each.to_pylist()]
+
+
+def test_a_vacuum_goes_on_after_one_that_had_removed_files_of_snapshots_and_not_yet_their_versions(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lance removes files first: an object store that fails then leaves snapshots of which nothing can be read."""
+    age(place, hours=200)
+    needed = {file.path for each in manifest(place).get_fragments() for file in each.metadata.files}
+    removed = []
+
+    def fails(*_: object, **__: object) -> None:
+        for file in (place / "__manifest" / "data").iterdir():
+            if file.name not in needed:
+                file.unlink()
+                removed.append(file.name)
+        raise OSError("the store failed a request")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sweep.Sweep, "run", fails)
+        with pytest.raises(OSError, match="the store failed"):
+            clean(place)
+    assert removed
+    report = clean(place)
+    assert report.snapshots == 1
+    assert versions(place) == [manifest(place).version]
+    assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+    opened(place).append([rows((6, "a"))], evaluate)
+    assert 6 in ids(place)
 
 
 def stage(place: Path) -> None:

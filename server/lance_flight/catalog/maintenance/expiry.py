@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
+from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -107,15 +110,19 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         held.remove_files([file.path for file in held.tree() if file.modified < now - FORGOTTEN_SECONDS])
 
 
-def pins_of(namespace: Store, snapshots: Iterable[SnapshotId]) -> Pins:
-    """Return everything that these snapshots pin."""
+def pins_of(namespace: Store, snapshots: Iterable[SnapshotId], *, are_expired: bool = False) -> Pins:
+    """Return everything that these snapshots pin.
+
+    Of those that are expired a vacuum which died may have removed files: what these said is left out, and goes by its age.
+    """
     manifest = namespace.child(MANIFEST)
+    present = TableFiles(manifest.tree()).loose(inf).keys() if are_expired else None
     seen: set[tuple[str, ...]] = set()
     parts = [_PINNED.empty_table()]
     rows = 0
     for branch, version in sorted(snapshots, key=lambda each: (each[0] or "", each[1])):
         dataset = manifest.open(version) if branch is None else open_branch(manifest, branch, version)
-        parts.append(_unseen(dataset, seen))
+        parts.append(_unseen(dataset, seen, present))
         rows += parts[-1].num_rows
         if rows > _DISTINCT_ABOVE:
             parts, rows = [_distinct(parts)], 0
@@ -139,8 +146,8 @@ def _anchored(manifest: Store) -> set[SnapshotId]:
     }
 
 
-def _unseen(dataset: LanceDataset, seen: set[tuple[str, ...]]) -> pa.Table:
-    """Return the pins in those fragments of a manifest that stand in no version read before.
+def _unseen(dataset: LanceDataset, seen: set[tuple[str, ...]], present: AbstractSet[str] | None) -> pa.Table:
+    """Return the pins in those fragments of a manifest that stand in no version read before, and whose files are `present` (None: all).
 
     Most stay the same for long.
     """
@@ -150,7 +157,8 @@ def _unseen(dataset: LanceDataset, seen: set[tuple[str, ...]]) -> pa.Table:
     fragments = []
     for fragment in dataset.get_fragments():
         key = (*(file.path for file in fragment.metadata.files), fragment.deletion_file() or "")
-        if key not in seen:
+        names_of_files = {PurePosixPath(path).name for path in key if path}
+        if key not in seen and (present is None or names_of_files <= present):
             seen.add(key)
             fragments.append(fragment)
     if not fragments:

@@ -185,7 +185,8 @@ class _Run:
 
     def tables(self, expiry: Expiry, progress: Progress | None) -> None:
         """Trim every partition table, and remove the directories of those that no snapshot knows any more."""
-        kept, expired = pins_of(self.store, expiry.kept), pins_of(self.store, expiry.expired)
+        kept = pins_of(self.store, expiry.kept)
+        expired = pins_of(self.store, expiry.expired, are_expired=True)
         trimmed = list(self._trimmed(kept))
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="vacuum") as pool:
             for number, _ in enumerate(pool.map(partial(self._trim, kept=kept, expired=expired), trimmed), 1):
