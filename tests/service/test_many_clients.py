@@ -35,6 +35,8 @@ WORKING = 16
 MIB = 1 << 20
 BIG = "SELECT value, repeat('x', 200) AS word FROM generate_series(1, 2000000000)"
 ENDED = "finds no session"
+pytestmark = pytest.mark.timeout(3600 if FULL else 300)
+"""10,000 sessions take some minutes for as long as a machine is idle."""
 INGEST = commands.StatementIngest(
     table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=2, if_exists=2)
 )
