@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import subprocess
@@ -10,12 +11,14 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage import leases
+from lance_flight.catalog.storage import store as stores
 from lance_flight.catalog.storage.leases import Leases, SnapshotId, expiring, leased, put
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -273,3 +276,20 @@ def test_nothing_is_announced_any_more_when_a_vacuum_is_over(place: Path) -> Non
     overtake(place)
     assert expiring(store(place)) == set()
     assert not list((place / ".lance-flight" / leases.EXPIRING).iterdir())
+
+
+def test_a_table_is_removed_in_which_a_lease_is_renewed_meanwhile(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is listed, and a file comes into it before it is removed itself."""
+    busy = [True]
+
+    class Busy:
+        def delete_dir(self, path: str) -> None:
+            if busy:
+                busy.clear()
+                raise OSError(errno.ENOTEMPTY, f"Cannot delete directory {path!r}")
+            pafs.LocalFileSystem().delete_dir(path)
+
+    monkeypatch.setattr(stores, "filesystem", lambda *_: (Busy(), str(place)))
+    Store(str(place)).remove()
+    assert busy == []
+    assert not place.exists()

@@ -356,7 +356,13 @@ class Store:
         self.parent.check_way()
         filesystem, path = self._filesystem()
         with suppress(FileNotFoundError):
-            filesystem.delete_dir(path)
+            try:
+                filesystem.delete_dir(path)
+            except OSError as exc:
+                if exc.errno != errno.ENOTEMPTY:
+                    raise
+                # A lease was renewed in it meanwhile, which happens every few seconds, and not without the table.
+                filesystem.delete_dir(path)
 
     def _listed(self, kind: pafs.FileType) -> list[str]:
         filesystem, path = self._filesystem()
