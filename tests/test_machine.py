@@ -130,6 +130,10 @@ def test_a_server_takes_its_defaults_from_what_it_may_use(tmp_path: Path, monkey
         assert given.write_memory == given.server_memory // 8
         assert service.limits_of(ServerConfig(server_memory_limit=64 << 20)).write_memory == 0
         assert given.running_statements == service.LEAST_RUNNING
+        sizes = service.caches_of(ServerConfig())
+        assert (sizes.indices, sizes.metadata) == (machine.memory() // 16, min(512 << 20, machine.memory() // 32))
+        set_by_hand = service.caches_of(ServerConfig(index_cache=1 << 20, metadata_cache=2 << 20))
+        assert (set_by_hand.indices, set_by_hand.metadata) == (1 << 20, 2 << 20)
     finally:
         machine._cores.cache_clear()
         machine._memory.cache_clear()

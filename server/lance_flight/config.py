@@ -140,6 +140,13 @@ class ServerConfig:
         least=0,
         unit=BYTES,
     )
+    metadata_cache: int = _setting(
+        LIMITS,
+        0,
+        "size in bytes of the cache of what tables say of their files, on top of the memory of statements; 0 means 1/32 of the machine's memory, 512 MiB at most",
+        least=0,
+        unit=BYTES,
+    )
     spill_directory: str = _setting(
         LIMITS, "", "directory for spill files; without it the directory for temporary files"
     )

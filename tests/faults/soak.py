@@ -59,8 +59,10 @@ OPTIONS = (
     "20",
     "--ticket-lifetime",
     "20",
-    # Full within the first half: a cache that is still being filled looks like a leak.
+    # Full within the first half: caches that are still being filled look like a leak.
     "--index-cache",
+    "64MiB",
+    "--metadata-cache",
     "64MiB",
 )
 MIB = 1 << 20

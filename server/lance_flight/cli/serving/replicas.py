@@ -43,6 +43,7 @@ _DIVIDED = (
     "memory_limit",
     "stream_memory_limit",
     "index_cache",
+    "metadata_cache",
     "running_statements",
     "waiting_statements",
 )

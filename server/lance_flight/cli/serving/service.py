@@ -22,7 +22,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
-from lance_flight.catalog.storage.store import Store, caches
+from lance_flight.catalog.storage.store import Caches, Store, caches
 from lance_flight.cli.serving.identity import authentication, certificates
 from lance_flight.config import LOOPBACK, ServerConfig, settings
 from lance_flight.engine.engine import Engine
@@ -42,6 +42,8 @@ KEY_FILE = "ticket.key"
 LEAST_RUNNING, RUNNING_PER_CORE = 16, 4
 INDICES_OF_MEMORY = 16
 """Divisor: 1/16 of the machine's memory is the default size of the index cache."""
+METADATA_OF_MEMORY, MOST_METADATA = 32, 512 << 20
+"""Divisor: 1/32 of the machine's memory is the default size of the cache of metadata, and the largest default."""
 WRITES_OF_MEMORY = 8
 """Divisor: 1/8 of the memory of statements is for rows that are being written into tables."""
 STREAMS_OF_MEMORY = 4
@@ -108,7 +110,8 @@ def build(
 
     A root that is not there is made with `create` alone. `neighbours` are the other replicas of this machine.
     """
-    caches.indices = config.index_cache or machine.memory() // INDICES_OF_MEMORY
+    sizes = caches_of(config)
+    caches.indices, caches.metadata = sizes.indices, sizes.metadata
     limits = limits_of(config)
     write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
     store = root_store(root, config.storage, create=create)
@@ -165,6 +168,15 @@ def _write_memory(server_memory: int) -> int:
     """Return the part of a server's memory for rows that are being written; 0 if it is less than a write may have anyway."""
     part = server_memory // WRITES_OF_MEMORY
     return part if part >= LEAST_BYTES else 0
+
+
+def caches_of(config: ServerConfig) -> Caches:
+    """The sizes of Lance's caches that a configuration asks for, or that fit the machine."""
+    memory = machine.memory()
+    return Caches(
+        indices=config.index_cache or memory // INDICES_OF_MEMORY,
+        metadata=config.metadata_cache or min(MOST_METADATA, memory // METADATA_OF_MEMORY),
+    )
 
 
 def limits_of(config: ServerConfig) -> Limits:
