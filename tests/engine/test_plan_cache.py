@@ -246,7 +246,7 @@ def test_a_bound_vector_is_searched_for_in_the_plan_of_another(
 
 def test_the_time_in_the_filter_of_a_search_is_that_of_each_run(engine: Engine, vectors: None) -> None:
     engine.update("ALTER TABLE v ADD COLUMN at TIMESTAMP")
-    engine.update("UPDATE v SET at = arrow_cast(now() + INTERVAL '500 milliseconds', 'Timestamp(Microsecond, None)')")
+    engine.update("UPDATE v SET at = arrow_cast(now() + INTERVAL '2 seconds', 'Timestamp(Microsecond, None)')")
     sql = "SELECT id FROM vector_search('v', 'e', [1, 1, 1, 1, 1, 1, 1, 1], filter => 'at < now()')"
     before = datetime.now(UTC)
     while not (found := ordered(engine, sql)):
