@@ -52,7 +52,7 @@ from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
-from lance_flight.planning.predicates import ALWAYS, Predicate
+from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 
 T = TypeVar("T")
@@ -360,7 +360,7 @@ class QuerySession:
     def plan_columns(self, frame: DataFrame) -> None:
         """Record the scan of a query that returns columns of one table: a search alone needs no physical plan for that."""
         match self.logical_scans(frame):
-            case [LogicalScan(table=table, pushed=pushed)] if table.startswith(f"{SEARCHES}.") and pushed == ALWAYS:
+            case [LogicalScan(table=table, filters=())] if table.startswith(f"{SEARCHES}."):
                 search = self.inner.get(table.removeprefix(f"{SEARCHES}."))
             case _:
                 search = None
