@@ -174,12 +174,16 @@ def target(
     reference = references.table(cursor)
     cursor.end()
     db_schema = reference.db_schema or planner.db_schema
+    if condition is not None and parameters is None and parameter_count(condition):
+        planner.frame(_rows_where(db_schema, reference.name, condition))
+        planner.parameter_types.update(planner.wanted_types())
+        condition = None
     name: TargetKey = db_schema, reference.name, condition
     known = _known(planner, name)
     if known is not None:
         return known
     view = planner.whole(db_schema, reference.name) if condition is None else None
-    found = _planned(planner, table, name, parameters) if view is None else _of_pruning(view, view.prune(ALWAYS))
+    found = _planned(planner, table, name, parameters) if view is None else _whole_table(view)
     if _is_steady(found, condition):
         planner.targets[name] = found
     return found
@@ -207,13 +211,7 @@ def _planned(planner: Planner, table: str, name: TargetKey, parameters: pa.Recor
     """Return the target that the plan of a query with its condition leaves."""
     db_schema, reference, condition = name
     given = parameters if condition is not None and parameter_count(condition) else None
-    if condition is not None and given is None and parameter_count(condition):
-        where = f" WHERE {enclosed(_whole(condition))}"
-        planner.frame(f"SELECT * FROM {quoted(db_schema, reference)}{where}")  # noqa: S608 - planned, never run
-        planner.parameter_types.update(planner.wanted_types())
-        condition = None
-    where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
-    frame = planner.frame(f"SELECT * FROM {quoted(db_schema, reference)}{where}", given)  # noqa: S608 - planned, never run
+    frame = planner.frame(_rows_where(db_schema, reference, condition), given)
     planner.prepare(frame)
     planner.plan(frame)
     plan = planner.optimised(frame)
@@ -266,6 +264,12 @@ def target_of_rows(
     )
 
 
+def _rows_where(db_schema: str, reference: str, condition: str | None) -> str:
+    """Return the query for the rows of a table that fulfil a condition, which is planned and never run."""
+    where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
+    return f"SELECT * FROM {quoted(db_schema, reference)}{where}"  # noqa: S608 - quoted
+
+
 def _whole(condition: str) -> str:
     """Return a condition that is complete; raise `SqlError` for one with an unmatched closing bracket."""
     cursor = Cursor.over(condition)
@@ -281,27 +285,35 @@ def check_free(target: SearchTarget, result: pa.Field) -> None:
 
 
 def _of_scan(view: TableView, scan: PlannedRead | None, targets: Targets) -> SearchTarget:
-    """Return the target that the only scan of a plan reads; None if no row can be in it."""
+    """Return the target that the only scan of a plan reads (None: no row can be in it)."""
+    report = f"table {view.name}, snapshot {view.snapshot.version}"
     if scan is None:
-        return _of_pruning(view, None)
-    found = _of_pruning(view, view.log.prunings[view.key][-1], scan, targets)
-    return replace(found, report=view.log.reports[-1]()) if view.log.reports else found
+        none = ": no partition can match" if view.snapshot.is_partitioned else ""
+        return _of_pruning(view, None, f"{report}{none}")
+    said = view.log.reports[-1]() if view.log.reports else report
+    return _of_pruning(view, view.log.prunings[view.key][-1], said, scan, targets)
+
+
+def _whole_table(view: TableView) -> SearchTarget:
+    """Return the target of all rows of a table."""
+    pruning = view.prune(ALWAYS)
+    return _of_pruning(view, pruning, view.describe(pruning))
 
 
 def _of_pruning(
-    view: TableView, pruning: Pruning | None, scan: PlannedRead | None = None, targets: Targets | None = None
+    view: TableView,
+    pruning: Pruning | None,
+    report: str,
+    scan: PlannedRead | None = None,
+    targets: Targets | None = None,
 ) -> SearchTarget:
     """Return the target of the tables that pruning leaves (None: of no table)."""
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     indices, numbers = _indices(view), targets or Targets()
     vectors, texts = _of_family(indices, Family.VECTOR), _of_family(indices, Family.TEXT)
-    report = f"table {view.name}, snapshot {view.snapshot.version}"
     if pruning is not None:
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
             tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), numbers)))
-        report = view.describe(pruning)
-    elif view.snapshot.is_partitioned:
-        report += ": no partition can match"
     return SearchTarget(
         name=view.name,
         columns=view.schema,
