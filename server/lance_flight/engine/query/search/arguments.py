@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.tokens import Kind, Token, tokenize
 from lance_flight.errors import SqlError
+from lance_flight.lru_cache import for_short_texts
 
 MOST_ROWS = 10_000
 DEFAULT_ROWS = 10
@@ -59,8 +59,7 @@ class Arguments:
             return None
         if self.parameters is not None and _PARAMETER.fullmatch(text):
             return self.parameters.column(int(text[1:]) - 1)[0]
-        literal = _known_value(text) if len(text) <= _LONGEST_KNOWN else _literal_value(text)
-        return literal or self.evaluate(text)
+        return _literal_value(text) or self.evaluate(text)
 
     def text(self, name: str) -> str | None:
         """Return the value of a text argument."""
@@ -185,14 +184,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
 
 
-@lru_cache(_KNOWN)
-def _known_value(text: str) -> pa.Scalar | None:
-    """Return the value of a literal, cached: GetFlightInfo reads a vector, and DoGet again."""
-    return _literal_value(text)
-
-
+@for_short_texts(_KNOWN, _LONGEST_KNOWN)
 def _literal_value(text: str) -> pa.Scalar | None:
-    """Return the value of a literal, or a list of numbers, of lists of numbers, or of texts; None for an expression that has to be computed."""
+    """Return the value of a literal, or a list of numbers, of lists of numbers, or of texts; None for an expression that has to be computed.
+
+    It is cached: GetFlightInfo reads a vector, and DoGet again.
+    """
     if _NUMBERS.fullmatch(text):
         return pa.scalar(json.loads(text), pa.list_(pa.float64()))
     if _LISTS.fullmatch(text):

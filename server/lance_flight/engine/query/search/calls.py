@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, tokenize
 from lance_flight.errors import SqlError
+from lance_flight.lru_cache import for_short_texts
 
 _KNOWN, _LONGEST_KNOWN = 32, 64 << 10
 """Number of texts whose calls are cached, and the longest of them in characters."""
@@ -83,10 +83,10 @@ def calls(sql: str) -> tuple[SearchCall, ...]:
     """
     if not _may_search(sql):
         return ()
-    return _known_calls(sql) if len(sql) <= _LONGEST_KNOWN else tuple(_calls(sql))
+    return _known_calls(sql)
 
 
-@lru_cache(_KNOWN)
+@for_short_texts(_KNOWN, _LONGEST_KNOWN)
 def _known_calls(sql: str) -> tuple[SearchCall, ...]:
     """Return the calls of a text, cached: it is read by GetFlightInfo, and again by DoGet."""
     return tuple(_calls(sql))
