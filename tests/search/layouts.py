@@ -14,7 +14,7 @@ from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.tables.merged import Merged
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.search import targets
+from lance_flight.engine.query.search import search_target
 
 from tests.search.bm25 import scores
 from tests.search.collection import DIMENSIONS, Documents, literal, query, store
@@ -97,7 +97,7 @@ def create_indices(of: Engine, table: str) -> None:
 @contextmanager
 def units(patch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """In how many units tables are searched that could be more than one, one number for each search."""
-    known, found = targets.merge, list[int]()
+    known, found = search_target.merge, list[int]()
 
     def counted(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
         merged, alone = known(tables)
@@ -105,7 +105,7 @@ def units(patch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return merged, alone
 
     with patch.context() as patched:
-        patched.setattr(targets, "merge", counted)
+        patched.setattr(search_target, "merge", counted)
         yield found
 
 

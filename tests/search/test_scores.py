@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.search import targets
+from lance_flight.engine.query.search import search_target
 
 from tests.search.bm25 import scores
 from tests.search.collection import WORDS, Documents, made, query, store, told
@@ -145,7 +145,7 @@ def test_tables_that_are_searched_one_by_one_have_their_own_lengths_alone(
     docs: Engine, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So they are where they cannot be read as one: where files of two have one number, or rows keep their ids."""
-    monkeypatch.setattr(targets, "merge", lambda tables: ([], list(tables)))
+    monkeypatch.setattr(search_target, "merge", lambda tables: ([], list(tables)))
     for words in WORDS_ASKED:
         assert asked(docs, words) == approx(scores(documents.rows, words.split(), ("tenant",)))
 

@@ -13,7 +13,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.catalog.search.search_results import SAME_SCORE, levelled
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.search import targets
+from lance_flight.engine.query.search import search_target
 from lance_flight.errors import DataError
 
 from tests.search.collection import DIMENSIONS, WORDS, Documents, made, query, store, told
@@ -97,7 +97,7 @@ def test_tables_that_cannot_be_read_together_give_the_same_order(
     of.update("DELETE FROM docs WHERE id = -2")
     assert all(table.dataset.get_fragments()[-1].deletion_file() for table in stored_tables(tmp_path / "root" / "docs"))
     assert ids(Engine(of.root, target_partitions=2), search, 500) == together
-    monkeypatch.setattr(targets, "merge", lambda tables: ([], list(tables)))
+    monkeypatch.setattr(search_target, "merge", lambda tables: ([], list(tables)))
     assert ids(Engine(of.root, target_partitions=2), search, 500) == together
 
 
@@ -141,7 +141,7 @@ def test_equal_texts_are_worth_the_same_however_the_tables_are_read(
         call = f"full_text_search('docs', 'body', '{words}', k => K)"
         together = ids(of, call, 500)
         with monkeypatch.context() as patch:
-            patch.setattr(targets, "merge", lambda tables: ([], list(tables)))
+            patch.setattr(search_target, "merge", lambda tables: ([], list(tables)))
             alone = query(of, f"SELECT id, _score FROM {call.replace('K', '500')}")
             assert [row["id"] for row in alone] == together
             shown = {(bodies[row["id"]], row["_score"]) for row in alone}

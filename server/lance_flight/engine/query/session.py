@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from threading import Lock, RLock
+from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakMethod
 
@@ -29,10 +29,8 @@ from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.columns import stored_name
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
-from lance_flight.engine.query.search.choosing import SEARCHES
 from lance_flight.engine.query.search.functions import with_searches
-from lance_flight.engine.query.search.table import SearchTable
-from lance_flight.engine.query.search.targets import SearchTarget, TargetKey
+from lance_flight.engine.query.search.statement_searches import SEARCHES, StatementSearches
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.stored_expressions import has_computed
 from lance_flight.engine.query.system_tables import SYSTEM
@@ -72,15 +70,10 @@ class QuerySession:
     """
 
     def __init__(self, context: StatementContext) -> None:
-        self.inner: dict[str, pads.Dataset] = {}
-        self.first: list[Callable[[], None]] = []
-        self.targets: dict[TargetKey, SearchTarget] = {}
-        self._searching: str | None = None
+        self.searches = StatementSearches()
         self._derived: dict[str, pads.Dataset] = {}
-        self.parameter_types: dict[str, pa.DataType] = {}
         self._unbound: TypedCalls | None = None
         self._wanted: Mapping[str, pa.DataType] | None = None
-        self._running_first = RLock()
         self._planning = Lock()
         self._evaluations = Evaluations()
         self._is_steady = True
@@ -123,7 +116,7 @@ class QuerySession:
     @property
     def may_read_directly(self) -> bool:
         """True if the query names a stored table or a search, whose rows can be read without DataFusion."""
-        return bool(self.named.providers or self.inner)
+        return bool(self.named.providers or self.searches.tables)
 
     @property
     def is_costly(self) -> bool:
@@ -133,15 +126,14 @@ class QuerySession:
     @property
     def is_steady(self) -> bool:
         """True if its plans read stored tables alone and searches of these, so that they may be run again."""
-        if not self._is_steady or not self.named.is_steady or self.first:
+        if not (self._is_steady and self.named.is_steady and self.searches.are_steady):
             return False
-        is_searching = self._searching is not None and not self._planned_views.texts and not self._planned_views.masked
-        return not self.inner or (is_searching and all(isinstance(each, SearchTable) for each in self.inner.values()))
+        return not (self.is_searching and (self._planned_views.texts or self._planned_views.masked))
 
     @property
     def is_searching(self) -> bool:
         """True if it has searches, which each run makes anew (`search_again`)."""
-        return bool(self.inner)
+        return bool(self.searches.tables)
 
     def again(self, context: StatementContext) -> bool:
         """Begin another run; return False if a table has other columns by now, so that the plans are invalid."""
@@ -195,9 +187,7 @@ class QuerySession:
             )
         is_bound = parameters is not None or parameter_count(sql) == 0
         self.reveal(hidden_columns_in(sql))
-        sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
-        if self.inner:
-            self._searching = None if parameter_count(sql) else sql
+        sql = self.searches.replace(partial(with_searches, self, sql, parameters, is_bound=is_bound))
         if self.named.hidden:
             datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
@@ -246,12 +236,12 @@ class QuerySession:
         """Return the types that their contexts want of the parameters, by `$n`, of the query that was planned last without values."""
         if self._wanted is None:
             self._wanted = wanted_types(self.datafusion, self._unbound, self.planned) if self._unbound else {}
-        return {**self._wanted, **self.parameter_types}
+        return {**self._wanted, **self.searches.parameter_types}
 
     def _revealed(self, db_schema: str | None, reference: str) -> list[str]:
         """Return the hidden columns that a table shows to this statement; `NotFound` if there is no such table."""
-        searched = self.inner.get(reference) if db_schema == SEARCHES else None
-        if isinstance(searched, SearchTable):
+        searched = self.searches.search(reference) if db_schema == SEARCHES else None
+        if searched is not None:
             return searched.hidden
         name = TableName(db_schema or self.db_schema, reference)
         if self.resolve(name.db_schema, reference) is None and self.named.masked_table(name) is None:
@@ -361,14 +351,14 @@ class QuerySession:
         """Record the scan of a query that returns columns of one table: a search alone needs no physical plan for that."""
         match self.logical_scans(frame):
             case [LogicalScan(table=table, filters=())] if table.startswith(f"{SEARCHES}."):
-                search = self.inner.get(table.removeprefix(f"{SEARCHES}."))
+                search = self.searches.search(table.removeprefix(f"{SEARCHES}."))
             case _:
                 search = None
-        if isinstance(search, SearchTable):
+        if search is None:
+            self.plan(frame)
+        else:
             self.log.begin_plan()
             search.get_fragments()
-        else:
-            self.plan(frame)
 
     def whole(self, db_schema: str, reference: str) -> TableView | None:
         """Return a stored table all rows of which are searched, whatever plans before required; None if the name is no such table's."""
@@ -378,18 +368,7 @@ class QuerySession:
 
     def search_again(self, sql: str, parameters: pa.RecordBatch | None) -> bool:
         """Make the searches of a statement anew, in another run of its plan; return False if the plan is not that of the statement."""
-        planned, self.inner = self.inner, {}
-        if with_searches(self, self.inner, sql, parameters, is_bound=True) != self._searching:
-            return False
-        for name, table in planned.items():
-            search = self.inner.get(name)
-            if not (
-                isinstance(table, SearchTable) and isinstance(search, SearchTable) and table.schema == search.schema
-            ):
-                return False
-            table.read(search)
-        self.inner = planned
-        return True
+        return self.searches.again(partial(with_searches, self, sql, parameters, is_bound=True))
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Run a planned query; every batch has exactly `schema`."""
@@ -397,7 +376,7 @@ class QuerySession:
 
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a planned query; its batches have DataFusion's schema."""
-        self._run_first()
+        self.searches.run_steps()
         frame = self._in_bounded_batches(frame)
         with self._errors.raised_as(QueryFailed):
             # It is planned physically first: what DataFusion refuses then is no failure of the run.
@@ -412,7 +391,7 @@ class QuerySession:
 
     def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a query that runs without DataFusion."""
-        self._run_first()
+        self.searches.run_steps()
         with self._errors.raised_as(QueryFailed):
             yield from batches
 
@@ -423,7 +402,7 @@ class QuerySession:
 
         Safe to call from several threads.
         """
-        self._run_first()
+        self.searches.run_steps()
         with self._planning, ExitStack() as reading:
             # A query learns what it reads when it is planned.
             for name, rows in portion.items():
@@ -443,12 +422,6 @@ class QuerySession:
             return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
         finally:
             self.datafusion.sql(f"SET datafusion.execution.batch_size = {self._batch_rows}")
-
-    def _run_first(self) -> None:
-        """Run the steps that must precede the query, since nothing else can run while DataFusion does."""
-        with self._running_first:
-            while self.first:
-                self.first.pop()()
 
     def in_small_batches(self, frame: DataFrame) -> DataFrame:
         """Return the same query in batches of fewer rows, for all that is planned from here on.
@@ -485,7 +458,7 @@ class QuerySession:
             self._is_steady = False
             return computed
         if db_schema == SEARCHES:
-            return self.inner.get(reference) or self._derived.get(reference)
+            return self.searches.tables.get(reference) or self._derived.get(reference)
         name = TableName(db_schema, reference)
         try:
             masked = self.named.masked_table(name)

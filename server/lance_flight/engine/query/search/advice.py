@@ -16,7 +16,7 @@ from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.engine.query.search.targets import SearchTarget
+from lance_flight.engine.query.search.search_target import SearchTarget
 from lance_flight.engine.sql.references import shown_name
 from lance_flight.model.index_kinds import BYTE_METRIC, METRICS, Family, index_metrics_of, metrics_of
 from lance_flight.model.vectors import is_multivector

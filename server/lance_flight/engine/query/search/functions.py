@@ -8,7 +8,6 @@ from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch
 from lance_flight.catalog.search.text_search import TextSearch
@@ -26,11 +25,12 @@ from lance_flight.engine.query.search.calls import (
     SearchCall,
     calls,
 )
-from lance_flight.engine.query.search.choosing import SEARCHES
 from lance_flight.engine.query.search.fusion import FUSED, fusion
 from lance_flight.engine.query.search.running import SearchRun, result_of
+from lance_flight.engine.query.search.search_target import SearchTarget, check_free
+from lance_flight.engine.query.search.statement_searches import SEARCHES, Planner
 from lance_flight.engine.query.search.table import SearchResult, SearchTable
-from lance_flight.engine.query.search.targets import Planner, SearchTarget, check_free, target
+from lance_flight.engine.query.search.targets import target
 from lance_flight.engine.query.search.texts import matching
 from lance_flight.engine.query.search.vector_calls import described, vector_search
 from lance_flight.engine.query.search.vectors import nearest
@@ -44,11 +44,9 @@ from lance_flight.model.index_kinds import OptionValue
 _LEAST_DEPTH, _DEEPER = 64, 4
 
 
-def with_searches(
-    planner: Planner, tables: dict[str, pads.Dataset], sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool
-) -> str:
-    """Replace each call of a search by the name of a table, and put these tables into `tables`."""
-    edits = []
+def with_searches(planner: Planner, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> str:
+    """Replace each call of a search by the name of a table among those of the statement's searches."""
+    tables, edits = planner.searches.tables, []
     options: dict[str, Mapping[str, OptionValue]] = {}
     for call in calls(sql):
         if "after" in call.arguments:
@@ -59,7 +57,7 @@ def with_searches(
         condition = arguments.text("filter")
         searched = target(planner, arguments.name("table"), condition, parameters)
         found = _FUNCTIONS[call.function](planner, searched, arguments)
-        planner.parameter_types.update(_parameter_types(call, searched, arguments))
+        planner.searches.parameter_types.update(_parameter_types(call, searched, arguments))
         name = f"{call.function}_{len(tables) + 1}"
         tables[name] = SearchTable(found, planner.log)
         edits.append((call.start, call.stop, quoted(CATALOG, SEARCHES, name)))

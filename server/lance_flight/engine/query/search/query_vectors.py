@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.query.search.arguments import Arguments
-from lance_flight.engine.query.search.targets import Planner
+from lance_flight.engine.query.search.statement_searches import Planner
 from lance_flight.engine.query.search.vectors import converted_query
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
@@ -91,7 +91,7 @@ def _of_query(
         )
     key = schema.field(0).type if len(schema) == _KEYED else _NUMBER
     if parameters is None and parameter_count(text):
-        planner.parameter_types.update(planner.wanted_types())
+        planner.searches.parameter_types.update(planner.wanted_types())
         return key, pa.nulls(0, key), pa.nulls(0)
     planner.prepare(frame)
     rows = pa.Table.from_batches(planner.stream(frame), schema).combine_chunks()

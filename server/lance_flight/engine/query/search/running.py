@@ -18,8 +18,9 @@ from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.advice import advice
 from lance_flight.engine.query.search.query_vectors import QueryVectors
+from lance_flight.engine.query.search.search_target import SearchTarget, check_free
+from lance_flight.engine.query.search.statement_searches import Planner
 from lance_flight.engine.query.search.table import SearchResult
-from lance_flight.engine.query.search.targets import Planner, SearchTarget, check_free
 
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 

@@ -29,8 +29,10 @@ from lance_flight.engine.query.search.advice import advice
 from lance_flight.engine.query.search.distance_ranges import Wanted
 from lance_flight.engine.query.search.ordered_scans import NoSearch, OrderedScan
 from lance_flight.engine.query.search.running import SearchRun
+from lance_flight.engine.query.search.search_target import SearchTarget
+from lance_flight.engine.query.search.statement_searches import Planner
 from lance_flight.engine.query.search.table import SearchResult, SearchTable
-from lance_flight.engine.query.search.targets import Planner, SearchTarget, target_of_rows
+from lance_flight.engine.query.search.targets import target_of_rows
 from lance_flight.engine.query.search.vectors import column_of_vectors, converted_vector
 from lance_flight.engine.query.tables import TableView
 from lance_flight.engine.runtime.query_options import QueryOptions

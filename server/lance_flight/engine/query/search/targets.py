@@ -1,166 +1,30 @@
-"""Targets of a search: the partition tables that a filter leaves, each with its residual filter."""
+"""Planning of the targets of searches: the partition tables that a filter leaves, each with its residual filter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.dataset as pads
-from datafusion import DataFrame, ExecutionPlan, LogicalPlan
+from datafusion import DataFrame
 
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
-from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
-from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
-from lance_flight.engine.query.provider import PlannedRead, Provider, ScanLog, filter_of
+from lance_flight.engine.query.provider import PlannedRead, Provider
 from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
-from lance_flight.engine.query.search.choosing import ChosenRows, check_not_volatile, chosen, chosen_by
+from lance_flight.engine.query.search.choosing import check_not_volatile, chosen, chosen_by
+from lance_flight.engine.query.search.search_target import SearchTarget, TargetKey
+from lance_flight.engine.query.search.statement_searches import Planner
 from lance_flight.engine.query.tables import TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import enclosed, quoted, shown_name
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
-from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
-from lance_flight.model.index_kinds import METRICS, Family, OptionValue
-from lance_flight.model.nested import children, within
+from lance_flight.errors import Unsupported
+from lance_flight.model.index_kinds import METRICS, Family
 from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import Pruning
-
-
-class Planner(Protocol):
-    """Interface that a search uses of its statement (`session.QuerySession`)."""
-
-    db_schema: str
-    target_partitions: int
-    log: ScanLog
-    parameter_types: dict[str, pa.DataType]
-    inner: dict[str, pads.Dataset]
-    first: list[Callable[[], None]]
-    targets: dict[TargetKey, SearchTarget]
-
-    @property
-    def scanned(self) -> Mapping[str, TableView]:
-        """The tables whose rows are read, by `schema.name`."""
-        ...
-
-    def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
-        """Plan a query."""
-        ...
-
-    def wanted_types(self) -> Mapping[str, pa.DataType]:
-        """Return the types that the contexts want of the parameters of the query that was planned last without values."""
-        ...
-
-    def whole(self, db_schema: str, reference: str) -> TableView | None:
-        """Return a stored table all rows of which are searched; None if the name belongs to no such table."""
-        ...
-
-    def reveal(self, hidden: frozenset[str]) -> None:
-        """Show these hidden columns too of the tables that are named from here on."""
-        ...
-
-    def prepare(self, frame: DataFrame) -> None:
-        """Collect the predicates that prune, from the optimised plan."""
-        ...
-
-    def optimised(self, frame: DataFrame) -> LogicalPlan:
-        """Return the optimised plan of a query."""
-        ...
-
-    def plan(self, frame: DataFrame) -> ExecutionPlan:
-        """Create the physical plan of a query."""
-        ...
-
-    def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Run a query and yield its batches, until the statement is cancelled."""
-        ...
-
-
-TargetKey = tuple[str, str, str | None]
-"""Schema, table and condition of a target, as a statement has them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SearchTarget:
-    """A table as a search reads it: its columns, the tables of it with their residual filters.
-
-    If the filters cannot express which rows are searched, `chosen` holds those. `metrics` are those that its indices measure vectors by, by column,
-    `kinds` the kinds of these indices, and `texts` the options of those of texts. `indices` are all, by column. `sql_name` is what statements
-    call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left:
-    those of the `snapshot` that `pruning` does (None: no scan is left).
-    """
-
-    name: str
-    columns: pa.Schema
-    ids: Mapping[str, int]
-    tables: Sequence[tuple[Predicate | None, Sequence[PinnedTable]]]
-    scan: PlannedRead | None
-    metrics: Mapping[str, str]
-    kinds: Mapping[str, str]
-    texts: Mapping[str, Mapping[str, OptionValue]]
-    report: str
-    failure: Callable[[Exception], LanceFlightError]
-    snapshot: Snapshot
-    pruning: Pruning | None
-    chosen: ChosenRows | None = None
-    indices: Mapping[str, Sequence[IndexDefinition]] = field(default_factory=dict)
-    sql_name: str | None = None
-    partitioned_by: Sequence[str] = ()
-    is_pruned: bool = False
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """Return the hidden columns that the statement names, and the table shows."""
-        return tuple(each.name for each in HIDDEN_COLUMNS if each in self.columns and each.name not in self.ids)
-
-    def column(self, name: str) -> pa.Field:
-        """Return a column to search; raise `NotFound` with the nearest names."""
-        if name not in self.columns.names:
-            raise NotFound.named("column", name, self.columns.names)
-        return self.columns.field(name)
-
-    def vectors(self, name: str) -> pa.Field:
-        """Return a column of vectors to search, or a field inside structs, by its dotted path; raise `NotFound` with the nearest names."""
-        root, *inner = name.split(".")
-        above = self.column(root)
-        for depth, _ in enumerate(inner):
-            found = within(above, inner[: depth + 1])
-            if found is None:
-                (*_, struct) = within(above, inner[:depth]) or [above]
-                known = [".".join([root, *inner[:depth], each.name]) for each in children(struct.type)]
-                raise NotFound.named("field", ".".join([root, *inner[: depth + 1]]), known)
-            field = found[-1]
-        return field.with_name(name) if inner else above
-
-    def work(self, search: Search | None, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
-        """Return the scans that find rows with some columns, computed ones included; None as the `search` finds all rows.
-
-        `merging` combines many tables into one.
-        """
-        return [
-            (self._scan(residual, search, schema), opened)
-            for residual, tables in self.tables
-            for opened in _open_units(tables, merging=merging)
-        ]
-
-    def _scan(self, residual: Predicate | None, search: Search | None, schema: pa.Schema) -> Scan:
-        condition = filter_of(residual, None if self.scan is None else self.scan.condition, self.columns)
-        return Scan(
-            source=self.columns,
-            schema=schema,
-            filter=condition.expression,
-            rest=condition.rest,
-            filter_columns=condition.columns,
-            pushable=condition.pushable,
-            ids=self.ids,
-            search=search,
-        )
 
 
 def target(
@@ -176,7 +40,7 @@ def target(
     db_schema = reference.db_schema or planner.db_schema
     if condition is not None and parameters is None and parameter_count(condition):
         planner.frame(_rows_where(db_schema, reference.name, condition))
-        planner.parameter_types.update(planner.wanted_types())
+        planner.searches.parameter_types.update(planner.wanted_types())
         condition = None
     name: TargetKey = db_schema, reference.name, condition
     known = _known(planner, name)
@@ -185,7 +49,7 @@ def target(
     view = planner.whole(db_schema, reference.name) if condition is None else None
     found = _planned(planner, table, name, parameters) if view is None else _whole_table(view)
     if _is_steady(found, condition):
-        planner.targets[name] = found
+        planner.searches.targets[name] = found
     return found
 
 
@@ -199,7 +63,7 @@ def _is_steady(found: SearchTarget, condition: str | None) -> bool:
 def _known(planner: Planner, name: TargetKey) -> SearchTarget | None:
     """Return a target as it was found before in the same snapshot, and record it as read; None without one."""
     db_schema, reference, _ = name
-    known, view = planner.targets.get(name), planner.scanned.get(f"{db_schema}.{reference}")
+    known, view = planner.searches.targets.get(name), planner.scanned.get(f"{db_schema}.{reference}")
     if known is None or view is None or known.snapshot is not view.snapshot or not known.columns.equals(view.schema):
         return None
     if known.pruning is not None:
@@ -278,12 +142,6 @@ def _whole(condition: str) -> str:
     return condition
 
 
-def check_free(target: SearchTarget, result: pa.Field) -> None:
-    """Refuse a table that has a column of the name that the search gives its own."""
-    if result.name in target.columns.names:
-        raise SchemaError(f"table {target.name!r}", [f"column {result.name!r} is what a search calls its own"])
-
-
 def _of_scan(view: TableView, scan: PlannedRead | None, targets: Targets) -> SearchTarget:
     """Return the target that the only scan of a plan reads (None: no row can be in it)."""
     report = f"table {view.name}, snapshot {view.snapshot.version}"
@@ -353,23 +211,3 @@ def _partitioned_by(view: TableView) -> list[str]:
 def _of_family(indices: Mapping[str, Sequence[IndexDefinition]], family: Family) -> Mapping[str, IndexDefinition]:
     """Return the columns with an index of a family, and that index: the last one of several."""
     return {column: each for column, some in indices.items() for each in some if each.of_kind.family is family}
-
-
-def _open_units(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
-    """Return the units of a search: single tables, or as many merged ones as possible."""
-    alone = list(tables)
-    if merging and len(tables) > 1:
-        alone.clear()
-        for start in range(0, len(tables), MERGED_TABLES):
-            merged, others = merge(tables[start : start + MERGED_TABLES])
-            alone += others
-            yield from (partial(_of_merged, each) for each in merged)
-    yield from (partial(_of_table, table) for table in alone)
-
-
-def _of_merged(merged: Merged) -> list[Source]:
-    return [merged.source]
-
-
-def _of_table(table: PinnedTable) -> list[Source]:
-    return [table.source]

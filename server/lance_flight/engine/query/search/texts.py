@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_flight.catalog.search.text_search import TextColumn, TextSearch
 from lance_flight.catalog.search.text_syntax import MOST_BOOST, MOST_FUZZINESS, MOST_SLOP, SYNTAXES, Mode, Node, parse
 from lance_flight.engine.query.search.arguments import Arguments
-from lance_flight.engine.query.search.targets import SearchTarget
+from lance_flight.engine.query.search.search_target import SearchTarget
 from lance_flight.errors import SqlError
 
 MOST_COLUMNS = 16

@@ -15,8 +15,9 @@ from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.paging import After
 from lance_flight.engine.query.search.query_vectors import query_vectors
 from lance_flight.engine.query.search.running import SearchRun, result_of
+from lance_flight.engine.query.search.search_target import SearchTarget, check_free
+from lance_flight.engine.query.search.statement_searches import Planner
 from lance_flight.engine.query.search.table import SearchResult
-from lance_flight.engine.query.search.targets import Planner, SearchTarget, check_free
 from lance_flight.engine.query.search.vectors import nearest
 from lance_flight.errors import Unsupported
 

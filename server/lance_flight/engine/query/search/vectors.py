@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.engine.query.search.arguments import Arguments
-from lance_flight.engine.query.search.targets import SearchTarget
+from lance_flight.engine.query.search.search_target import SearchTarget
 from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric
 from lance_flight.model.vectors import is_multivector, is_vector, vector_type
