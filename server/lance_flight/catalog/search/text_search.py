@@ -153,7 +153,7 @@ class _Part(Protocol):
 def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[_Part]:
     """Return what a table has, with an index of each column and without."""
     files = source.dataset.get_fragments()
-    columns = source.columns if files else []
+    columns = source.columns if files else ()
     held = [_Stored.of(each, scan, source, columns) for each in search.columns] if files else []
     present = [each for each in held if each.field is not None or each.is_filled]
     if not present or search.query is None:
@@ -184,7 +184,7 @@ class _Stored:
     index: lance.IndexDescription | None
 
     @classmethod
-    def of(cls, column: TextColumn, scan: Scan, source: Source, columns: list[pa.Field]) -> Self:
+    def of(cls, column: TextColumn, scan: Scan, source: Source, columns: Sequence[pa.Field]) -> Self:
         number = scan.ids.get(column.name)
         mine = physical(columns, column.name, number)
         is_filled = number is not None and bool(source.filling(columns, [number]))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +36,7 @@ from lance_flight.catalog.tables.lineage import (
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, path_of, same_fields
 from lance_flight.model.nested import children, within
-from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
+from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema, is_blob
 
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
@@ -81,9 +82,14 @@ class Source:
         return names.take(pc.index_in(fragments, value_set=pa.array(list(self.owners), addresses.type)))
 
     @property
-    def columns(self) -> list[pa.Field]:
+    def columns(self) -> tuple[pa.Field, ...]:
         """Its own columns, with the ids of those of the namespace that they hold."""
-        return identified(self.dataset, self.contexts[0].schema) if self.contexts else columns_of(self.dataset)
+        namespace = self.contexts[0].schema if self.contexts else None
+        known = _columns.get(self.dataset)
+        if known is None or known[0] is not namespace:
+            columns = columns_of(self.dataset) if namespace is None else identified(self.dataset, namespace)
+            known = _columns[self.dataset] = namespace, tuple(columns)
+        return known[1]
 
     @property
     def name(self) -> str:
@@ -112,6 +118,10 @@ class Source:
         """Return one of `of` equal parts: every `of`-th fragment."""
         fragments = self.dataset.get_fragments() if self.fragments is None else self.fragments
         return replace(self, fragments=tuple(fragments[number::of]))
+
+
+_columns: WeakKeyDictionary[LanceDataset, tuple[NamespaceSchema | None, tuple[pa.Field, ...]]] = WeakKeyDictionary()
+"""Columns of the versions that are open, which never change, and the schema of the namespace that their ids are of."""
 
 
 class Search(Protocol):
