@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -109,8 +109,8 @@ class PrimaryKey:
     columns: tuple[str, ...]
 
 
-class Rows(Protocol):
-    """Batches of one schema, each computed when it is read: a record batch reader, or a simpler iterator."""
+class CountedRows(Protocol):
+    """Batches of one schema, each computed when it is read; the backend knows what is held for the client, and how long that takes over each message."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -121,16 +121,13 @@ class Rows(Protocol):
         """Iterate over the batches, once."""
         ...
 
-
-@runtime_checkable
-class CountedRows(Rows, Protocol):
-    """Rows of which the backend knows what is held for the client, and how long that takes over each message."""
-
     def sent(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages that are made of the batches."""
         ...
 
 
+Rows: TypeAlias = pa.RecordBatchReader | CountedRows
+"""Rows of a result: those at hand, or those that are computed when they are read."""
 SqlInfoValue: TypeAlias = str | bool | int | None
 
 

@@ -19,7 +19,7 @@ from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight.actions import OFFERED, Actions
-from lance_flight.flight.backend import Backend, CountedRows, Rows
+from lance_flight.flight.backend import Backend, Rows
 from lance_flight.flight.calls import (
     MIDDLEWARE,
     SET_COOKIE,
@@ -284,6 +284,6 @@ def _wrong_rpc(command: Command, rpc: str) -> Exception:
 
 def _stream(call: Call, rows: Rows, sent: pa.Schema) -> flight.RecordBatchStream:
     messages = client_batches(rows, rows.schema, sent)
-    batches = guarded_stream(rows.sent(messages) if isinstance(rows, CountedRows) else messages)
+    batches = guarded_stream(messages if isinstance(rows, pa.RecordBatchReader) else rows.sent(messages))
     options = pa.ipc.IpcWriteOptions(compression=call.compression)
     return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(sent, batches), options=options)
