@@ -13,7 +13,6 @@ from lance_flight.errors import SqlError
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _TYPED = ("DATE", "TIME", *sorted(_MOMENTS))
 _BOOLEANS = ("TRUE", "FALSE")
-_MOST_DIGITS = 18
 _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -96,7 +95,7 @@ class Cursor:
 
     def number(self, what: str) -> int:
         """Read one whole number, of 64 bits at most."""
-        if not self.done and (not self.tokens[self.at].text.isdigit() or len(self.tokens[self.at].text) > _MOST_DIGITS):
+        if not self.done and not self.tokens[self.at].is_whole:
             raise self.error(what)
         return int(self._read(what, Kind.NUMBER).text)
 

@@ -40,6 +40,8 @@ MOST_TOKENS = 400_000
 """Most tokens of a statement, except for the rows of a long INSERT; DataFusion's syntax tree takes about 500 bytes for each."""
 MOST_DIGITS = 1000
 """Most characters of a number; `int` refuses some thousands."""
+_WHOLE_DIGITS = 18
+"""Most digits of a whole number that always fits into 64 bits."""
 _KEPT_TEXTS, _KEPT_LONG_TEXTS = 32, 2
 _SHORT, _LONG = 64 << 10, 2 << 20
 """Longest short and long texts whose tokens are cached, in characters; tokens take some forty times the memory of their text."""
@@ -66,6 +68,11 @@ class Token(NamedTuple):
     def word(self) -> str:
         """Return the word in capitals; an empty string for any other token."""
         return self.text.upper() if self.kind is Kind.WORD else ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether this is a whole number, of so few digits that it fits into 64 bits."""
+        return self.kind is Kind.NUMBER and self.text.isdigit() and len(self.text) <= _WHOLE_DIGITS
 
 
 def folded(token: Token) -> str:

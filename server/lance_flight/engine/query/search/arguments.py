@@ -26,8 +26,6 @@ _AFTER = 2
 """Values of `after`."""
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
-_DIGITS = 18
-"""Most digits of a number that always fits into 64 bits."""
 _PARAMETER = re.compile(r"\$[1-9]\d{0,4}")
 _LIST = rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]"
 _NUMBERS = re.compile(_LIST)
@@ -197,7 +195,7 @@ def _literal_value(text: str) -> pa.Scalar | None:
     match tokenize(text):
         case [Token(kind=Kind.STRING, text=inside)]:
             return pa.scalar(inside)
-        case [Token(kind=Kind.NUMBER, text=digits)] if digits.isdigit() and len(digits) <= _DIGITS:
+        case [Token(is_whole=True, text=digits)]:
             return pa.scalar(int(digits))
         case [Token() as first, *inside, Token() as last] if first.is_sign("[") and last.is_sign("]"):
             return _literal_texts(inside)
