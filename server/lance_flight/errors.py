@@ -49,7 +49,9 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SYSTEM_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 """Matches the number of an operating-system error in a message of Rust code (Lance and DataFusion)."""
 
-_OBJECT_STORE_ERROR = re.compile(r"Generic (S3|GCS|MicrosoftAzure|HTTP) error: |AWS Error [A-Z_]+ during ")
+_OBJECT_STORE_ERROR = re.compile(
+    r"Generic (S3|GCS|MicrosoftAzure|HTTP) error: |AWS Error [A-Z_]+ (?:\(HTTP status \d+\) )?during "
+)
 """Matches how Rust code (Lance) and pyarrow name a request that an object store has failed."""
 
 
@@ -222,6 +224,8 @@ class Unavailable(LanceFlightError):
         """Return this error for an object store that failed a request, or was not reached, from any library; None for any other error.
 
         >>> Unavailable.of(OSError("LanceError(IO): Generic S3 error: Error performing PUT http://10.0.0.1/b/k: HTTP error"))
+        Unavailable('the object store of the root failed a request; expected a later try')
+        >>> Unavailable.of(OSError("When getting information for key 'k': AWS Error UNKNOWN (HTTP status 500) during HeadObject operation"))
         Unavailable('the object store of the root failed a request; expected a later try')
         >>> Unavailable.of(OSError("No such file or directory")) is None
         True
