@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lance_flight.lru_cache import LruCache
+from itertools import count
+
+from lance_flight.lru_cache import IDLE_SECONDS, LruCache, VersionCache
 
 
 def test_the_least_recently_used_entry_makes_room() -> None:
@@ -41,3 +43,35 @@ def test_entries_are_discarded_by_their_values() -> None:
         cache.put(name, value)
     cache.discard(lambda value: value == b"old")
     assert (len(cache), cache.weight, cache.get("b")) == (1, 3, b"new")
+
+
+def test_an_entry_that_is_not_used_for_long_makes_room_for_the_next_one() -> None:
+    now = [0.0]
+    cache = LruCache[str, int](9, idle_seconds=10, now=lambda: now[0])
+    cache.put("idle", 1)
+    cache.put("used", 2)
+    now[0] = 9
+    assert cache.get("used") == 2
+    now[0] = 11
+    cache.put("new", 3)
+    assert [cache.get(name) for name in ("idle", "used", "new")] == [None, 2, 3]
+
+
+def test_facts_are_known_of_the_last_versions_of_each_table() -> None:
+    facts, read = VersionCache[str, int, int | None](9), list[int]()
+
+    def fact(version: int) -> int | None:
+        return facts.find("t", version, lambda: (read.append(version), version or None)[1])
+
+    assert [fact(version) for version in (0, 1, 1, 2, 3, 4, 1, 0)] == [None, 1, 1, 2, 3, 4, 1, None]
+    assert read == [0, 1, 2, 3, 4, 0], "only what the versions after it have displaced is read again"
+
+
+def test_what_is_known_of_versions_does_not_grow_with_them() -> None:
+    now = count(0, IDLE_SECONDS / 10)
+    facts = VersionCache[int, int, bytes](100_000, now=lambda: next(now))
+    for version in range(1000):
+        facts.put(0, version, b"of the table that stays")
+        facts.put(version + 1, 0, b"of one that is dropped")
+    assert len(facts) <= 10
+    assert facts.get(0, 999) is not None

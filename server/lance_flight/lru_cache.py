@@ -1,7 +1,9 @@
-"""Least-recently-used cache, bounded in the number and the weight of its entries."""
+"""Least-recently-used caches, bounded in the number, the weight and the age of their entries."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -9,7 +11,13 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
+N = TypeVar("N")
 V = TypeVar("V")
+
+IDLE_SECONDS = 900.0
+"""Seconds without a use after which what is known of a table is forgotten: most tables of a server that writes are gone by then."""
+MOST_VERSIONS = 4
+"""Versions of a table of which something is known: those that were read last."""
 
 
 def for_short_texts(most: int, longest: int) -> Callable[[Callable[[str], V]], Callable[[str], V]]:
@@ -39,6 +47,8 @@ def _weightless(_: object) -> int:
 class LruCache(Generic[K, V]):
     """Least-recently-used cache of at most `most` entries, which `weigh` at most `most_weight` together. Safe to share among threads.
 
+    Entries that were not used for `idle_seconds` make room for the next one.
+
     >>> cache = LruCache[str, int](2)
     >>> for number, name in enumerate("aba" "c"):
     ...     cache.put(name, number)
@@ -46,9 +56,18 @@ class LruCache(Generic[K, V]):
     (2, None, 2)
     """
 
-    def __init__(self, most: int, *, most_weight: int = 0, weigh: Callable[[V], int] = _weightless) -> None:
+    def __init__(
+        self,
+        most: int,
+        *,
+        most_weight: int = 0,
+        weigh: Callable[[V], int] = _weightless,
+        idle_seconds: float = math.inf,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._most, self._most_weight, self._weigh = most, most_weight, weigh
-        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._idle_seconds, self._now = idle_seconds, now
+        self._entries: OrderedDict[K, tuple[V, float]] = OrderedDict()
         self._weight = 0
         self._lock = Lock()
 
@@ -58,18 +77,27 @@ class LruCache(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the value of a key, which counts as a use of it; None without one."""
         with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries[key] = found[0], self._now()
+            self._entries.move_to_end(key)
+            return found[0]
 
     def put(self, key: K, value: V) -> None:
         """Store a value under a key, and evict entries until the bounds hold."""
         with self._lock:
             self._drop(key)
-            self._entries[key] = value
+            self._entries[key] = value, self._now()
             self._weight += self._weigh(value)
-            while len(self._entries) > self._most or self._weight > self._most_weight:
+            while self._entries and self._is_over():
                 self._drop(next(iter(self._entries)))
+
+    def _is_over(self) -> bool:
+        if len(self._entries) > self._most or self._weight > self._most_weight:
+            return True
+        _, used = next(iter(self._entries.values()))
+        return self._now() - used > self._idle_seconds
 
     @property
     def weight(self) -> int:
@@ -79,7 +107,7 @@ class LruCache(Generic[K, V]):
     def discard(self, is_gone: Callable[[V], bool]) -> None:
         """Drop every entry whose value a predicate holds for."""
         with self._lock:
-            for key in [key for key, value in self._entries.items() if is_gone(value)]:
+            for key in [key for key, (value, _) in self._entries.items() if is_gone(value)]:
                 self._drop(key)
 
     def pop(self, key: K) -> V | None:
@@ -88,7 +116,49 @@ class LruCache(Generic[K, V]):
             return self._drop(key)
 
     def _drop(self, key: K) -> V | None:
-        value = self._entries.pop(key, None)
-        if value is not None:
-            self._weight -= self._weigh(value)
-        return value
+        found = self._entries.pop(key, None)
+        if found is None:
+            return None
+        self._weight -= self._weigh(found[0])
+        return found[0]
+
+
+class VersionCache(Generic[K, N, V]):
+    """Cache of a fact about versions of tables, which never change: of each table those of the few versions that were read last.
+
+    Versions follow one another as a table is written to, and a table that is dropped is never asked for again: what is known of those
+    goes, so that the memory of a server does not grow with what was written. Safe to share among threads.
+
+    >>> facts = VersionCache[str, int, str](100)
+    >>> for version in range(9):
+    ...     facts.put("t", version, f"version {version}")
+    >>> facts.get("t", 8), facts.get("t", 5), facts.get("t", 4)
+    (('version 8',), ('version 5',), None)
+    """
+
+    def __init__(
+        self, most_tables: int, *, most_versions: int = MOST_VERSIONS, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most_versions = most_versions
+        self._tables = LruCache[K, tuple[tuple[N, V], ...]](most_tables, idle_seconds=IDLE_SECONDS, now=now)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def get(self, table: K, version: N) -> tuple[V] | None:
+        """Return what is known of a version, alone in a tuple; None if nothing is."""
+        return next(((fact,) for known, fact in self._tables.get(table) or () if known == version), None)
+
+    def put(self, table: K, version: N, fact: V) -> None:
+        """Remember a fact about a version."""
+        others = tuple(each for each in self._tables.get(table) or () if each[0] != version)
+        self._tables.put(table, (*others, (version, fact))[-self._most_versions :])
+
+    def find(self, table: K, version: N, read: Callable[[], V]) -> V:
+        """Return a fact about a version, read if it is not known."""
+        known = self.get(table, version)
+        if known is not None:
+            return known[0]
+        fact = read()
+        self.put(table, version, fact)
+        return fact

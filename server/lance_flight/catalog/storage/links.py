@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from lance_flight.catalog.storage.version_names import VERSIONS, version_names
 from lance_flight.errors import OutsideRoot
+from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import MANIFEST
 
 _MOST_TABLES = 65_536
@@ -30,7 +31,7 @@ _BRANCHES = "tree"
 _Mark: TypeAlias = tuple[int, int, int] | None
 """Mark that changes with a directory: device, inode, and the moment of the change; None: it is not there."""
 
-_examined: dict[str, tuple[tuple[str, _Mark], ...]] = {}
+_examined = LruCache[str, tuple[tuple[str, _Mark], ...]](_MOST_TABLES, idle_seconds=IDLE_SECONDS)
 """The directories of each table that was found free of links, as they were then."""
 
 
@@ -55,13 +56,11 @@ def check_table(top: str, table: str) -> None:
     if known is not None and all(_mark(path) == mark for path, mark in known):
         return
     marks = tuple(_examine(top, table))
-    if len(_examined) >= _MOST_TABLES:
-        _examined.clear()
     newest = max((mark[2] for _, mark in marks if mark is not None), default=0)
     if newest < time.time_ns() - _SETTLED_NS:
-        _examined[table] = marks
+        _examined.put(table, marks)
     else:
-        _examined.pop(table, None)
+        _examined.pop(table)
 
 
 def check_place(top: str, table: str) -> None:

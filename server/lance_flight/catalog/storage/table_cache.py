@@ -10,7 +10,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.storage.latest_version import VersionFile, version_file
 from lance_flight.catalog.storage.store import Store
-from lance_flight.lru_cache import LruCache
+from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 
 MOST_TABLES = 1024
 MOST_MANIFEST_BYTES = 16 << 10
@@ -21,7 +21,9 @@ class TableCache:
     """Datasets at the versions that this process has committed last. Safe to share among threads."""
 
     def __init__(self) -> None:
-        self._found = LruCache[tuple[str, int], tuple[VersionFile, LanceDataset]](MOST_TABLES)
+        self._found = LruCache[tuple[str, int], tuple[VersionFile, LanceDataset]](
+            MOST_TABLES, idle_seconds=IDLE_SECONDS
+        )
 
     def keep(self, table: Store, dataset: LanceDataset) -> None:
         """Remember a dataset that was just committed; one in an object store, or with many files, is left out."""

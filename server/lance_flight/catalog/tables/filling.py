@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -19,8 +20,9 @@ from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS
 from lance_flight.catalog.storage.lance_fields import field_id, leaves, numbers, walk
 from lance_flight.errors import DataError
+from lance_flight.lru_cache import VersionCache
 
-KEPT_VERSIONS = 65_536
+KEPT_TABLES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +140,8 @@ def _cast(value: pa.Scalar | None, kind: pa.DataType) -> pa.Array:
 
 def _unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
     """Return the fields of a table, by Lance's numbers, that the files of some fragments lack, and those fragments."""
-    key = str(dataset.uri), int(dataset.version), dataset.get_version()["timestamp"]
-    found = _known.get(key)
-    if found is None:
-        if len(_known) >= KEPT_VERSIONS:
-            _known.clear()
-        found = _known[key] = _read_unstored(dataset)
-    return found
+    version = int(dataset.version), dataset.get_version()["timestamp"]
+    return _known.find(str(dataset.uri), version, partial(_read_unstored, dataset))
 
 
 def _read_unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
@@ -157,5 +154,4 @@ def _read_unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
     return {number: frozenset(fragments) for number, fragments in lacking.items()}
 
 
-_known: dict[tuple[str, int, datetime], Mapping[int, frozenset[int]]] = {}
-"""A version of a table never changes."""
+_known = VersionCache[str, tuple[int, datetime], Mapping[int, frozenset[int]]](KEPT_TABLES)

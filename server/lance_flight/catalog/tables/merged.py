@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import partial
 from itertools import accumulate, count
+from sys import intern
 
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
@@ -31,11 +32,13 @@ from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at,
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Source
 from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.pins import BranchVersion, FixedPin
 
 KEPT_TABLES = 65_536
-KEPT_MERGERS = 64
+KEPT_MERGERS, KEPT_VERSIONS = 64, 2
+"""Merged datasets: of so many choices of tables the last versions. Each has what Lance knows of all its files."""
 FEWEST_TABLES = 2
 MERGED_TABLES = 128
 
@@ -112,7 +115,9 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         if len(group.tables) < FEWEST_TABLES:
             alone += group.tables
         else:
-            made = _merged(tuple((_place(table.store), table.pin) for table in group.tables))
+            places = tuple(_place(table.store) for table in group.tables)
+            pins = tuple(table.pin for table in group.tables)
+            made = _known_merges.find(places, pins, partial(_merged, places, pins))
             numbers = tuple(table.number for table in group.tables)
             contexts = tuple(table.context for table in group.tables if table.context is not None)
             partitions = {each.store.name: each.partition for each in group.tables if each.partition is not None}
@@ -180,12 +185,16 @@ def sources(tables: Sequence[PinnedTable]) -> list[Source]:
     return [found.source for found in merged] + [table.source for table in alone]
 
 
-@lru_cache(KEPT_TABLES)
-def _files(place: _Place, pin: FixedPin) -> _Files | None:
-    """Return what a merged dataset needs to know of a table; None if it cannot be part of one.
+_known_files = VersionCache[_Place, FixedPin, _Files | None](KEPT_TABLES)
+"""A version never changes, and a directory is never used again."""
 
-    A version never changes, and a directory is never used again: this can be kept for good.
-    """
+
+def _files(place: _Place, pin: FixedPin) -> _Files | None:
+    """Return what a merged dataset needs to know of a table; None if it cannot be part of one."""
+    return _known_files.find(place, pin, partial(_read_files, place, pin))
+
+
+def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
     store = _store(place)
     dataset = open_at(store, pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
@@ -206,7 +215,7 @@ def _files(place: _Place, pin: FixedPin) -> _Files | None:
     told += [each.id for each in fragments if each.deletion_file is not None]
     return _Files(
         places=places,
-        layout=(str(dataset.lance_schema), version),
+        layout=(intern(str(dataset.lance_schema)), version),
         schema=dataset.lance_schema,
         fragments=tuple(without(fragments)),
         indices=indices,
@@ -246,10 +255,12 @@ class _Made:
     owners: Mapping[int, str]
 
 
-@lru_cache(KEPT_MERGERS)
-def _merged(tables: tuple[tuple[_Place, FixedPin], ...]) -> _Made:
+_known_merges = VersionCache[tuple[_Place, ...], tuple[FixedPin, ...], _Made](KEPT_MERGERS, most_versions=KEPT_VERSIONS)
+
+
+def _merged(places: Sequence[_Place], pins: Sequence[FixedPin]) -> _Made:
     """Return some tables, all of one store, as one dataset."""
-    found = [_files(place, pin) for place, pin in tables]
+    found = [_files(place, pin) for place, pin in zip(places, pins, strict=True)]
     # `merge` has asked before whether each of them can be a part.
     files = [each for each in found if each is not None]
     first = accumulate([1, *(len(each.places) for each in files)])
@@ -258,11 +269,11 @@ def _merged(tables: tuple[tuple[_Place, FixedPin], ...]) -> _Made:
     kept = sorted((part for part in parts if files[part[0]].numbers), key=lambda part: part[1].id)
     others = [part for part in parts if not files[part[0]].numbers]
     free = kept[-1][1].id + 1 if kept else 0
-    options = _store(tables[0][0]).options
+    options = _store(places[0]).options
     dataset = in_memory(
         files[0].schema,
         [*(fragment for _, fragment in kept), *numbered([fragment for _, fragment in others], free)],
-        [_base(place, tables[0][0]) for each in files for place in each.places.values()],
+        [_base(place, places[0]) for each in files for place in each.places.values()],
         options,
     )
     origins = {fragment.id: (table, fragment.id) for table, fragment in kept}
@@ -274,5 +285,5 @@ def _merged(tables: tuple[tuple[_Place, FixedPin], ...]) -> _Made:
     if indices:
         operation = LanceOperation.CreateIndex(indices, [])
         dataset = LanceDataset.commit(dataset, operation, read_version=version, storage_options=options or None)
-    names = tuple(_store(place).name for place, _ in tables)
+    names = tuple(_store(place).name for place in places)
     return _Made(dataset, names, origins, {number: names[table] for number, (table, _) in origins.items()})

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
 
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.lru_cache import VersionCache
 from lance_flight.model.pins import FixedPin
 
 KEPT = 1_000_000
-_known: dict[tuple[str, FixedPin], int] = {}
-_lock = Lock()
+_counted = VersionCache[str, FixedPin, int](KEPT)
 
 
 def row_counts(tables: Sequence[PinnedTable]) -> list[int]:
     """Count the live rows of each table."""
-    keys = [(table.store.uri, table.pin) for table in tables]
-    with _lock:
-        known = {key: _known[key] for key in keys if key in _known}
-    missing = {key: table for key, table in zip(keys, tables, strict=True) if key not in known}
-    if missing:
-        counted = map_tables(lambda table: int(table.open().count_rows()), missing.values(), "row-counts")
-        found = dict(zip(missing, counted, strict=True))
-        known |= found
-        with _lock:
-            if len(_known) + len(found) > KEPT:
-                _known.clear()
-            _known.update(found)
-    return [known[key] for key in keys]
+    known = [_counted.get(table.store.uri, table.pin) for table in tables]
+    missing = {(table.store.uri, table.pin): table for table, count in zip(tables, known, strict=True) if count is None}
+    found = dict(zip(missing, map_tables(_count, missing.values(), "row-counts"), strict=True)) if missing else {}
+    for (uri, pin), count in found.items():
+        _counted.put(uri, pin, count)
+    return [
+        found[table.store.uri, table.pin] if count is None else count[0]
+        for table, count in zip(tables, known, strict=True)
+    ]
+
+
+def _count(table: PinnedTable) -> int:
+    return int(table.open().count_rows())
