@@ -133,11 +133,8 @@ def test_new_calls_are_refused_while_running_ones_end(pool: ThreadPoolExecutor) 
             lambda: list(another.do_action("BeginTransaction")),
             lambda: list(another.list_actions()),
         ):
-            with pytest.raises(
-                flight.FlightUnavailableError, match=r"\[unavailable\] the server is stopping"
-            ) as raised:
+            with pytest.raises(flight.FlightUnavailableError, match=r"\[unavailable\] the server is stopping"):
                 refused()
-            assert raised.value.extra_info == b"unavailable"
         assert another.do_get(planned.endpoints[0].ticket).read_all() == NUMBERS
         backend.go.set()
         assert info.result(PATIENCE).total_records == 4

@@ -409,9 +409,8 @@ def test_an_ingest_without_a_schema_is_refused(server: FlightSqlServer) -> None:
 
 def test_an_ingest_that_fails_has_no_result(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.failures["t"] = Conflict("another writer was first")
-    with pytest.raises(flight.FlightServerError, match=r"^\[40001\] \[conflict\] another writer was first") as caught:
+    with pytest.raises(flight.FlightServerError, match=r"^\[40001\] \[conflict\] another writer was first"):
         put(client, ingest(1, 1), NUMBERS)
-    assert caught.value.extra_info == b"conflict"
 
 
 MISPLACED = {

@@ -15,9 +15,11 @@ Every message is `[SQLSTATE] [code] text`, where `code` is the stable code of th
 | `StorageFull`, and any other of ours | `FlightServerError` | `Failed` | UNKNOWN |
 | anything else | `FlightInternalError` | `Failed` | INTERNAL (else UNKNOWN) |
 
-pyarrow maps only some builtin exceptions to a status of their own, only a `FlightError` carries `extra_info` (our code
-again), and in GetSchema and inside a record batch reader it knows builtin exceptions only. None of its exceptions becomes
-ALREADY_EXISTS: ADBC's Python driver makes the same `ProgrammingError` of INVALID_ARGUMENT.
+pyarrow maps only some builtin exceptions to a status of their own, and in GetSchema and inside a record batch reader it knows
+builtin exceptions only. None of its exceptions becomes ALREADY_EXISTS: ADBC's Python driver makes the same `ProgrammingError`
+of INVALID_ARGUMENT. The code is in the text alone: the `extra_info` of a `FlightError` travels as `grpc-status-details-bin`, where
+Go's gRPC, and with it ADBC, expects a `google.rpc.Status`. The bytes `quota_exceeded` can be read as one, of another status, and
+the client fails with INTERNAL then.
 """
 
 from __future__ import annotations
@@ -112,11 +114,11 @@ def flight_error(error: BaseException) -> Exception:
     error = _translate(error)
     record_refusal(error)
     if not isinstance(error, LanceFlightError):
-        return _with_code(flight.FlightInternalError, _log_unexpected(error), "internal")
-    builtin = _nearest(error, _BUILTIN)
-    if builtin is not None:
-        return builtin(_text(error))
-    return _with_code(_nearest(error, _FLIGHT) or flight.FlightServerError, _text(error), error.code)
+        internal: Exception = flight.FlightInternalError(_log_unexpected(error))
+        return internal
+    kind = _nearest(error, _BUILTIN) or _nearest(error, _FLIGHT) or flight.FlightServerError
+    known: Exception = kind(_text(error))
+    return known
 
 
 def builtin_error(error: BaseException) -> Exception:
@@ -178,11 +180,6 @@ def _nearest(
     error: LanceFlightError, table: Mapping[type[LanceFlightError], type[Exception]]
 ) -> type[Exception] | None:
     return next((table[kind] for kind in type(error).__mro__ if kind in table), None)
-
-
-def _with_code(kind: type[flight.FlightError], text: str, code: str) -> Exception:
-    error: Exception = kind(text, extra_info=code.encode())
-    return error
 
 
 def _text(error: LanceFlightError) -> str:
