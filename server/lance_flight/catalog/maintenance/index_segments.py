@@ -19,7 +19,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, all_segments
 from lance_flight.errors import Unsupported
-from lance_flight.model.index_kinds import Family, IndexKind, OptionValue
+from lance_flight.model.index_kinds import BYTE_METRIC, Family, IndexKind, OptionValue, metrics_of
 from lance_flight.model.nested import field_at
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.vectors import is_multivector
@@ -88,6 +88,9 @@ class BuildSegment:
 def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -> None:
     """Refuse an index that Lance cannot build, or not with these options, by a trial build over a single row."""
     kind, options = definition.of_kind, dict(definition.options)
+    if kind.is_quantised and BYTE_METRIC in metrics_of(column.type):
+        # Lance says so only where there are vectors enough to learn from: later REINDEX and COMPACT would fail.
+        raise Unsupported(_refused(column, kind, "bits are not quantised; expected ivf_flat or ivf_hnsw_flat"))
     row = pa.array([_trial_value(column.type)], column.type)
     dataset = lance.write_dataset(pa.table({column.name: row}), f"memory://{secrets.token_hex(8)}")
     if kind.is_quantised:
