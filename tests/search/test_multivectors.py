@@ -201,6 +201,7 @@ STORED = {
     "NULL among the vectors": ("[[1, 2, 3, 4], NULL]", "has NULL inside the vector of row 1 of a batch of 1"),
     "NULL among the numbers": ("[[1, 2, 3, NULL]]", "has NULL inside the vector of row 1 of a batch of 1"),
     "a number that is too large": ("[[1e300, 2, 3, 4]]", "with numbers beyond"),
+    "texts": ("[['a', 'b', 'c', 'd']]", "column 'v' is list<item: list<item: string>>; expected lists of numbers"),
 }
 
 

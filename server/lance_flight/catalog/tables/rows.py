@@ -156,6 +156,8 @@ def _as_vectors(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array
     if not pa.types.is_floating(kind.value_type):
         return _converted(column, field.type)
     nearest = column if column.type == field.type else _nearest(column, field.type)
+    if nearest.type != field.type and _is_text(_innermost(column.type)):
+        raise DataError(f"column {field.name!r} is {column.type}; expected lists of numbers, as {kind} is")
     if nearest.type != field.type:
         raise DataError(f"column {field.name!r} holds vectors in {column.type} with numbers beyond {kind}")
     return nearest
@@ -240,6 +242,11 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _innermost(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values in lists of any depth."""
+    return _innermost(kind.value_type) if _is_list(kind) else kind
 
 
 def _is_text(kind: pa.DataType) -> bool:
