@@ -1,4 +1,4 @@
-"""What a client is told never says where a server keeps its tables, nor where a library was built."""
+"""What a client is told: never where a server keeps its tables, nor where a library was built; of planning, what is wrong."""
 
 from __future__ import annotations
 
@@ -110,3 +110,41 @@ def test_no_message_is_made_of_a_uri(source: Path) -> None:
         if isinstance(part, ast.Attribute) and part.attr == "uri"
     ]
     assert named == []
+
+
+UNPLANNED = {
+    "an expression that is missing": ("SELECT * FROM plain WHERE id =", "Expected: an expression, found: EOF"),
+    "a text in the place of an operator": (
+        "SELECT * FROM plain WHERE id = 1 'it''s'",
+        "Expected: end of statement, found: 'it's' at line 1, column 34",
+    ),
+    "a rule of the optimiser": ("SELECT * FROM plain LIMIT -1", "LIMIT must be >= 0, '-1' was provided"),
+    "several statements": ("SELECT 1; SELECT 2", "the text has several statements, which ; divides; expected one"),
+    "a key of two functions": ("SELECT id FROM parts ORDER BY -abs(id)", "DataFusion cannot sort by a function"),
+    "a subquery for each row": (
+        "SELECT p.id, n.id FROM parts p CROSS JOIN LATERAL (SELECT id FROM plain ORDER BY abs(id - p.id) LIMIT 1) n",
+        "DataFusion cannot plan a subquery that names a column of the query around it there",
+    ),
+    "a search as a value": (
+        "SELECT full_text_search('plain', 'word', 'x')",
+        "full_text_search gives rows of a table, not a value; expected it behind FROM or JOIN",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "says"), UNPLANNED.values(), ids=UNPLANNED)
+def test_what_cannot_be_planned_is_said_without_the_layers_of_datafusion(
+    engine: Engine, statement: str, says: str
+) -> None:
+    engine.update("ALTER TABLE plain ADD COLUMN word VARCHAR")
+    with pytest.raises(LanceFlightError) as raised:
+        engine.query(statement)
+    assert str(raised.value).startswith(says)
+
+
+def test_keys_that_datafusion_cannot_sort_by_are_sorted_by_as_the_error_says(engine: Engine) -> None:
+    for query in (
+        "SELECT id FROM (SELECT *, -abs(id) AS key FROM parts) ORDER BY key",
+        "SELECT id FROM parts ORDER BY coalesce(-abs(id), NULL)",
+    ):
+        assert engine.query(query)["id"].to_pylist() == [3, 2, 1]
