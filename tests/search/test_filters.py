@@ -271,6 +271,22 @@ def test_what_no_row_decides_is_refused(docs: Engine, condition: str) -> None:
     assert any(each in said for each in REFUSED[condition].split("|")), said
 
 
+NO_CONDITION = {
+    "without an end": ("price =", "filter 'price =' of a search of 'docs': Expected: an expression, found: )"),
+    "empty": (" ", "filter ' ' of a search of 'docs': it is empty; expected a condition, or NULL for all rows"),
+    "of no column": ("prize = 1", "filter 'prize = 1' of a search of 'docs': No field named prize."),
+    "a number": ("1", "filter '1' of a search of 'docs': Cannot create filter with non-boolean predicate"),
+    "of too many words": (f"{'x' * 300} =", f"filter '{'x' * 200}' of a search of 'docs': "),
+}
+
+
+@pytest.mark.parametrize(("condition", "says"), NO_CONDITION.values(), ids=NO_CONDITION)
+def test_a_filter_that_is_no_condition_is_named(docs: Engine, condition: str, says: str) -> None:
+    call = f"full_text_search('docs', 'body', 'x', filter => '{condition}')"
+    said = told(docs, f"SELECT id FROM {call}")
+    assert says in said, said
+
+
 def test_what_fails_in_a_filter_is_said(docs: Engine) -> None:
     said = told(
         docs, f"SELECT id FROM vector_search('docs', 'embedding', {literal(VECTOR)}, filter => '1 / (id - id) = 1')"

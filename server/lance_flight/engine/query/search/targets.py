@@ -21,10 +21,13 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import enclosed, quoted, shown_name
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
-from lance_flight.errors import Unsupported
+from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family
 from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import Pruning
+
+_SHOWN = 200
+"""Characters of a filter that an error about its text repeats."""
 
 
 def target(
@@ -75,7 +78,7 @@ def _planned(planner: Planner, table: str, name: TargetKey, parameters: pa.Recor
     """Return the target that the plan of a query with its condition leaves."""
     db_schema, reference, condition = name
     given = parameters if condition is not None and parameter_count(condition) else None
-    frame = planner.frame(_rows_where(db_schema, reference, condition), given)
+    frame = _frame(planner, table, name, given)
     planner.prepare(frame)
     planner.plan(frame)
     plan = planner.optimised(frame)
@@ -128,6 +131,17 @@ def target_of_rows(
     )
 
 
+def _frame(planner: Planner, table: str, name: TargetKey, parameters: pa.RecordBatch | None = None) -> DataFrame:
+    """Plan the query for the rows of a target; raise `SqlError` that names the filter where its text is no condition of the table."""
+    db_schema, reference, condition = name
+    try:
+        return planner.frame(_rows_where(db_schema, reference, condition), parameters)
+    except SqlError as exc:
+        if condition is None:
+            raise
+        raise SqlError(f"filter {condition[:_SHOWN]!r} of a search of {table!r}: {exc}") from exc
+
+
 def _rows_where(db_schema: str, reference: str, condition: str | None) -> str:
     """Return the query for the rows of a table that fulfil a condition, which is planned and never run."""
     where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
@@ -135,7 +149,9 @@ def _rows_where(db_schema: str, reference: str, condition: str | None) -> str:
 
 
 def _whole(condition: str) -> str:
-    """Return a condition that is complete; raise `SqlError` for one with an unmatched closing bracket."""
+    """Return a condition that is complete; raise `SqlError` for one that is empty or has an unmatched closing bracket."""
+    if not condition.strip():
+        raise SqlError("it is empty; expected a condition, or NULL for all rows")
     cursor = Cursor.over(condition)
     cursor.until()
     cursor.end()
