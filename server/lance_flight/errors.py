@@ -154,8 +154,11 @@ class NotFound(LanceFlightError):
 
         >>> str(NotFound.named("table", "fligths", ["flights", "planes"]))
         "no table 'fligths'; did you mean 'flights'?"
+        >>> str(NotFound.named("column", "ORIGIN", ["origin", "dest"]))
+        "no column 'ORIGIN'; did you mean 'origin'?"
         """
-        near = difflib.get_close_matches(name, [other for other in known if other != name], n=3)
+        folded = {other.casefold(): other for other in known if other != name}
+        near = [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=3)]
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         return cls(f"no {kind} {name!r}{hint}")
 
