@@ -10,7 +10,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists, InvalidInput, LanceFlightError, NotFound, Unsupported
 
-from tests.search.collection import Documents, literal, made, query, store
+from tests.search.collection import Documents, engine, literal, made, query, store
 from tests.stock import stored_tables
 
 COUNTS = "tables, indexed_tables, rows, indexed_rows, segments"
@@ -55,6 +55,24 @@ def test_an_index_is_made_listed_renewed_and_dropped(docs: Engine) -> None:
     docs.update("DROP INDEX price_idx ON docs")
     assert query(docs, "SHOW INDEXES FROM docs") == []
     assert stored(docs, "price_idx") == [False] * 5
+
+
+ODD_NAMES = {
+    "two words": "two_words_idx",
+    "te'xt": "te_xt_idx",
+    "größe": "gr__e_idx",
+    "2024": "_2024_idx",
+    "x" * 200: "x" * 100 + "_idx",
+}
+
+
+@pytest.mark.parametrize(("column", "index"), ODD_NAMES.items(), ids=range(len(ODD_NAMES)))
+def test_an_index_without_a_name_is_called_after_any_column(tmp_path: Path, column: str, index: str) -> None:
+    of = engine(tmp_path / "root")
+    of.update(f'CREATE TABLE docs ("{column}" VARCHAR)')
+    of.update("INSERT INTO docs VALUES ('lance')")
+    of.update(f'CREATE INDEX ON docs ("{column}") USING inverted')
+    assert (listed(of, index)["column_name"], listed(of, index)["indexed_rows"]) == (column, 1)
 
 
 def test_a_new_partition_gets_the_index_from_the_next_compaction(docs: Engine) -> None:

@@ -37,6 +37,7 @@ _RESERVED = frozenset(
     ["*", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"]
 )
 _SQL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NO_SQL_NAME = re.compile(r"[^A-Za-z0-9_]")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LONGEST = 200
 """Characters of a label, or bytes of a table's name, that we make; files are called after it, with what is added to it."""
@@ -52,6 +53,16 @@ def check_sql_name(kind: str, name: str) -> str:
     if _SQL_NAME.fullmatch(name) is None:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
     return _short(kind, name)
+
+
+def index_name_of(column: str) -> str:
+    """Return the name of an index that was given none, after its column, with `_` for every sign that no index may have in its name.
+
+    >>> index_name_of("price"), index_name_of("meta.embedding"), index_name_of("2024 sales")
+    ('price_idx', 'meta_embedding_idx', '_2024_sales_idx')
+    """
+    name = _NO_SQL_NAME.sub("_", column)[: _LONGEST // 2]
+    return f"{'_' if name[:1].isdigit() else ''}{name}_idx"
 
 
 def check_directory_name(kind: str, name: str) -> str:

@@ -24,7 +24,7 @@ from lance_flight.model.index_kinds import (
     index_kind,
     index_metrics_of,
 )
-from lance_flight.model.naming import check_sql_name
+from lance_flight.model.naming import check_sql_name, index_name_of
 from lance_flight.model.rules import check_least
 
 INDICES = "lance_flight:indices"
@@ -77,7 +77,7 @@ class IndexRules:
     @property
     def called(self) -> str:
         """The name of the index in every table."""
-        return self.name or f"{self.column.replace('.', '_')}_idx"
+        return self.name or index_name_of(self.column)
 
     def defined(self, snapshot: Snapshot) -> IndexDefinition:
         """Return the definition over the columns of a snapshot, or an error that names what cannot be."""
