@@ -189,18 +189,23 @@ def ingest(
 
 
 def in_messages(data: pa.Table | pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return `data` in batches of at most `_LARGEST_BATCH` bytes, or of one row."""
+    """Return `data` in batches of at most `_LARGEST_BATCH` bytes, or of one row; in one without rows where there are none."""
 
     def batches() -> Iterator[pa.RecordBatch]:
+        is_sent = False
         for whole in data.to_batches() if isinstance(data, pa.Table) else data:
             waiting = [whole]
             while waiting:
                 batch = waiting.pop()
                 if batch.num_rows <= 1 or batch.nbytes <= _LARGEST_BATCH:
                     yield batch
+                    is_sent = True
                 else:
                     half = batch.num_rows // 2
                     waiting += [batch.slice(half), batch.slice(0, half)]
+        if not is_sent:
+            # Without any batch the driver sends nothing, no schema either.
+            yield pa.RecordBatch.from_pylist([], data.schema)
 
     return pa.RecordBatchReader.from_batches(data.schema, batches())
 

@@ -153,6 +153,21 @@ def test_a_batch_without_rows_makes_an_empty_table(server: Server, table: str) -
     assert server.ingest(table, ROWS, "append") == 4
 
 
+EMPTY = {
+    "no batch": ROWS.slice(0, 0).combine_chunks(),
+    "no batch of a reader": pa.RecordBatchReader.from_batches(ROWS.schema, []),
+}
+
+
+@pytest.mark.parametrize("rows", EMPTY.values(), ids=EMPTY)
+def test_our_client_sends_a_table_without_rows(
+    server: Server, table: str, rows: pa.Table | pa.RecordBatchReader
+) -> None:
+    with connect(server.uri) as connection:
+        assert ingest(connection, table, rows) == 0
+    assert server.value(f"SELECT count(*) FROM {table}") == 0
+
+
 NEWCOMERS = [
     pytest.param(pa.array(["a", None]).dictionary_encode(), pa.utf8(), id="dictionary"),
     pytest.param(pa.array(["a", None], pa.string_view()), pa.utf8(), id="string view"),
