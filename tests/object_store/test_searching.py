@@ -8,7 +8,7 @@ from lance_flight.engine.engine import Engine
 
 from tests.object_store.bucket import Bucket
 from tests.search.collection import Documents, fill, literal, query, store
-from tests.search.layouts import CHECKS, LAYOUTS, lay_out
+from tests.search.layouts import CHECKS, LAYOUTS, lance_plans, lay_out
 
 ROWS = 120
 VECTOR = [0.25] * 8
@@ -48,6 +48,20 @@ def test_indices_are_made_used_renewed_and_dropped(engine: Engine) -> None:
         engine.update(f"DROP INDEX {name} ON docs")
     assert query(engine, "SHOW INDEXES FROM docs") == []
     assert ids(engine, NEAREST) == nearest[:9]
+
+
+def test_elements_of_lists_are_looked_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.update("CREATE TABLE docs (id BIGINT, p BIGINT, tags VARCHAR[]) PARTITIONED BY (p)")
+    stored = [f"({number}, {number % 3}, ['{number % 4}', NULL])" for number in range(36)]
+    engine.update(f"INSERT INTO docs VALUES {', '.join(stored)}, (36, 0, NULL)")
+    engine.update("CREATE INDEX t ON docs (tags) USING label_list WITH (min_rows = 1)")
+    engine.update("INSERT INTO docs VALUES (37, 1, ['2'])")
+    engine.update("DELETE FROM docs WHERE id = 6")
+    plans = lance_plans(monkeypatch)
+    found = ids(engine, "SELECT id FROM docs WHERE array_has(tags, '2')")
+    assert sorted(found) == [*(number for number in range(36) if number % 4 == 2 and number != 6), 37]
+    assert plans
+    assert all("]@t(LabelList)" in plan for plan in plans), plans
 
 
 LAID_OUT = [

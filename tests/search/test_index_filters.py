@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -195,11 +197,16 @@ LOOKED_UP = {
 }
 
 
+def has_partitions_with_stable_ids(of: Engine) -> bool:
+    table = of.root.table(TableName(PUBLIC, "docs"))
+    return table.is_partitioned and table.snapshot().has_stable_row_ids
+
+
 @pytest.mark.parametrize("condition", LOOKED_UP)
 def test_lance_looks_it_up_and_explain_says_so(docs: Engine, condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = lance_plans(monkeypatch)
     column = LOOKED_UP[condition]
-    if INDEXED[column] == "label_list" and docs.root.table(TableName(PUBLIC, "docs")).is_partitioned:
+    if INDEXED[column] == "label_list" and has_partitions_with_stable_ids(docs):
         assert f"{column}_idx" not in told(docs, f"EXPLAIN SELECT id FROM docs WHERE {condition}")
         return
     rows = found(docs, condition, "docs")
@@ -236,6 +243,78 @@ def test_changes_find_their_rows_by_indices(tmp_path: Path, layout: str) -> None
     assert query(of, "SELECT id FROM docs WHERE 'new' = ANY(tags)") == [{"id": 1}]
     assert [row["id"] for row in query(of, "SELECT id FROM docs ORDER BY id")] == [1, 2, 3, 4]
     assert query(of, "SELECT id FROM docs WHERE array_has(tags, 'x')") == [{"id": 4}]
+
+
+ELEMENTS: dict[str, Callable[[set[str | None]], bool]] = {
+    "array_has(tags, 'x')": lambda tags: "x" in tags,
+    "'it''s' = ANY(tags)": lambda tags: "it's" in tags,
+    "array_has_any(tags, ['x', 'ß'])": lambda tags: bool(tags & {"x", "ß"}),
+    "tags @> ['x', 'y']": lambda tags: tags >= {"x", "y"},
+}
+PLACES = {
+    "all partitions": ("docs", ""),
+    "one partition": ("docs", " AND tenant = 'b'"),
+    "a branch": ("docs@work", ""),
+}
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, pa.Table]]:
+    """Partitions with rows that an index is about, some of them deleted, and rows that came later; on a branch there are more."""
+    of = engine(tmp_path_factory.mktemp("tagged") / "root")
+    of.update("CREATE TABLE docs (id BIGINT, tenant VARCHAR, tags VARCHAR[]) PARTITIONED BY (tenant)")
+    parts = [rows(count, start).select(["id", "tenant", "tags"]) for count, start in ((300, 0), (90, 1000), (60, 2000))]
+
+    def append(name: str, part: pa.Table) -> None:
+        of.ingest(TableName(PUBLIC, name), part.to_reader(), create_missing=False, existing=IfExists.APPEND)
+
+    append("docs", parts[0])
+    of.update("CREATE INDEX t ON docs (tags) USING label_list WITH (min_rows = 1)")
+    append("docs", parts[1])
+    assert of.update("DELETE FROM docs WHERE id % 7 = 2") > 0
+    of.update("ALTER TABLE docs CREATE BRANCH work")
+    append("docs@work", parts[2])
+    stored = pa.concat_tables(parts[:2])
+    stored = stored.filter(pc.invert(pc.is_in(stored["id"], pa.array(range(2, 2000, 7)))))
+    return of, {"docs": stored, "docs@work": pa.concat_tables([stored, parts[2]])}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("condition", ELEMENTS)
+def test_elements_of_the_lists_of_partitions_are_looked_up(
+    tagged: tuple[Engine, dict[str, pa.Table]], condition: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, stored = tagged
+    name, further = PLACES[place]
+    expected = [
+        row["id"]
+        for row in stored[name].to_pylist()
+        if row["tags"] is not None and ELEMENTS[condition](set(row["tags"])) and (not further or row["tenant"] == "b")
+    ]
+    plans = lance_plans(monkeypatch)
+    got = query(of, f'SELECT id, tags FROM "{name}" WHERE {condition}{further}')
+    assert sorted(row["id"] for row in got) == sorted(expected) != []
+    assert plans
+    assert all("]@t(LabelList)" in plan for plan in plans), plans
+    assert "index: t (label_list) of tags" in told(of, f'EXPLAIN SELECT id FROM "{name}" WHERE {condition}')
+    by_id = {row["id"]: row["tags"] for row in stored[name].to_pylist()}
+    assert all(row["tags"] == by_id[row["id"]] for row in got)
+
+
+def test_each_partition_is_changed_by_an_index_of_its_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables whose rows are changed are not read as one, since their addresses are needed."""
+    of = engine(tmp_path / "root")
+    of.update("CREATE TABLE docs (id BIGINT, tenant VARCHAR, tags VARCHAR[]) PARTITIONED BY (tenant)")
+    stored = [f"({number}, 'p{number % 5}', ['{number % 3}', '{number % 4}'])" for number in range(1, 61)]
+    of.update(f"INSERT INTO docs VALUES {', '.join(stored)}")
+    of.update("CREATE INDEX t ON docs (tags) USING label_list WITH (min_rows = 1)")
+    of.update("DELETE FROM docs WHERE id = 3")
+    plans = lance_plans(monkeypatch)
+    changed = {number for number in range(1, 61) if number != 3 and (number % 3 == 0 or number % 4 == 0)}
+    assert of.update("UPDATE docs SET tags = ['new'] WHERE array_has(tags, '0')") == len(changed)
+    assert len(plans) >= 5
+    assert all("]@t(LabelList)" in plan for plan in plans), plans
+    assert {row["id"] for row in query(of, "SELECT id FROM docs WHERE 'new' = ANY(tags)")} == changed
 
 
 def test_a_column_has_other_names_and_types_in_older_tables(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ and is never stored, is scanned at the price of one table. It has the indices of
 each name, and their lists of deleted rows, as long as the numbers of their files tell these apart. What was written on a branch lies
 under a base path of its own. Tables that cannot be joined so (other columns, ids of rows in an index, files of one number in two
 of them) are simply read by themselves.
+
+Lance looks elements of lists up in an index where the type of the lists is that of the literal, which has no ids of elements. Partition
+tables have these ids, and so such conditions are read from a second dataset in memory, without them.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, count
 from sys import intern
+from typing import TypeAlias
 
+import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
@@ -35,16 +40,19 @@ from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.pins import BranchVersion, FixedPin
+from lance_flight.model.schema import TABLE_FIELD_ID
 
 KEPT_TABLES = 65_536
-KEPT_MERGERS, KEPT_VERSIONS = 64, 2
-"""Merged datasets: of so many choices of tables the last versions. Each has what Lance knows of all its files."""
+KEPT_MERGERS, KEPT_ALONE, KEPT_VERSIONS = 64, 256, 2
+"""Datasets in memory: of so many choices of tables the last versions. Each has what Lance knows of all its files."""
 FEWEST_TABLES = 2
 MERGED_TABLES = 128
 
 
 _Place = tuple[str, str | None, tuple[tuple[str, str], ...]]
 """Place of a table: its address, that of the store that it was reached from, and the options of both."""
+_Places: TypeAlias = tuple[_Place, ...]
+_Pins: TypeAlias = tuple[FixedPin, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Merged:
     """Tables as one dataset: their names stand in the order in which their files do.
 
     `numbers` are theirs, and `partitions` says which partition each of them is. `origins` says of the files of the dataset in which
-    of the tables they are, and their numbers there.
+    of the tables they are, and their numbers there; `versions` are the versions of the tables.
     """
 
     dataset: LanceDataset
@@ -82,6 +90,7 @@ class Merged:
     origins: Mapping[int, tuple[int, int]]
     owners: Mapping[int, str]
     partitions: Mapping[str, str]
+    versions: tuple[_Places, _Pins]
 
     @property
     def source(self) -> Source:
@@ -95,6 +104,7 @@ class Merged:
             partitions=self.partitions,
             origins=self.origins,
             numbers=self.numbers,
+            without_element_ids=partial(_without_element_ids, *self.versions),
         )
 
 
@@ -115,13 +125,14 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         if len(group.tables) < FEWEST_TABLES:
             alone += group.tables
         else:
-            places = tuple(_place(table.store) for table in group.tables)
-            pins = tuple(table.pin for table in group.tables)
-            made = _known_merges.find(places, pins, partial(_merged, places, pins))
+            versions = tuple(_place(table.store) for table in group.tables), tuple(table.pin for table in group.tables)
+            made = _merged(*versions)
             numbers = tuple(table.number for table in group.tables)
             contexts = tuple(table.context for table in group.tables if table.context is not None)
             partitions = {each.store.name: each.partition for each in group.tables if each.partition is not None}
-            merged.append(Merged(made.dataset, made.names, numbers, contexts, made.origins, made.owners, partitions))
+            merged.append(
+                Merged(made.dataset, made.names, numbers, contexts, made.origins, made.owners, partitions, versions)
+            )
     return merged, alone
 
 
@@ -182,7 +193,18 @@ class _Group:
 def sources(tables: Sequence[PinnedTable]) -> list[Source]:
     """Return the sources of a scan of `tables`: those that can be merged as one, and each of the rest."""
     merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
-    return [found.source for found in merged] + [table.source for table in alone]
+    return [found.source for found in merged] + [own_source(table) for table in alone]
+
+
+def own_source(table: PinnedTable) -> Source:
+    """Return the source of a scan of one table by itself."""
+    return replace(table.source, without_element_ids=partial(_without_own_element_ids, table))
+
+
+def _without_own_element_ids(table: PinnedTable) -> LanceDataset | None:
+    """Return a table as a dataset without ids of elements; None where its files would have other numbers there, or it cannot be one."""
+    files = _checked_files(table)
+    return None if files is None or not files.numbers else _without_element_ids((_place(table.store),), (table.pin,))
 
 
 _known_files = VersionCache[_Place, FixedPin, _Files | None](KEPT_TABLES)
@@ -255,11 +277,31 @@ class _Made:
     owners: Mapping[int, str]
 
 
-_known_merges = VersionCache[tuple[_Place, ...], tuple[FixedPin, ...], _Made](KEPT_MERGERS, most_versions=KEPT_VERSIONS)
+_known_merges = VersionCache[_Places, _Pins, _Made](KEPT_MERGERS, most_versions=KEPT_VERSIONS)
+_known_without_ids = VersionCache[_Places, _Pins, LanceDataset](KEPT_ALONE, most_versions=KEPT_VERSIONS)
 
 
-def _merged(places: Sequence[_Place], pins: Sequence[FixedPin]) -> _Made:
+def _merged(places: _Places, pins: _Pins) -> _Made:
     """Return some tables, all of one store, as one dataset."""
+    return _known_merges.find(places, pins, partial(_made, places, pins))
+
+
+def _without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
+    """Return some tables, all of one store, as one dataset whose lists carry no ids of their elements; its files are numbered alike."""
+    return _known_without_ids.find(places, pins, partial(_made_without_element_ids, places, pins))
+
+
+def _made_without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
+    dataset = _made(places, pins).dataset
+    columns = zip(columns_of(dataset), dataset.lance_schema.fields(), strict=True)
+    elements = [stored.children()[0].id() for column, stored in columns if pa.types.is_list(column.type)]
+    without = LanceOperation.UpdateMap({TABLE_FIELD_ID.decode(): None})
+    operation = LanceOperation.UpdateConfig(field_metadata_updates=dict.fromkeys(elements, without))
+    options = _store(places[0]).options or None
+    return LanceDataset.commit(dataset, operation, read_version=int(dataset.version), storage_options=options)
+
+
+def _made(places: _Places, pins: _Pins) -> _Made:
     found = [_files(place, pin) for place, pin in zip(places, pins, strict=True)]
     # `merge` has asked before whether each of them can be a part.
     files = [each for each in found if each is not None]

@@ -21,6 +21,7 @@ from lance import LanceDataset, LanceFragment
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.blobs import blob_arguments, columns_of
+from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.batch_sizes import BATCH_BYTES, BATCH_ROWS, has_open_width
 from lance_flight.catalog.tables.casting import Misfit, cast, physical
@@ -60,7 +61,8 @@ class Source:
     of them, or of the one table; none of a plain one. `named_by` is the version that the names of the rows that it has hold for, if it is another one.
 
     `origins` says of the files of merged tables in which of these they are, and their numbers there, and `numbers` what `TABLE_NUMBER`
-    says of the rows of each of these by itself.
+    says of the rows of each of these by itself. `without_element_ids` returns a dataset of the same files whose lists carry no ids of
+    their elements; None where there is none.
     """
 
     dataset: LanceDataset
@@ -74,6 +76,7 @@ class Source:
     partitions: Mapping[str, str] = field(default_factory=dict, compare=False)
     origins: Mapping[int, tuple[int, int]] = field(default_factory=dict, compare=False)
     numbers: tuple[int, ...] = field(default=(), compare=False)
+    without_element_ids: Callable[[], LanceDataset | None] = field(default=lambda: None, compare=False, repr=False)
 
     def partitions_of(self, addresses: pa.Array) -> pa.Array:
         """Return the partitions of some rows of merged tables."""
@@ -113,6 +116,16 @@ class Source:
         if self.fragments is None:
             return int(self.dataset.count_rows())
         return sum(fragment.count_rows() for fragment in self.fragments)
+
+    @property
+    def for_elements(self) -> Source:
+        """The same rows, in a dataset in which Lance looks elements of lists up in indices, where there is one."""
+        dataset = self.without_element_ids() if self.dataset.has_index else None
+        if dataset is None:
+            return self
+        mine = self.fragments
+        fragments = None if mine is None else tuple(dataset.get_fragment(each.fragment_id) for each in mine)
+        return replace(self, dataset=dataset, fragments=fragments)
 
     def part(self, number: int, of: int) -> Source:
         """Return one of `of` equal parts: every `of`-th fragment."""
@@ -306,11 +319,11 @@ class Scan:
     ) -> Iterator[pa.RecordBatch] | None:
         """Return the rows that indices find; None where Lance does not take the condition."""
         rest = None if looked_up.is_whole else self.rest
-        columns = [*(self.schema.names if rest is None else table.stored)]
+        names = [name for name in (self.schema.names if rest is None else table.stored) if name not in not_stored]
+        of_elements = any(_has_element_ids(table.fields[name]) for name in looked_up.columns)
+        read = replace(table, source=table.source.for_elements) if of_elements else table
         try:
-            reader = self._reader(
-                table, [*(name for name in columns if name not in not_stored), *lineage], looked_up.condition, {}
-            )
+            reader = self._reader(read, [*names, *lineage], looked_up.condition, {})
         except _NOT_TAKEN:
             return None
         return (self._to_schema(batch, rest, table) for batch in reader)
@@ -469,6 +482,11 @@ def _has_inner_struct(kind: pa.DataType) -> bool:
 def _least(columns: Sequence[pa.Field]) -> str:
     """Return the column that is read where none is wanted, and dropped: Lance reads no rows for no columns."""
     return str(next((each for each in columns if not is_blob(each)), columns[0]).name)
+
+
+def _has_element_ids(stored: pa.Field | None) -> bool:
+    """Return whether the type of a column has the id of its elements: Lance casts such lists, and looks nothing up in indices then."""
+    return stored is not None and pa.types.is_list(stored.type) and field_id(stored.type.value_field) is not None
 
 
 def _is_plain(field: pa.Field, target: pa.Field) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.opening import map_tables
-from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
+from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Open, Source
 from lance_flight.engine.query.provider import ScanLog
@@ -53,8 +53,8 @@ def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
 
 def _open(tables: Sequence[PinnedTable]) -> list[Source]:
     if len(tables) == 1:
-        return [tables[0].source]
-    return map_tables(lambda table: table.source, tables, "opener")
+        return [own_source(tables[0])]
+    return map_tables(own_source, tables, "opener")
 
 
 def open_part(source: Source, part: int, of: int) -> list[Source]:

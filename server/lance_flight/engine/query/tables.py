@@ -230,8 +230,8 @@ class TableView:
             if name is None:
                 continue  # of a field inside a struct, which no condition here is about
             lookups[name] = lookups.get(name, frozenset()) | index.of_kind.lookups
-        if self.snapshot.is_partitioned:
-            # Elements of lists carry field ids there: Lance casts such lists before it compares them, and looks nothing up.
+        if self.snapshot.is_partitioned and self.snapshot.has_stable_row_ids:
+            # Elements of lists carry field ids there, and no dataset without them has the ids of rows that such an index is about.
             lookups = {name: known - {Lookup.ELEMENT} for name, known in lookups.items()}
         return index_filter(with_preimages(hint, self.snapshot.schema), lookups, self.snapshot.schema.plain)
 
