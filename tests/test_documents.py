@@ -92,6 +92,7 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/sqlalchemy.md python": "conformance/test_recipes.py",
         "client/docs/streams.md python": "spark/test_spark.py",
         "server/docs/branches.md sql": "test_readme.py",
+        "server/docs/json.md sql": "test_readme.py",
         "server/docs/configuration.md toml": "test_deployment.py",
         "server/docs/identity.md toml": "test_documents.py",
         "server/docs/lineage.md sql": "test_readme.py",

@@ -38,7 +38,7 @@ PYTHON = (
     ("server/docs/python.md", None),
 )
 """The pages and sections whose Python goes on with the tables of those before it."""
-SQL = ("server/docs/lineage.md", "server/docs/search.md", "server/docs/branches.md")
+SQL = ("server/docs/lineage.md", "server/docs/search.md", "server/docs/branches.md", "server/docs/json.md")
 
 
 def test_the_documented_python_runs_as_it_stands(served: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,6 +90,7 @@ ROWS = {
     "SELECT id, highlight": 10,
     "SELECT id, _score, _vector_rank": 10,
     "SELECT count(*)": 1,
+    "SELECT id, doc": 2,
 }
 """How many rows its queries give."""
 

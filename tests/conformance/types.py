@@ -82,6 +82,7 @@ SAMPLES: Sequence[Sample] = (
     _sample(pa.list_(pa.float32(), 2), [1.0, 2.0], "arrow_cast([1.0, 2.0], 'FixedSizeList(2, Float32)')"),
     _sample(pa.struct({"x": pa.int64(), "y": pa.utf8()}), {"x": 1, "y": "z"}, "named_struct('x', 1, 'y', 'z')"),
     _sample(pa.map_(pa.utf8(), pa.int64()), [("x", 1)], "MAP {'x': 1}"),
+    _sample(pa.json_(), '{"x":1}', """'{"x":1}'"""),
     _sample(pa.null(), None, "NULL"),
 )
 

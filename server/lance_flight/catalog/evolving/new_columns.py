@@ -15,6 +15,7 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from lance_flight.catalog.manifests.partition_context import IdentityValues
+from lance_flight.catalog.storage.binary_json import with_documents
 from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data
@@ -24,6 +25,7 @@ from lance_flight.catalog.tables.filling import Fill, partly_stored
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.catalog.tables.schema_adapter import identified, missing, namespace_id
 from lance_flight.errors import DataError, LanceFlightError
+from lance_flight.model.json_documents import is_json
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import NamespaceSchema
 
@@ -76,9 +78,11 @@ class NewColumns:
         schema = pa.schema([_renamed(each).remove_metadata() for each in self.fresh])
         read = {n for each in self.fresh for n in _sources(each, self.step)}
         sources = [each.name for each in physical if field_id(each) in read] or [physical[0].name]
+        documents = {each.name for each in physical if is_json(each.type)}
         failed: list[LanceFlightError] = []
 
         def compute(lacking: Collection[int], batch: pa.RecordBatch) -> pa.RecordBatch:
+            batch = with_documents(batch, documents)
             try:
                 columns = [self._values(each, batch, physical, lacking) for each in self.fresh]
             except LanceFlightError as exc:

@@ -24,6 +24,7 @@ from lance_flight.model.index_kinds import (
     index_kind,
     index_metrics_of,
 )
+from lance_flight.model.json_documents import is_json
 from lance_flight.model.naming import check_sql_name, index_name_of
 from lance_flight.model.rules import check_least
 
@@ -90,6 +91,8 @@ class IndexRules:
                 f"no index of texts of {self.column!r}, which is inside a struct; expected a column itself"
             )
         number = snapshot.schema.source_ids[path]
+        if is_json(snapshot.schema.sources[number].field.type):
+            raise Unsupported(f"no index of {self.column!r}, which is JSON; expected a column of what is looked up")
         options = kind.checked(self.options)
         if kind.family is Family.VECTOR:
             options |= _metric(snapshot.schema.sources[number].field.with_name(self.column), options)

@@ -23,6 +23,7 @@ from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.filesystems import filesystem
 from lance_flight.catalog.storage.version_names import VERSIONS, version_names
 from lance_flight.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, OutsideRoot
+from lance_flight.model.json_documents import has_json_inside
 from lance_flight.model.naming import MANIFEST
 
 HERE = "."
@@ -64,7 +65,9 @@ def shared_session() -> lance.Session:
 def unstorable(schema: pa.Schema) -> list[str]:
     """Return what is wrong with the columns that Lance has no type for; nothing for a schema that can be stored."""
     return [
-        f"column {field.name!r} is {field.type}, which cannot be stored" for field in schema if not _has_type(field)
+        f"column {field.name!r} is {field.type}, which cannot be stored"
+        for field in schema
+        if not _has_type(field) or has_json_inside(field.type)
     ]
 
 

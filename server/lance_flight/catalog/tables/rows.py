@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.errors import DataError, SchemaError
+from lance_flight.model.arrow_types import storage_of
+from lance_flight.model.json_documents import documents, has_json_inside, is_document, is_json
 from lance_flight.model.vectors import have_gaps, is_multivector, is_vector, vector_type
 
 ALIGNMENT = 16
@@ -53,14 +55,15 @@ def conform(
 ) -> pa.Table:
     """Return `batch` with exactly the columns of `target`; `DataError` names the column and a value that does not fit.
 
-    Vectors with NULL inside, which nothing is near to, are refused unless the rows are stored already.
+    Vectors with NULL inside, which nothing is near to, and texts that are no JSON in a column of it are refused unless the rows are stored already.
     """
     names = batch.schema.names
     columns = []
     for field in target:
         if field.name in names:
             column = batch.column(names.index(field.name))
-            column = column if column.type == field.type else _cast(column, field)
+            is_fit = column.type == field.type and (is_stored or not is_json(field.type))
+            column = column if is_fit else _cast(column, field)
         else:
             default = defaults.get(field.name)
             column = pa.nulls(batch.num_rows, field.type) if default is None else pa.repeat(default, batch.num_rows)
@@ -70,8 +73,17 @@ def conform(
             raise DataError(f"column {field.name!r} is NOT NULL and has NULL in {where}")
         if not is_stored:
             check_vectors(field, column)
+            _check_inside(field)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=target)
+
+
+def _check_inside(field: pa.Field) -> None:
+    """Refuse documents inside lists, maps and structs, where their texts are not looked at."""
+    if has_json_inside(field.type):
+        raise DataError(
+            f"column {field.name!r} is {field.type}, in which no JSON is written; expected it in a column of its own"
+        )
 
 
 def check_vectors(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
@@ -135,6 +147,8 @@ def _doubles(numbers: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.float64]:
 def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     if column.null_count == len(column):
         return pa.nulls(len(column), field.type)
+    if is_json(field.type):
+        return documents(column, field.name)
     try:
         if is_vector(vector_type(field.type)) and _is_list(column.type):
             return _as_vectors(column, field)
@@ -223,6 +237,9 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     """
     if source == target or pa.types.is_null(source):
         return True
+    if is_json(target):
+        return is_document(source)
+    source = storage_of(source) if is_json(source) else source
     if _is_text(source) != _is_text(target) and not pa.types.is_dictionary(source):
         return False
     # Arrow looks at the sizes of lists only where there are some.

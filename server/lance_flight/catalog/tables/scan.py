@@ -36,6 +36,7 @@ from lance_flight.catalog.tables.lineage import (
 )
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, path_of, same_fields
+from lance_flight.model.json_documents import filtered, is_json
 from lance_flight.model.nested import children, within
 from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema, is_blob
 
@@ -296,8 +297,7 @@ class Scan:
     def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """Return a table whose columns are just what is asked for; Lance filters where it understands the filter."""
         lineage, not_stored = self._lineage(table.source), {*filter(self._is_generated, _MADE), *table.filled}
-        # Lance compares no blobs.
-        not_pushed = not_stored | {name for name, each in table.fields.items() if each is not None and is_blob(each)}
+        not_pushed = not_stored | {name for name, each in table.fields.items() if each is not None and _is_opaque(each)}
         if self.looked_up is not None and not_pushed.isdisjoint(self.looked_up.columns):
             found = self._looked_up(table, self.looked_up, lineage, not_stored)
             if found is not None:
@@ -411,7 +411,7 @@ class Scan:
                 value = pa.repeat(pa.scalar(said.get(name), field.type), batch.num_rows)
                 batch = batch.append_column(field, value)
         if rest is not None:
-            batch = batch.filter(rest)
+            batch = filtered(batch, rest)
         if batch.schema.equals(self.schema) and not any(map(pa.types.is_nested, self.schema.types)):
             # Taking a batch apart and putting it together costs as much as a tenth of reading it; fields inside others
             # bring metadata of their table along that nobody else expects.
@@ -487,6 +487,11 @@ def _least(columns: Sequence[pa.Field]) -> str:
 def _has_element_ids(stored: pa.Field | None) -> bool:
     """Return whether the type of a column has the id of its elements: Lance casts such lists, and looks nothing up in indices then."""
     return stored is not None and pa.types.is_list(stored.type) and field_id(stored.type.value_field) is not None
+
+
+def _is_opaque(field: pa.Field) -> bool:
+    """Return whether Lance compares no values of a column: blobs, and documents, which it has in a form of its own."""
+    return is_blob(field) or is_json(field.type)
 
 
 def _is_plain(field: pa.Field, target: pa.Field) -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lance_flight.engine.sql.references import quoted
 from lance_flight.model.arrow_text import type_to_text
+from lance_flight.model.json_documents import JSON
 from lance_flight.model.schema import is_blob
 
 _NAMES: Mapping[pa.DataType, str] = MappingProxyType(
@@ -26,6 +27,7 @@ _NAMES: Mapping[pa.DataType, str] = MappingProxyType(
         pa.float32(): "REAL",
         pa.float64(): "DOUBLE",
         pa.utf8(): "VARCHAR",
+        JSON: "JSON",
         pa.binary(): "VARBINARY",
         pa.date32(): "DATE",
         pa.time64("ns"): "TIME",

@@ -18,6 +18,7 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, TableRef, table_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
+from lance_flight.model.json_documents import is_json
 from lance_flight.model.naming import SEPARATOR
 from lance_flight.model.schema import is_blob
 from lance_flight.model.schema_changes import dotted
@@ -165,7 +166,7 @@ def _described(
     rows = [
         {
             "column_name": field.name,
-            "data_type": "blob" if is_blob(field) else str(field.type),
+            "data_type": _type_of(field),
             "is_nullable": "YES" if field.nullable else "NO",
             "field_id": ids.get(field.name),
             "partitioning": uses.get(field.name),
@@ -174,6 +175,12 @@ def _described(
         for field in fields
     ]
     yield from pa.Table.from_pylist(rows, schema=DESCRIBE_SCHEMA).to_batches()
+
+
+def _type_of(field: pa.Field) -> str:
+    if is_json(field.type):
+        return "json"
+    return "blob" if is_blob(field) else str(field.type)
 
 
 def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str], Mapping[str, str]]:

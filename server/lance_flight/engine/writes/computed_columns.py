@@ -14,6 +14,7 @@ from lance_flight.engine.sql.functions import compute, computed_type, unsteady
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
 from lance_flight.model.arrays import contiguous
+from lance_flight.model.json_documents import documents, is_json
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import AddColumn, Path, dotted
 
@@ -77,7 +78,7 @@ def stored_default(path: Path, kind: pa.DataType, text: str | None) -> str | Non
     if len(path) > 1:
         raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no default")
     check_steady(f"the default of {dotted(path)!r}", text)
-    value = compute(text, _ONE_ROW, kind)[0]
+    value = _computed_as(pa.field(dotted(path), kind), text, _ONE_ROW)[0]
     try:
         kept = str(value.cast(pa.utf8()))
         same = value.is_valid and pa.scalar(kept).cast(kind).equals(value)
@@ -110,7 +111,7 @@ def _sources(values: Values, schema: NamespaceSchema) -> list[str]:
 def _probe(values: SqlExpression, names: Sequence[str], column: AddColumn, schema: NamespaceSchema) -> None:
     check_steady(f"the expression of {dotted(column.path)!r}", values.sql)
     nulls = [pa.nulls(_PROBES, schema.arrow.field(name).type) for name in names]
-    if len(compute(values.sql, _batch(names, nulls, _PROBES), column.type)) != _PROBES:
+    if len(_computed_as(_field(column), values.sql, _batch(names, nulls, _PROBES))) != _PROBES:
         raise SchemaError(
             "column", [f"the expression of {dotted(column.path)!r} is an aggregate; expected a value for each row"]
         )
@@ -122,13 +123,24 @@ def _values(
     batch = _batch(names, sources, rows)
     match values:
         case SqlExpression(sql):
-            what, found = "expression", compute(sql, batch, column.type)
+            what, found = "expression", _computed_as(_field(column), sql, batch)
         case PythonFunction(call=call):
             what, found = "function", _call_checked(call, batch, column)
-    check_vectors(pa.field(dotted(column.path), column.type), found)
+    check_vectors(_field(column), found)
     if not column.nullable and found.null_count:
         raise DataError(f"column {dotted(column.path)!r} is NOT NULL and its {what} gives NULL")
     return found
+
+
+def _computed_as(field: pa.Field, sql: str, columns: pa.RecordBatch) -> pa.Array:
+    """Return the values of an expression as those of a column."""
+    if is_json(field.type):
+        return documents(compute(sql, columns, pa.utf8()), field.name)
+    return compute(sql, columns, field.type)
+
+
+def _field(column: AddColumn) -> pa.Field:
+    return pa.field(dotted(column.path), column.type)
 
 
 def _call_checked(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, column: AddColumn) -> pa.Array:
@@ -136,7 +148,8 @@ def _call_checked(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBa
     returned = call(batch)
     try:
         found = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)
-        cast = contiguous(found).cast(column.type)
+        flat = contiguous(found)
+        cast = documents(flat, dotted(column.path)) if is_json(column.type) else flat.cast(column.type)
     except (pa.ArrowException, TypeError) as exc:
         raise DataError(
             f"the function for column {dotted(column.path)!r} returned what is no {column.type}: {exc}"

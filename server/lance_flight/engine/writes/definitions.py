@@ -20,6 +20,7 @@ from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
 from lance_flight.model.annotations import annotated
 from lance_flight.model.arrow_types import is_binary
+from lance_flight.model.json_documents import JSON, is_json
 from lance_flight.model.naming import column_name_problem, partition_column
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import DEFAULT, MARKED, NamespaceSchema, Path, is_blob
@@ -79,12 +80,18 @@ def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[
 
 
 def column_type(text: str) -> tuple[pa.DataType, dict[bytes, bytes]]:
-    """Return the Arrow type of a column with an SQL type, and the metadata that marks it: that of a BLOB.
+    """Return the Arrow type of a column with an SQL type, which CAST may not know, and the metadata that marks it: that of a BLOB.
 
-    >>> column_type("BLOB")
-    (DataType(large_binary), {b'lance-encoding:blob': b'true'})
+    >>> column_type("BLOB"), column_type("JSON")
+    ((DataType(large_binary), {b'lance-encoding:blob': b'true'}), (JsonType(extension<arrow.json>), {}))
     """
-    return (pa.large_binary(), dict(MARKED)) if text.strip().upper() == "BLOB" else (arrow_type(text), {})
+    match text.strip().upper():
+        case "BLOB":
+            return pa.large_binary(), dict(MARKED)
+        case "JSON":
+            return JSON, {}
+        case _:
+            return arrow_type(text), {}
 
 
 def arrow_type(text: str) -> pa.DataType:
@@ -133,6 +140,8 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def _storable_type(kind: pa.DataType) -> pa.DataType:
+    if is_json(kind):
+        return JSON
     if pa.types.is_dictionary(kind):
         return _storable_type(kind.value_type)
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):

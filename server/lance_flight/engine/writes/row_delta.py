@@ -20,6 +20,7 @@ from lance_flight.engine.writes.row_changes import Target
 from lance_flight.engine.writes.row_queries import RowChanges, RowQuery
 from lance_flight.errors import DataError, SqlError
 from lance_flight.model.arrow_types import is_string
+from lance_flight.model.json_documents import is_document
 
 
 class Finding(Protocol):
@@ -118,7 +119,7 @@ def assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
     """Convert rows by SQL's rules of assignment: text is read as a literal, numbers are rounded; other values have to fit."""
     for place, name in enumerate(table.column_names):
         field, column = target.field(name), table.column(place)
-        if is_string(column.type) and not is_string(field.type):
+        if is_string(column.type) and not is_document(field.type):
             try:
                 table = table.set_column(place, field.name, cast(column.combine_chunks(), field.type))
             except SqlError as exc:

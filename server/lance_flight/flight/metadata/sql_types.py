@@ -214,6 +214,8 @@ def type_name(kind: pa.DataType) -> str:
     >>> type_name(pa.timestamp("us", "UTC")), type_name(pa.list_(pa.int64()))
     ('TIMESTAMPTZ', 'ARRAY')
     """
+    if isinstance(kind, pa.JsonType):
+        return "JSON"
     known = sql_type(kind)
     if known is not None:
         return known.type_name

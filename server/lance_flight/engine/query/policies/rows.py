@@ -17,6 +17,7 @@ from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.query.tables import partitions_of
 from lance_flight.errors import Refused
+from lance_flight.model.json_documents import texts_of
 from lance_flight.model.spec import PartitionSpec
 from lance_flight.planning.predicates import Predicate, all_of, any_of
 from lance_flight.planning.pruning import prune
@@ -66,7 +67,10 @@ class RowPolicy:
         stored = pa.schema([target.field(name).with_nullable(nullable=True) for name in columns_of(predicate)])
         allowed = row_filter(predicate).rest
         for table in tables:
-            if allowed is not None and rows.conform(table, stored, defaults).filter(allowed).num_rows != table.num_rows:
+            if (
+                allowed is not None
+                and texts_of(rows.conform(table, stored, defaults)).filter(allowed).num_rows != table.num_rows
+            ):
                 raise Refused(f"a row for table {self.table!r} lies outside of what {self.user!r} may write: {self}")
             yield table
 
