@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from datafusion import DataFrame, SessionContext, SQLOptions, udf
 from lance_flight.engine.sql.bounded_functions import LISTS, guard_edits, register_guards, without_guards
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
+from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
+from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
 from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES, Distance, is_numbers, known_types
 from lance_flight.engine.sql.vector_operators import COSINE_OR_SAME, same_instead
@@ -70,6 +73,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: TypedFunction(*function) for name, function in LISTS.items()},
         **{name: _distance(distance) for name, distance in DISTANCES.items()},
         COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
+        **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
         HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
     }
 )
