@@ -82,8 +82,9 @@ class IndexRules:
 
     def defined(self, snapshot: Snapshot) -> IndexDefinition:
         """Return the definition over the columns of a snapshot, or an error that names what cannot be."""
-        kind = index_kind(self.kind)
         path = tuple(self.column.split("."))
+        _check_not_json(snapshot.schema.source_ids.get(path), snapshot, self.column)
+        kind = index_kind(self.kind)
         if path not in snapshot.schema.source_ids:
             raise NotFound.named("column", self.column, snapshot.schema.source_names.values())
         if kind.family is Family.TEXT and len(path) > 1:
@@ -91,8 +92,6 @@ class IndexRules:
                 f"no index of texts of {self.column!r}, which is inside a struct; expected a column itself"
             )
         number = snapshot.schema.source_ids[path]
-        if is_json(snapshot.schema.sources[number].field.type):
-            raise Unsupported(f"no index of {self.column!r}, which is JSON; expected a column of what is looked up")
         options = kind.checked(self.options)
         if kind.family is Family.VECTOR:
             options |= _metric(snapshot.schema.sources[number].field.with_name(self.column), options)
@@ -104,6 +103,14 @@ class IndexRules:
             kind=kind.name,
             options=options,
             min_rows=least,
+        )
+
+
+def _check_not_json(number: int | None, snapshot: Snapshot, column: str) -> None:
+    if number is not None and is_json(snapshot.schema.sources[number].field.type):
+        raise Unsupported(
+            f"no index of {column!r}, which is JSON; expected one of a column made of it, as by"
+            f" ADD COLUMN kind VARCHAR AS (json_get_string({column}, 'kind'))"
         )
 
 
