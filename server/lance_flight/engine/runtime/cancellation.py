@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from lance_flight.engine.runtime.workers import workers
 from lance_flight.errors import Cancelled
 
 T = TypeVar("T")
@@ -77,18 +80,19 @@ class Cancellation:
                 del self._wakers[number]
 
     def awaited(self, work: Callable[[], T], seconds: float = 0.0) -> T:
-        """Run `work` in a thread of its own and return its result, unless the statement is cancelled first.
+        """Run `work` in a thread that does nothing else meanwhile and return its result, unless the statement is cancelled first.
 
         Raises TimeoutError after so many `seconds` (0: never). Work that is given up goes on until its end (`after_abandoned`).
         """
         outcome: Future[T] = Future()
-        woken = threading.Event()
-        outcome.add_done_callback(lambda _: woken.set())
-
-        with self.waking(woken.set):
-            threading.Thread(target=_run, args=[work, outcome], name="awaited", daemon=True).start()
-            is_over = woken.wait(seconds or None)
-        if not outcome.done():
+        woken = SimpleQueue[None]()
+        outcome.add_done_callback(lambda _: woken.put(None))
+        with self.waking(partial(woken.put, None)):
+            workers.run(partial(_run, work, outcome))
+            with suppress(Empty):
+                woken.get(timeout=seconds or None)
+        is_over = outcome.done()
+        if not is_over:
             self._abandoned = outcome
         self.check()
         if not is_over:
