@@ -1,4 +1,4 @@
-"""Tables kept as they were committed: not read again, unless something else lies in their place, and each caller's own."""
+"""Tables kept as they were committed, or opened by scans: not read again, unless something else lies in their place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.storage import table_cache
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import TableCache
+from lance_flight.catalog.storage.table_cache import OpenedTables, TableCache
 from lance_flight.errors import NotFound, OutsideRoot
 
 
@@ -116,6 +116,10 @@ def replaced_by_link(path: Path) -> None:
     path.symlink_to(elsewhere)
 
 
+def version_file_of(table: Path) -> Path:
+    return next((table / "_versions").glob("*.manifest"))
+
+
 LINKS = [
     pytest.param(lambda table: table, id="the table"),
     pytest.param(lambda table: table / "_versions", id="its versions"),
@@ -143,3 +147,40 @@ def test_the_oldest_is_let_go_of(tmp_path: Path, opened: list[str], monkeypatch:
     for store, _ in tables:
         kept.open(store, 1)
     assert opened == ["t0"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Store:
+    (tmp_path / "root").mkdir()
+    store = Store(str(tmp_path / "root")).child("t")
+    write(store, 1)
+    return store
+
+
+def test_scans_of_a_version_share_what_one_of_them_has_opened(table: Store, opened: list[str]) -> None:
+    tables = OpenedTables()
+    assert tables.open(table, 1) is tables.open(table, 1)
+    write(table, 2)
+    assert [tables.open(table, version).to_table()["x"].to_pylist() for version in (2, 1)] == [[2], [1]]
+    assert opened == ["t", "t"]
+
+
+def test_a_scan_reads_a_table_that_was_made_again(table: Store, opened: list[str]) -> None:
+    tables = OpenedTables()
+    tables.open(table, 1)
+    shutil.rmtree(table.uri)
+    with pytest.raises(NotFound):
+        tables.open(table, 1)
+    write(table, 3)
+    assert tables.open(table, 1).to_table()["x"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("where", [*LINKS, pytest.param(version_file_of, id="the version")])
+def test_a_scan_follows_no_link_that_took_the_place_of_what_it_had_opened(
+    table: Store, where: Callable[[Path], Path]
+) -> None:
+    tables = OpenedTables()
+    tables.open(table, 1)
+    replaced_by_link(where(Path(table.uri)))
+    with pytest.raises(OutsideRoot):
+        tables.open(table, 1)

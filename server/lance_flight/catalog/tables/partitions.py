@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -216,16 +216,20 @@ def create(
     return Version(int(dataset.version))
 
 
-def open_at(store: Store, pin: Pin) -> LanceDataset:
+def _open(store: Store, version: int) -> LanceDataset:
+    return store.open(version)
+
+
+def open_at(store: Store, pin: Pin, open_version: Callable[[Store, int], LanceDataset] = _open) -> LanceDataset:
     """Open the table at its pin; `NotFound` names the table and the pin where the version was removed."""
     try:
         match pin:
             case Latest():
                 return store.open()
             case PlainVersion(version, committed_at):
-                return _same(store, store.open(version), committed_at)
+                return _same(store, open_version(store, version), committed_at)
             case Version(version):
-                return store.open(version)
+                return open_version(store, version)
             case Tag(tag):
                 return store.open(tag)
             case BranchVersion(branch, version):

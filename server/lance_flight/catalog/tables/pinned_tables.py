@@ -9,6 +9,7 @@ from lance import LanceDataset
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import opened_tables
 from lance_flight.catalog.tables.partitions import open_at, open_table
 from lance_flight.catalog.tables.scan import Source
 from lance_flight.model.pins import FixedPin
@@ -38,7 +39,8 @@ class PinnedTable:
         """All rows of it, for a scan."""
         contexts = () if self.context is None else (self.context,)
         named_by = None if self.named_by is None else open_at(self.store, self.named_by)
-        return Source(self.open(), number=self.number, partition=self.partition, contexts=contexts, named_by=named_by)
+        dataset = open_at(self.store, self.pin, opened_tables.open)
+        return Source(dataset, number=self.number, partition=self.partition, contexts=contexts, named_by=named_by)
 
 
 @dataclass(frozen=True, slots=True)
