@@ -110,6 +110,26 @@ def test_a_renamed_setting_takes_its_old_name_with_a_warning(
     assert "target" in warning.lower()
 
 
+VARIABLES = {
+    "LANCE_FLIGHT_POLICY_FIEL": "did you mean LANCE_FLIGHT_POLICY_FILE?",
+    "LANCE_FLIGHT_TOKEN_FILE": "did you mean LANCE_FLIGHT_TOKENS_FILE?",
+    "LANCE_FLIGHT_POLICY_FILE": "",
+    "LANCE_FLIGHT_CONFIG_DIRECTORY": "",
+    "LANCE_FLIGHT_TOKEN": "",
+    "LANCE_FLIGHT_URI": "",
+    "LANCE_FLIGHT_PORT_32010_TCP": "",
+    "LANCE_FLIGHT_SERVICE_PORT": "",
+}
+
+
+@pytest.mark.parametrize(("name", "says"), VARIABLES.items(), ids=VARIABLES)
+def test_a_variable_that_is_nearly_a_setting_is_warned_of(
+    caplog: pytest.LogCaptureFixture, name: str, says: str
+) -> None:
+    config_sources.sources({}, environment={name: "file"})
+    assert [record.getMessage().partition("; ")[2] for record in caplog.records] == ([says] if says else [])
+
+
 def test_settings_stand_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
     in_order = [setting.name for of_section in config.sections().values() for setting in of_section]
     assert in_order == [setting.name for setting in config.settings()]

@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from lance_flight.config import BYTES, ServerConfig, is_reloadable, sections, settings
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, nearest
 from lance_flight.quantities import SIZE_EXPECTED, TIME_EXPECTED, parse_bytes, parse_seconds
 
 ENVIRONMENT_PREFIX = "LANCE_FLIGHT_"
 CONFIG = "CONFIG"
 RELOADED = "; reloaded"
 """Mark of the settings whose new value a running server takes, where they are listed."""
+
+_MISTYPED = 0.9
+"""Likeness of two names of variables, beginning included, of which one is probably meant to be the other."""
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,7 @@ def sources(
     """
     environment = os.environ if environment is None else environment
     file = file_of(file, environment)
+    _warn_of_unknown(environment)
     texts = [(setting, name, environment[name]) for setting in settings() for name in _variables(setting, environment)]
     return (
         SettingsSource("default", {setting.name: setting.default for setting in settings()}),
@@ -102,14 +106,34 @@ def variable(setting: dataclasses.Field[Any]) -> str:
     return ENVIRONMENT_PREFIX + setting.name.upper()
 
 
+def _old_variable(setting: dataclasses.Field[Any]) -> str:
+    """Return the name that the variable of a setting had in the release before."""
+    return ENVIRONMENT_PREFIX + str(setting.metadata.get("old_name", setting.name)).upper()
+
+
 def _variables(setting: dataclasses.Field[Any], environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the environment variables that are set for a setting, the weakest first; warn of an old name."""
-    old = setting.metadata.get("old_name")
-    if old is not None and (name := ENVIRONMENT_PREFIX + old.upper()) in environment:
+    name = _old_variable(setting)
+    if name != variable(setting) and name in environment:
         warn_of_old_name(name, variable(setting))
         yield name
     if variable(setting) in environment:
         yield variable(setting)
+
+
+def _warn_of_unknown(environment: Mapping[str, str]) -> None:
+    """Log each variable whose name is nearly that of a setting: mistyped, it would be left out without a word.
+
+    Others are none of ours to judge: Kubernetes puts addresses of services there (LANCE_FLIGHT_PORT_32010_TCP).
+    """
+    known = {
+        ENVIRONMENT_PREFIX + CONFIG,
+        *(name for setting in settings() for name in (variable(setting), _old_variable(setting))),
+    }
+    for name in environment:
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            for near in nearest(name, known, _MISTYPED)[:1]:
+                log.warning("environment variable %s is no setting, and has no effect; did you mean %s?", name, near)
 
 
 def flag(name: str) -> str:
