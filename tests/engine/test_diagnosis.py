@@ -48,6 +48,11 @@ def readable_key(root: Path) -> None:
     (root / PRIVATE / "ticket.key").chmod(0o644)
 
 
+def short_key(root: Path) -> None:
+    (root / PRIVATE / "ticket.key").write_bytes(b"short")
+    (root / PRIVATE / "ticket.key").chmod(0o600)
+
+
 def left_over(root: Path) -> None:
     (root / PRIVATE / "0123456789abcdef").mkdir()
     aged(root / PRIVATE / "0123456789abcdef", UNCLAIMED_SECONDS + 60)
@@ -71,6 +76,7 @@ def unfinished_removal(root: Path) -> None:
 
 DAMAGED: dict[str, tuple[Callable[[Path], None], Level, str, str]] = {
     "key": (readable_key, ERROR, "ticket.key", "other users may read it"),
+    "short key": (short_key, ERROR, "ticket.key", "has 5 bytes; expected 32, and no server starts; rm .lance-flight"),
     "left over": (left_over, WARNING, "root", "1 tables that were being made are left"),
     "fence": (without_fence, WARNING, "t", "has no fence"),
     "broken": (broken, ERROR, "u", "cannot be opened: "),

@@ -23,7 +23,6 @@ from lance_flight_client.files.sources import opened
 from tests.service.commands import run
 from tests.service.server_process import COMMAND, Server, files, serving
 
-
 def text(write: str) -> Callable[[Path], None]:
     """A step that writes a file called `file`."""
 
@@ -72,6 +71,14 @@ def test_serve_refuses_with_one_line(
     assert [part for part in says if part not in line] == []
     assert b"Traceback" not in ended.stderr
     assert (ended.returncode, ended.stdout) == (1, b"")
+
+
+def test_serve_refuses_a_key_of_another_length(tmp_path: Path) -> None:
+    (tmp_path / ".lance-flight").mkdir()
+    (tmp_path / ".lance-flight" / "ticket.key").write_text("short")
+    ended = run("serve", str(tmp_path))
+    assert b"ticket.key' holds 5 bytes; expected 32; without the file a new key is made" in ended.stderr
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (1, False)
 
 
 def test_serve_refuses_a_port_in_use(tmp_path: Path) -> None:

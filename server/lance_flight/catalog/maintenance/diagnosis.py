@@ -24,6 +24,7 @@ from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import LanceFlightError, NewerFormat
+from lance_flight.model.naming import KEY_BYTES
 
 LIBRARIES = ("pylance", "datafusion", "pyarrow")
 SKEW_SECONDS, WORST_SKEW_SECONDS = 5.0, GRACE / 2
@@ -144,6 +145,13 @@ def _key(file: Path) -> Iterator[RootFinding]:
             "ticket.key",
             "other users may read it, and could make tickets",
             f"chmod 600 {PRIVATE}/{file.name}",
+        )
+    if file.exists() and file.stat().st_size != KEY_BYTES:
+        yield RootFinding(
+            Level.ERROR,
+            "ticket.key",
+            f"has {file.stat().st_size} bytes; expected {KEY_BYTES}, and no server starts",
+            f"rm {PRIVATE}/{file.name}: the next server makes one, and refuses tickets and tokens that were issued before",
         )
 
 

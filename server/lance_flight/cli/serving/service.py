@@ -229,15 +229,22 @@ def ticket_key(store: Store, config: ServerConfig) -> bytes:
             key = Path(config.ticket_key_file).read_bytes()
         except OSError as exc:
             raise InvalidInput(f"ticket key file {config.ticket_key_file!r} cannot be read: {exc.strerror}") from exc
-        if len(key) != KEY_BYTES:
-            raise InvalidInput(f"{config.ticket_key_file!r} holds {len(key)} bytes; expected {KEY_BYTES}")
         warn_if_open(config.ticket_key_file, "ticket key file")
-        return key
+        return _of_right_length(config.ticket_key_file, key, "")
     if "://" in store.uri:
         log.warning("no ticket_key_file: tickets are valid for this process only")
         return secrets.token_bytes(KEY_BYTES)
     store.check_way(PRIVATE, KEY_FILE)
-    return _kept_key(Path(store.uri) / PRIVATE / KEY_FILE)
+    kept = Path(store.uri) / PRIVATE / KEY_FILE
+    return _of_right_length(
+        str(kept), _kept_key(kept), "; without the file a new key is made, and older tickets and tokens are refused"
+    )
+
+
+def _of_right_length(file: str, key: bytes, advice: str) -> bytes:
+    if len(key) != KEY_BYTES:
+        raise InvalidInput(f"{file!r} holds {len(key)} bytes; expected {KEY_BYTES}{advice}")
+    return key
 
 
 def _kept_key(path: Path) -> bytes:
