@@ -23,6 +23,16 @@ from lance_flight_client.files.sources import opened
 from tests.service.commands import run
 from tests.service.server_process import COMMAND, Server, files, serving
 
+UNREACHABLE = {
+    "AWS_ENDPOINT": "http://127.0.0.1:1",
+    "AWS_ALLOW_HTTP": "true",
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION": "eu-central-1",
+}
+"""Where the environment says that an object store is: nothing listens there."""
+
+
 def text(write: str) -> Callable[[Path], None]:
     """A step that writes a file called `file`."""
 
@@ -81,6 +91,31 @@ def test_serve_refuses_a_key_of_another_length(tmp_path: Path) -> None:
     assert (ended.returncode, b"Traceback" in ended.stderr) == (1, False)
 
 
+OUT_OF_REACH = [
+    pytest.param(["doctor", "s3://bucket/root"], "[unavailable] the object store of the root", id="a store"),
+    pytest.param(
+        ["doctor", "ftp://host/root"], "'ftp://host/root/.lance-flight' is no place that is known", id="a scheme"
+    ),
+    pytest.param(["backup", "root", "file/target"], "Not a directory", id="a target below a file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), OUT_OF_REACH)
+def test_a_place_that_is_not_reached_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "root").mkdir()
+    (tmp_path / "file").touch()
+    for name, value in UNREACHABLE.items():
+        monkeypatch.setenv(name, value)
+    ended = run(*arguments)
+    (line,) = ended.stderr.decode().splitlines()
+    assert line.startswith("lance-flight: ")
+    assert says in line, line
+    assert ended.returncode == 1
+
+
 def test_serve_refuses_a_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -126,6 +161,7 @@ USAGE = [
     pytest.param(["serve", "root", "other"], ["'other'", "too many"], id="two roots"),
     pytest.param(["serve", "root", "--port", "x"], ["--port", "'x'"], id="no number"),
     pytest.param(["serve", "root", "--port"], ["--port", "argument"], id="no value"),
+    pytest.param(["compact", "root", "--table", "t"], ["no option '--table'", "compact --help"], id="half an option"),
     pytest.param(["sql", "SELECT 1", "--format", "xml"], ["--format", "'xml'", "csv", "sql --help"], id="no format"),
     pytest.param(["verify"], ["ROOT", "`lance-flight verify --help`"], id="nothing to verify"),
     pytest.param(["vacuum", "root", "--retain", "week"], ["--retain", "'week'"], id="no number of hours"),

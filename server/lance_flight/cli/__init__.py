@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from lance_flight_client.errors import ServerError, plain
 
-from lance_flight.errors import LanceFlightError, StorageFull
+from lance_flight.errors import LanceFlightError, StorageFull, Unavailable
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -65,10 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of the output has closed the pipe.
         sys.stderr.close()
     except OSError as exc:
-        full = StorageFull.of(exc, "the root")
-        if full is None:
+        known = StorageFull.of(exc, "the root") or Unavailable.of(exc)
+        if known is not None:
+            print(f"lance-flight: [{known.code}] {known}: {str(exc).splitlines()[0]}", file=sys.stderr)
+        elif exc.filename is not None:
+            print(f"lance-flight: {exc.filename!r}: {exc.strerror}", file=sys.stderr)
+        else:
             raise
-        print(f"lance-flight: [{full.code}] {full}", file=sys.stderr)
     return 1
 
 
@@ -77,6 +80,9 @@ class Parser(argparse.ArgumentParser):
 
     commands: Mapping[str, Parser] = MappingProxyType({})
     of_command: str | None = None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
         """Parse arguments, after the command of this parser has declared its own."""

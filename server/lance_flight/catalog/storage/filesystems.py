@@ -9,7 +9,10 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+
+from lance_flight.errors import InvalidInput
 
 _S3_OPTIONS = {
     "access_key": ("aws_access_key_id", "access_key_id"),
@@ -29,7 +32,12 @@ def filesystem(uri: str, options: Mapping[str, str]) -> tuple[pafs.FileSystem, s
     if scheme == "s3":
         environment = {name.lower(): value for name, value in os.environ.items() if name.startswith("AWS_")}
         return _s3(tuple(sorted((environment | {**options}).items()))), path
-    found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+    try:
+        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid as exc:
+        raise InvalidInput(
+            f"{uri!r} is no place that is known ({exc}); expected a directory, or s3://bucket/prefix"
+        ) from exc
     return found
 
 
