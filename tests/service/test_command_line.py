@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight.cli.connecting import ChosenServer
+from lance_flight_client.adbc import NOBODY
+from lance_flight_client.errors import ServerError
 from lance_flight_client.files.formats import TextOptions
 from lance_flight_client.files.sources import opened
 
@@ -114,6 +117,23 @@ def test_a_place_that_is_not_reached_is_one_line(
     assert line.startswith("lance-flight: ")
     assert says in line, line
     assert ended.returncode == 1
+
+
+TLS, NO_TLS = "grpc+tls://localhost:1", "grpc://localhost:1"
+LOST = {
+    "nobody": (NO_TLS, "connection error: refused", "connection error: refused"),
+    "nobody for a password": (NO_TLS, f"no server answers at {NO_TLS}: connection error: x", "connection error: x"),
+    "a certificate": (TLS, "connection error: tls: failed to verify certificate", "its certificate is not trusted"),
+    "TLS": (NO_TLS, "connection error: error reading server preface: EOF", "it may take TLS alone"),
+    "no TLS": (TLS, "connection error: first record does not look like a TLS handshake", "it may take no TLS"),
+}
+
+
+@pytest.mark.parametrize(("address", "said", "says"), LOST.values(), ids=LOST)
+def test_a_server_that_does_not_answer_is_named_once_with_a_hint(address: str, said: str, says: str) -> None:
+    with pytest.raises(ServerError) as raised, ChosenServer(address, NOBODY).naming():
+        raise ServerError(said)
+    assert str(raised.value).startswith(f"no server answers at {address}: {says}")
 
 
 def test_serve_refuses_a_port_in_use(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lance_flight_client.adbc import Credentials, connect
@@ -25,6 +26,15 @@ URI_VARIABLE, PROFILE_VARIABLE = "LANCE_FLIGHT_URI", "LANCE_FLIGHT_PROFILE"
 PASSWORD_VARIABLE, TOKEN_VARIABLE = "LANCE_FLIGHT_PASSWORD", "LANCE_FLIGHT_TOKEN"
 _LOST = ("connection error", "error reading from server", "transport is closing")
 """Parts of messages of the driver's that are said without a server."""
+
+_HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "failed to verify certificate": "its certificate is not trusted, --tls-ca names who has signed it: ",
+        "error reading server preface": "it may take TLS alone, as grpc+tls://host:port: ",
+        "first record does not look like a TLS handshake": "it may take no TLS, as grpc://host:port: ",
+    }
+)
+"""What to say first of a server that is there, by parts of messages of the driver's."""
 
 _KEYS = ("uri", "user", "token", "token_file", "tls_ca", "tls_certificate", "tls_key")
 
@@ -72,7 +82,10 @@ class ChosenServer:
             if not any(sign in str(exc) for sign in _LOST):
                 raise
             lost()
-            raise ServerError(f"no server answers at {self.address}{self.advice}: {exc}") from exc
+            nobody = f"no server answers at {self.address}"
+            said = str(exc).removeprefix(f"{nobody}: ")
+            hint = next((hint for sign, hint in _HINTS.items() if sign in said), "")
+            raise ServerError(f"{nobody}{self.advice}: {hint}{said}") from exc
 
 
 def profiles_file() -> Path:
