@@ -339,7 +339,10 @@ NO_FILE = {
 
 
 @pytest.mark.parametrize(("arguments", "says"), NO_FILE.values(), ids=NO_FILE)
-def test_sql_says_why_it_writes_no_file(cities: Server, arguments: list[str], says: str) -> None:
+def test_sql_says_why_it_writes_no_file(
+    cities: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     ended = run("sql", *arguments, "--uri", cities.uri)
     assert (ended.returncode, says in ended.stderr.decode(), ended.stderr.count(b"\n")) == (1, True, 1)
 
