@@ -287,6 +287,13 @@ def test_a_filter_that_is_no_condition_is_named(docs: Engine, condition: str, sa
     assert says in said, said
 
 
+@pytest.mark.parametrize("table", ["two words", "../docs", "docs; x"])
+def test_a_text_that_is_no_name_of_a_table_is_named(docs: Engine, table: str) -> None:
+    said = told(docs, f"SELECT id FROM full_text_search('{table}', 'body', 'x')")
+    assert f"SqlError: '{table}' is no name of a table to search: expected " in said, said
+    assert "quotes around a name" in said
+
+
 def test_what_fails_in_a_filter_is_said(docs: Engine) -> None:
     said = told(
         docs, f"SELECT id FROM vector_search('docs', 'embedding', {literal(VECTOR)}, filter => '1 / (id - id) = 1')"

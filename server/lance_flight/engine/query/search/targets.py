@@ -37,9 +37,7 @@ def target(
 
     A condition whose `parameters` have no values yet leaves every row: their types are those that it wants.
     """
-    cursor = Cursor.over(table, planner.db_schema)
-    reference = references.table(cursor)
-    cursor.end()
+    reference = _reference(planner, table)
     db_schema = reference.db_schema or planner.db_schema
     if condition is not None and parameters is None and parameter_count(condition):
         planner.frame(_rows_where(db_schema, reference.name, condition))
@@ -54,6 +52,20 @@ def target(
     if _is_steady(found, condition):
         planner.searches.targets[name] = found
     return found
+
+
+def _reference(planner: Planner, table: str) -> references.TableRef:
+    """Read the name of a table; raise `SqlError` for a text that is none."""
+    cursor = Cursor.over(table, planner.db_schema)
+    try:
+        reference = references.table(cursor)
+        cursor.end()
+    except SqlError as exc:
+        raise SqlError(
+            f"{table[:_SHOWN]!r} is no name of a table to search: {exc}; expected quotes around a name with other signs than letters,"
+            """ digits and _, as '"two words"'"""
+        ) from exc
+    return reference
 
 
 def _is_steady(found: SearchTarget, condition: str | None) -> bool:
