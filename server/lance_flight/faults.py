@@ -27,6 +27,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "pin_restored": "the pinned version is back on top of a table that others have staged on, and nothing on it",
         "table_linked": "the files of a table that is attached are in the namespace, and part of no partition",
         "segment_built": "the segment of an index is written for one of several partition tables, and part of no version",
+        "table_begun": "a new partition table has an empty version, and nothing in it yet",
         "table_staged": "a version is staged on one of several partition tables",
         "all_staged": "a version is staged on every partition table concerned",
         "columns_added": "__manifest has the columns of a new spec, and the spec is not committed",

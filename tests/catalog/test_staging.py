@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,36 @@ def test_a_reader_of_an_older_snapshot_is_not_disturbed(place: Path) -> None:
     store = Store(str(place / table.location))
     assert partitions.open_at(store, table.pin).to_table()["id"].to_pylist() == [1]
     assert ids(place) == [1, 2, 3, 4, 5]
+
+
+def test_a_group_that_falls_apart_stages_its_new_tables_once_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of two transactions lie in the table of a new partition, and then each is staged without the other."""
+    first, second = written(place, (2, "x")), written(place, (3, "x"), (4, "y"))
+    (fails,) = [
+        part.added.location
+        for part in second.transaction.parts.values()
+        if "y" in part.added.values.to_pylist()[0].values()
+    ]
+    create = partitions.create
+    made: list[str] = []
+
+    def creating(store: Store, *arguments: Any, **options: Any) -> Version:
+        made.append(store.name)
+        if store.name == fails and made.count(fails) == 1:
+            raise OSError("a full disk")
+        return create(store, *arguments, **options)
+
+    monkeypatch.setattr(partitions, "create", creating)
+    members = [commit._Member(each.transaction) for each in (first, second)]
+    first.namespace.commits._commit(members)
+    assert [member.error for member in members] == [None, None]
+    assert sorted(Counter(made).values()) == [2, 2]
+    assert ids(place) == [1, 2, 3, 4]
+
+
+def test_a_table_that_is_made_where_one_was_begun_has_its_own_rows_alone(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "table"))
+    for numbers in ([1, 2], [3]):
+        data = pa.table({"id": numbers})
+        pin = partitions.create(store, data.schema, partitions.write_files(store, None, data))
+        assert partitions.open_at(store, pin).to_table() == data

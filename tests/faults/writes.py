@@ -204,7 +204,7 @@ WRITES = (
         run=sql("INSERT INTO {t} VALUES (100, 'a', 1), (101, 'x', 1)"),
         before=START,
         then=[*START, (100, "a", 1), (101, "x", 1)],
-        passes=ONLY_ONCE | {"rows_received": 1, "file_written": 2, "table_staged": 2},
+        passes=ONLY_ONCE | {"rows_received": 1, "file_written": 2, "table_begun": 1, "table_staged": 2},
     ),
     Write(
         name="update",

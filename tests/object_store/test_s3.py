@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import TEMPORARY
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyExists, LanceFlightError, Unsupported
@@ -180,6 +183,48 @@ def test_writers_of_several_engines_lose_nothing(bucket: Bucket) -> None:
     assert partitions == [{"p": f"new {commit}", "rows": writers} for commit in range(commits)] + [
         {"p": "shared", "rows": writers * commits}
     ]
+
+
+def test_rows_of_two_makers_of_a_partition_are_stored(bucket: Bucket) -> None:
+    """The table of the second one was staged before the first one committed: its rows move."""
+    store = bucket.store.child("t")
+    PartitionedNamespace.create(store, SCHEMA, SPEC)
+    makers = []
+    for number in (1, 2):
+        namespace = PartitionedNamespace.open(store)
+        transaction = namespace.begin()
+        namespace.write(transaction, [rows((number, "new"))], evaluate)
+        namespace.commits.stage(transaction)
+        makers.append((namespace, transaction))
+    for namespace, transaction in makers:
+        namespace.commits.commit(transaction)
+    engine = Engine(Root(bucket.store), target_partitions=1)
+    assert engine.query("SELECT id, p FROM t ORDER BY id").to_pylist() == [{"id": 1, "p": "new"}, {"id": 2, "p": "new"}]
+    assert engine.query("SELECT p, rows FROM t$partitions").to_pylist() == [{"p": "new", "rows": 2}]
+
+
+def test_a_table_that_was_begun_and_has_no_rows_is_in_nobodys_way(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(Root(bucket.store), target_partitions=1)
+    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+
+    def stop(point: str) -> None:
+        if point == "table_begun":
+            raise OSError("the process ends here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(partitions, "failpoint", stop)
+        with pytest.raises((LanceFlightError, OSError), match="the process ends here"):
+            engine.update("INSERT INTO t VALUES (1, 'new')")
+    assert engine.query("SELECT id FROM t").num_rows == 0
+    engine = Engine(Root(bucket.store), target_partitions=1)
+    engine.update("INSERT INTO t VALUES (2, 'new')")
+    assert engine.query("SELECT id FROM t").to_pylist() == [{"id": 2}]
+    left = PartitionedNamespace.open(bucket.store.child("t"))
+    vacuum(left, VacuumRules(retain_hours=0, force=True), now=time.time() + 48 * 3600)
+    locations = {row["location"] for row in left.snapshot().rows.to_pylist() if row["object_type"] == "table"}
+    assert {file.path.split("/")[0] for file in left.store.tree() if "dataset/" in file.path} == locations
 
 
 def test_secrets_are_not_shown(bucket: Bucket) -> None:

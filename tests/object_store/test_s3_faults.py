@@ -115,6 +115,31 @@ def test_a_write_that_meets_a_fault_is_whole_or_not_there(
     )
 
 
+FIRST_VERSION = 2**64 - 2
+"""What Lance calls the file of a table's first version; that of the second is one less."""
+
+
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_new_table_that_meets_a_fault_has_its_rows_once(faulty: Faulty, version: int, fault: Fault) -> None:
+    """Its first version is empty, its second one has its rows."""
+    engine = faulty.engine()
+    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    path = rf"dataset/_versions/{FIRST_VERSION + 1 - version}\.manifest"
+    faulty.faults.set(Rule(fault=fault, method="PUT", path=path, times=30))
+    outcome: BaseException | None = None
+    try:
+        engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'a')")
+    except (LanceFlightError, OSError) as exc:
+        outcome = exc
+    assert faulty.faults.injected[fault] > 0
+    faulty.faults.set()
+    assert outcome is None or "[internal]" not in str(flight_error(outcome)), repr(outcome)
+    assert faulty.stored() == ([(1, "a"), (2, "a")] if outcome is None else [])
+    faulty.engine().update("INSERT INTO t VALUES (3, 'a')")
+    assert faulty.stored() == [*([(1, "a"), (2, "a")] if outcome is None else []), (3, "a")]
+
+
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("what", ["compact", "vacuum"])
 def test_maintenance_that_meets_faults_loses_nothing(faulty: Faulty, what: str, fault: Fault) -> None:

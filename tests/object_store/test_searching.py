@@ -8,7 +8,7 @@ from lance_flight.engine.engine import Engine
 
 from tests.object_store.bucket import Bucket
 from tests.search.collection import Documents, fill, literal, query, store
-from tests.search.layouts import CHECKS, LAYOUTS, lance_plans, lay_out
+from tests.search.layouts import CHECKS, LAYOUTS, lance_plans, lay_out, units, vectors
 
 ROWS = 120
 VECTOR = [0.25] * 8
@@ -68,6 +68,14 @@ LAID_OUT = [
     ("partitions", "never"),
     *((layout, "first") for layout in ("partitions", "plain", "deletions", "branch", "stable ids")),
 ]
+
+
+def test_partitions_are_searched_as_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out(engine, LAYOUTS["deletions"], Documents.random(ROWS, seed=11), "first")
+    with units(monkeypatch) as found:
+        for condition in (None, "id % 3 = 1"):
+            vectors(engine, "docs", condition)
+    assert found == [1, 1]
 
 
 @pytest.mark.parametrize(("layout", "indexed"), LAID_OUT)

@@ -222,8 +222,6 @@ def _move(root: Store, part: PartitionChange, location: str, place: str, base: F
 
     Another writer made it first for the same values, or the row of the table refers to another branch of it.
     """
-    if root.is_remote and not part.owns_directory:
-        raise SerializationFailure(f"the partition of {part.added.object_id!r} was made by several others at once")
     source = root.child(part.added.place)
     of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
     rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import unquote
 
 import lance
@@ -103,15 +104,12 @@ def write_files(
 def read_files(
     store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata], of: LanceDataset | None
 ) -> pa.RecordBatchReader:
-    """Return the rows of data files that lie at `store` and are part of no version; in an object store they become one.
+    """Return the rows of data files that lie at `store`, be they part of a version or of none.
 
     They were written for the table `of`, or for a new one.
     """
-    if store.is_remote:
-        # Lance does not know how to reach a base path in another store than the dataset's own.
-        return all_rows(open_at(store, create(store, schema, fragments)))
     columns = new_schema(schema) if of is None else of.lance_schema
-    return all_rows(in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri]))
+    return all_rows(in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri], store.options))
 
 
 def in_memory(
@@ -181,39 +179,46 @@ def under_bases(fragments: Iterable[FragmentMetadata], numbers: Mapping[int | No
 def create(
     store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata], *, stable_row_ids: bool = False
 ) -> Version:
-    """Make the first version of a table that has rows out of its data files and return the pin to it.
+    """Make a version of a new table that has just the rows of its data files and return the pin to it.
 
     What is written to it later is of their version of Lance's format.
 
-    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`);
-    but not in an object store, where each commit takes long: with an index or deleted rows they are read by themselves there.
+    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`). The
+    place is the transaction's own, but what it has staged there before may be there: the version does without it.
     """
     options, columns = store.options or None, new_schema(schema)
     is_positional = numbers(columns) == list(range(len(numbers(columns))))
-    if store.is_remote and is_positional:
-        made = LanceDataset.commit(
-            store.uri,
-            LanceOperation.Overwrite(schema, list(fragments)),
-            storage_options=options,
+    seed = schema if is_positional else seed_of(columns) or schema
+    # Whatever overwrites is numbered from 0 on, its columns and its files.
+    files = numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE)
+    added = LanceOperation.Append(files) if is_positional else LanceOperation.Merge(files, columns)
+    with conflicts(f"another writer made table {store.name!r} first"):
+        begun = _begun(
+            store,
+            seed,
             enable_v2_manifest_paths=True,
             enable_stable_row_ids=stable_row_ids,
+            data_storage_version=version_of(fragments) or NEWEST,
+            storage_options=options,
         )
-        return Version(int(made.version))
-    seed = schema if is_positional else seed_of(columns) or schema
-    begun = lance.write_dataset(
-        seed.empty_table(),
-        store.uri,
-        enable_v2_manifest_paths=True,
-        enable_stable_row_ids=stable_row_ids,
-        data_storage_version=version_of(fragments) or NEWEST,
-        storage_options=options,
-    )
-    # Whatever overwrites is numbered from 0 on, its columns and its files.
-    files = numbered(fragments, 0 if store.is_remote else secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE)
-    added = LanceOperation.Append(files) if is_positional else LanceOperation.Merge(files, columns)
-    dataset = LanceDataset.commit(begun, added, read_version=int(begun.version), storage_options=options)
+        failpoint("table_begun")
+        dataset = LanceDataset.commit(
+            begun, added, read_version=int(begun.version), storage_options=options, max_retries=0
+        )
+    if int(dataset.version) != int(begun.version) + 1:
+        raise Conflict(f"another writer made table {store.name!r} first")
     kept_tables.keep(store, dataset)
     return Version(int(dataset.version))
+
+
+def _begun(store: Store, schema: pa.Schema, **options: Any) -> LanceDataset:
+    """Return a table without rows, in a new version where one is there; Lance logs a warning where it overwrites nothing."""
+    try:
+        return lance.write_dataset(schema.empty_table(), store.uri, mode="create", **options)
+    except OSError as exc:
+        if "already exists" not in str(exc):
+            raise
+    return lance.write_dataset(schema.empty_table(), store.uri, mode="overwrite", **options)
 
 
 def _open(store: Store, version: int) -> LanceDataset:
