@@ -117,6 +117,7 @@ def test_types_are_stored_and_returned(engine: sa.Engine, kind: Any, stored: str
         "INTEGER[3]",
         'STRUCT<"a" INTEGER>',
         "TIMESTAMPTZ(3)",
+        "JSON",
     ],
 )
 def test_reflected_types_make_the_same_table_again(server: Server, engine: sa.Engine, name: str) -> None:

@@ -55,6 +55,16 @@ WRITERS: dict[str, Callable[[pa.Table, Path], object]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
+def test_texts_of_every_format_are_read_as_documents(tmp_path: Path, name: str) -> None:
+    rows = pa.table({"id": [1, 2], "doc": ["[1]", "true"]})
+    WRITERS[name](rows, tmp_path / name)
+    documents = pa.schema({"doc": pa.json_()})
+    for source in (opened(tmp_path / name, types=documents), opened(tmp_path / name, known=documents)):
+        found = read(source, pa.schema({"id": pa.int64(), "doc": pa.json_()}))
+        assert found["doc"].cast(pa.utf8()).to_pylist() == ["[1]", "true"]
+
+
+@pytest.mark.parametrize("name", WRITERS)
 def test_every_format_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
     WRITERS[name](ROWS, tmp_path / name)
     source = opened(tmp_path / name)

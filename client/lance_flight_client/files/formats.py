@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 import pyarrow.json as pajson
+from lance_flight.model.arrow_types import storage_of
 
 ARROW_MAGIC = b"ARROW1\0\0"
 """First bytes of a file of Arrow's; a stream has none."""
@@ -65,12 +66,17 @@ def _csv(options: TextOptions) -> ds.FileFormat:
     )
 
 
+def _told(types: pa.Schema | None) -> pa.Schema | None:
+    """Return the types that Arrow's readers of text know: documents are text to them."""
+    return None if types is None else pa.schema([each.with_type(storage_of(each.type)) for each in types])
+
+
 def _csv_pipe(pipe: IO[bytes], options: TextOptions, types: pa.Schema | None) -> Any:
-    return pacsv.open_csv(pipe, options.reading, options.parsing, options.converting(types))
+    return pacsv.open_csv(pipe, options.reading, options.parsing, options.converting(_told(types)))
 
 
 def _json_pipe(pipe: IO[bytes], _: TextOptions, types: pa.Schema | None) -> Any:
-    return pajson.open_json(pipe, parse_options=pajson.ParseOptions(explicit_schema=types))
+    return pajson.open_json(pipe, parse_options=pajson.ParseOptions(explicit_schema=_told(types)))
 
 
 def _arrow_pipe(pipe: IO[bytes], *_: Any) -> Any:

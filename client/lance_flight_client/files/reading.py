@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from lance_flight.model.arrow_types import storage_of
 
 from lance_flight_client.files.formats import Format, Pipe, TextOptions
 
@@ -82,8 +83,9 @@ def _read_parquet(fragment: Any, size: int, schema: pa.Schema) -> Iterator[tuple
 
 
 def _scan(fragment: Any, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, int]]:
+    plain = pa.schema([each.with_type(storage_of(each.type)) for each in schema])
     scanner = fragment.scanner(
-        schema=schema, batch_size=BATCH_ROWS, batch_readahead=_READ_AHEAD, fragment_readahead=1, cache_metadata=False
+        schema=plain, batch_size=BATCH_ROWS, batch_readahead=_READ_AHEAD, fragment_readahead=1, cache_metadata=False
     )
     for batch in scanner.to_batches():
-        yield batch, 0
+        yield conformed(batch, schema, {}), 0
