@@ -91,7 +91,7 @@ ROWS = {
     "SELECT id, _score, _vector_rank": 10,
     "SELECT count(*)": 1,
     "SELECT id, doc": 2,
-    "SELECT json_get_string": 1,
+    "SELECT doc ->> 'kind'": 1,
 }
 """How many rows its queries give."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import compute
 from lance_flight.engine.sql.json_functions import NAMES, json_values
-from lance_flight.errors import LanceFlightError
+from lance_flight.engine.sql.json_operators import json_edits
+from lance_flight.engine.sql.tokens import Token, edited, tokenize
+from lance_flight.errors import LanceFlightError, SqlError
 
 ROW = pa.record_batch({"nothing": [1]})
 DOC = '{"s": "x", "n": 5, "f": 2.50, "t": true, "z": null, "a": [1, {"k": "v"}], "o": {"b": 1, "a": [2]}, "a b": "c", "q\\"": 7, "5": "five"}'
@@ -96,6 +99,68 @@ def test_a_function_refuses(sql: str) -> None:
     with pytest.raises(LanceFlightError) as refused:
         compute(sql, ROW, pa.utf8())
     assert REFUSED[sql] in str(refused.value)
+
+
+WRITTEN = {
+    "doc->>'k'": "json_get_string(doc,'k')",
+    "doc ->> 'it''s'": "json_get_string(doc ,'it''s')",
+    "t.doc->>$1": "json_get_string(t.doc,$1)",
+    '"T"."a b"->>0': "json_get_string(\"T\".\"a b\",'0')",
+    "doc->'a'->>'b'": "json_get_string(json_extract(doc,'$[\"a\"]'),'b')",
+    "doc -> 'q\"' -> 1 ->> 'b'": "json_get_string(json_extract(json_extract(doc ,'$[\"q\\\"\"]') ,'$[1]') ,'b')",
+    "f(a, (b))->>'k'": "json_get_string(f(a, (b)),'k')",
+    "s['doc']->>'k'": "json_get_string(s['doc'],'k')",
+    "f(x)['y'][1]->>'k'": "json_get_string(f(x)['y'][1],'k')",
+    "(doc->>'a')->>'b'": "json_get_string((json_get_string(doc,'a')),'b')",
+    "'{}'->>'k'": "json_get_string('{}','k')",
+    "a > doc->>'k' AND b -> 1": "a > json_get_string(doc,'k') AND b -> 1",
+    "1 + doc->>'n' * 2": "1 + json_get_string(doc,'n') * 2",
+    "a || doc->>'k' || b": "a || json_get_string(doc,'k') || b",
+    "NOT doc->>'k' = 'x' AND x IN (doc->>'j')": "NOT json_get_string(doc,'k') = 'x' AND x IN (json_get_string(doc,'j'))",
+    "CASE WHEN (doc)->>'k' IS NULL THEN 1 END": "CASE WHEN json_get_string((doc),'k') IS NULL THEN 1 END",
+    "doc->'k'": "doc->'k'",
+    "'a->>b' || \"c->>d\" -- e->>'f'": "'a->>b' || \"c->>d\" -- e->>'f'",
+    "x->>>'k'": "x->>>'k'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_operators_are_calls(written: str) -> None:
+    assert edited(written, json_edits(written, tokenize(written))) == WRITTEN[written]
+
+
+ODD = {
+    "SELECT ->>'k'": "the operator at character 8 has no document before it; expected doc -> 'a' ->> 'b'",
+    "SELECT 1->>'k'": "the operator at character 9 has no document",
+    "SELECT doc->>'a'->>'b'": "the operator at character 17 has no document",
+    "SELECT doc->x->>'b'": "the operator at character 14 has no document",
+    "SELECT doc->>": "->> at character 11 has no key; expected a text, a number or a parameter",
+    "SELECT doc->>x": "->> at character 11 has no key",
+    "->>'k'": "the operator at character 1 has no document",
+    "SELECT )->>'k'": "the operator at character 9 has no document",
+}
+
+
+@pytest.mark.parametrize("written", ODD)
+def test_operators_without_a_document_or_a_key_are_refused(written: str) -> None:
+    with pytest.raises(SqlError) as refused:
+        json_edits(written, tokenize(written))
+    assert str(refused.value).startswith(ODD[written])
+
+
+def test_brackets_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 2000
+    written = "(" * many + "doc" + ")->>'k'" * many
+    tokens, looked = tokenize(written), Counter[str]()
+    looking = Token.is_sign
+
+    def counted(token: Token, sign: str) -> bool:
+        looked[sign] += 1
+        return looking(token, sign)
+
+    monkeypatch.setattr(Token, "is_sign", counted)
+    assert len(json_edits(written, tokens)) == 2 * many
+    assert looked.total() < 10 * len(tokens)
 
 
 LETTERS = st.text(st.characters(codec="utf-8"), max_size=5)
@@ -263,11 +328,11 @@ def test_functions_stand_in_every_statement(engine: Engine, tmp_path: Path) -> N
     for statement in (
         "CREATE TABLE t (id BIGINT, doc JSON, kind VARCHAR) PARTITIONED BY (expr('json_get_string(col0, ''k'')', doc))",
         """INSERT INTO t SELECT id, doc, json_get_string(doc, 'k') FROM (VALUES (1, '{"k": "a"}'), (2, '{"k": "b"}'), (3, '{}')) v (id, doc)""",
-        "UPDATE t SET kind = json_get_string(doc, 'k') || '!' WHERE json_exists(doc, '$.k')",
+        "UPDATE t SET kind = doc->>'k' || '!' WHERE json_exists(doc, '$.k')",
         "ALTER TABLE t ADD COLUMN again VARCHAR AS (json_get_string(doc, 'k'))",
         """MERGE INTO t USING (VALUES (3, '{"k": "c"}')) s (id, doc) ON t.id = s.id
          WHEN MATCHED AND NOT json_exists(t.doc, '$.k') THEN UPDATE SET doc = json_extract(s.doc, '$')""",
-        "DELETE FROM t WHERE json_get_string(doc, 'k') = 'a'",
+        "DELETE FROM t WHERE t.doc->>'k' = 'a'",
     ):
         engine.update(statement)
     assert engine.query("SELECT * FROM t ORDER BY json_get_string(doc, 'k') DESC").to_pylist() == [

@@ -13,6 +13,7 @@ from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.growth import check_growth
+from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
@@ -35,6 +36,10 @@ def for_datafusion(text: str) -> str:
     """
     text = numbered(text)
     tokens = tokenize(text)
+    documents = json_edits(text, tokens)
+    if documents:
+        text = edited(text, documents)
+        tokens = tokenize(text)
     operators = operator_edits(text, tokens)
     if operators:
         text = edited(text, operators)
