@@ -89,11 +89,11 @@ def test_a_lease_in_the_store_keeps_a_snapshot(namespace: PartitionedNamespace) 
         namespace.snapshot(old.version)
 
 
-def test_a_new_partition_costs_one_commit_of_its_table(bucket: Bucket) -> None:
+def test_a_new_partition_has_two_versions_and_ids_of_its_rows(bucket: Bucket) -> None:
     made = PartitionedNamespace.create(bucket.store.child("t"), SCHEMA, SPEC, stable_row_ids=True)
     made.append([rows((1, "a"), (2, "b"))], evaluate)
     tables = [table for tables in made.snapshot().tables for table in tables.tables()]
-    assert [table.pin for table in tables] == [Version(1), Version(1)]
+    assert [table.pin for table in tables] == [Version(2), Version(2)]
     opened = [open_at(made.store.child(table.location), table.pin) for table in tables]
     assert [dataset.has_stable_row_ids for dataset in opened] == [True, True]
     assert ids(made) == [1, 2]
