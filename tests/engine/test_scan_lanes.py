@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.scan import Scan, Source
+from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.sources import Source
 from lance_flight.engine.engine import Engine
 
 MONTHS, ROWS = 12, 10

@@ -14,7 +14,8 @@ from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import TablePart
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan, Source
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
+from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.errors import InvalidInput, QueryFailed
 from lance_flight.model.schema import is_blob
 from lance_flight.planning.row_filters import RowFilter

@@ -19,7 +19,8 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.scan import Scan, Source
+from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.sources import Source
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.checksums import Checksum
 from lance_flight.model.grouping import match

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from lance_flight.catalog.search.search_results import ranked, read
 from lance_flight.catalog.search.searching import VectorSearch, best_of_source
-from lance_flight.catalog.tables.scan import Open, Scan, Source
+from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.sources import Open, Source
 
 ROWS_AT_ONCE = 16_384
 """Rows that Lance finds for several vectors at once."""

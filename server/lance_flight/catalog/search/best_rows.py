@@ -25,7 +25,8 @@ from lance_flight.catalog.search.search_results import (
     read,
     settled,
 )
-from lance_flight.catalog.tables.scan import Scan, Search, Source
+from lance_flight.catalog.tables.scan import Scan, Search
+from lance_flight.catalog.tables.sources import Source
 from lance_flight.model.nested import within
 from lance_flight.model.vectors import have_gaps, is_vector, vector_type
 

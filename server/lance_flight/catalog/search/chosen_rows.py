@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from lance_flight.catalog.search.search_results import Order, read
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search, Source
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
+from lance_flight.catalog.tables.sources import Source
 
 Addresses = npt.NDArray[np.uint64]
 NO_ADDRESSES: Addresses = np.array([], np.uint64)

@@ -12,7 +12,8 @@ from lance_flight.catalog.search.search_results import ADDRESS
 from lance_flight.catalog.storage.addresses import OFFSET_BITS
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import covered
-from lance_flight.catalog.tables.scan import Scan, Source
+from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.sources import Source
 
 
 def indexed_files(column: str, scan: Scan, source: Source) -> frozenset[int]:

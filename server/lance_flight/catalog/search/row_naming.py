@@ -12,7 +12,7 @@ from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS, ROW_ADD
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
-from lance_flight.catalog.tables.scan import Source
+from lance_flight.catalog.tables.sources import Source
 
 
 def names_of(rows: pa.Table, sources: Iterable[Source], tables: Iterable[PinnedTable]) -> pa.Array:

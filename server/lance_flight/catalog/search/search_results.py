@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Source
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
+from lance_flight.catalog.tables.sources import Source
 
 DISTANCE = pa.field("_distance", pa.float32())
 SCORE = pa.field("_score", pa.float32())

@@ -20,7 +20,8 @@ from lance_flight.catalog.search.chosen_rows import Addresses, found
 from lance_flight.catalog.search.indexed_files import addresses_in, indexed_files, rows_in
 from lance_flight.catalog.search.search_results import DISTANCE, ranked
 from lance_flight.catalog.search.text_search import TextSearch
-from lance_flight.catalog.tables.scan import Open, Scan, Source
+from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.model.index_kinds import IndexKind
 
 

@@ -30,7 +30,8 @@ from lance_flight.catalog.search.text_statistics import Statistics
 from lance_flight.catalog.search.text_syntax import Node
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import covered, index_of
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan, Source
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
+from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.errors import Unsupported
 from lance_flight.model.index_kinds import KINDS, OptionValue
 

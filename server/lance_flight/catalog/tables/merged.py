@@ -35,8 +35,8 @@ from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, path_of_base, under_bases
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import Source
 from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.catalog.tables.sources import Source
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.pins import BranchVersion, FixedPin

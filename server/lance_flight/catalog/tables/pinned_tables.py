@@ -11,7 +11,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import opened_tables
 from lance_flight.catalog.tables.partitions import open_at, open_table
-from lance_flight.catalog.tables.scan import Source
+from lance_flight.catalog.tables.sources import Source
 from lance_flight.model.pins import FixedPin
 
 

@@ -8,24 +8,20 @@ planning and first reads overlap with the batches being consumed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import LanceDataset, LanceFragment
 
-from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS, TABLE_NUMBER
-from lance_flight.catalog.storage.blobs import blob_arguments, columns_of
+from lance_flight.catalog.storage.addresses import ROW_ADDRESS, TABLE_NUMBER
+from lance_flight.catalog.storage.blobs import blob_arguments
 from lance_flight.catalog.storage.lance_fields import field_id
-from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.batch_sizes import BATCH_BYTES, BATCH_ROWS, has_open_width
 from lance_flight.catalog.tables.casting import Misfit, cast, physical
-from lance_flight.catalog.tables.filling import Filling, Fills, filling
+from lance_flight.catalog.tables.filling import Filling, Fills
 from lance_flight.catalog.tables.lineage import (
     LINEAGE,
     LINEAGE_FIELDS,
@@ -35,10 +31,11 @@ from lance_flight.catalog.tables.lineage import (
     ROW_ORIGIN_FIELD,
 )
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
-from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, path_of, same_fields
+from lance_flight.catalog.tables.schema_adapter import ids_within, missing, path_of, same_fields
+from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.model.json_documents import filtered, is_json
 from lance_flight.model.nested import children, within
-from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema, is_blob
+from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
 
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
@@ -51,91 +48,6 @@ ADDRESS_FIELDS = (
 
 # Lance takes a filter as Substrait, which has no words for some types and literals, and reads not all that there are.
 _NOT_TAKEN = (ValueError, NotImplementedError, KeyError)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all).
-
-    `number` is what `TABLE_NUMBER` says of its rows, and `partition` what `PARTITION` does; `tables` are the names of those
-    that were merged, and `owners` says which of them the files of a number are of, `partitions` which partition each of them is. `contexts` are what the manifest says of each
-    of them, or of the one table; none of a plain one. `named_by` is the version that the names of the rows that it has hold for, if it is another one.
-
-    `origins` says of the files of merged tables in which of these they are, and their numbers there, and `numbers` what `TABLE_NUMBER`
-    says of the rows of each of these by itself. `without_element_ids` returns a dataset of the same files whose lists carry no ids of
-    their elements; None where there is none.
-    """
-
-    dataset: LanceDataset
-    fragments: tuple[LanceFragment, ...] | None = None
-    number: int = 0
-    tables: tuple[str, ...] = ()
-    partition: str | None = None
-    contexts: tuple[PartitionContext, ...] = ()
-    owners: Mapping[int, str] = field(default_factory=dict, compare=False)
-    named_by: LanceDataset | None = field(default=None, compare=False)
-    partitions: Mapping[str, str] = field(default_factory=dict, compare=False)
-    origins: Mapping[int, tuple[int, int]] = field(default_factory=dict, compare=False)
-    numbers: tuple[int, ...] = field(default=(), compare=False)
-    without_element_ids: Callable[[], LanceDataset | None] = field(default=lambda: None, compare=False, repr=False)
-
-    def partitions_of(self, addresses: pa.Array) -> pa.Array:
-        """Return the partitions of some rows of merged tables."""
-        names = pa.array([self.partitions.get(name) for name in self.owners.values()], pa.utf8())
-        fragments = pc.shift_right(addresses, pa.scalar(OFFSET_BITS, addresses.type))
-        return names.take(pc.index_in(fragments, value_set=pa.array(list(self.owners), addresses.type)))
-
-    @property
-    def columns(self) -> tuple[pa.Field, ...]:
-        """Its own columns, with the ids of those of the namespace that they hold."""
-        namespace = self.contexts[0].schema if self.contexts else None
-        known = _columns.get(self.dataset)
-        if known is None or known[0] is not namespace:
-            columns = columns_of(self.dataset) if namespace is None else identified(self.dataset, namespace)
-            known = _columns[self.dataset] = namespace, tuple(columns)
-        return known[1]
-
-    @property
-    def name(self) -> str:
-        """The name in errors."""
-        return ", ".join(self.tables) or Store(self.dataset.uri).name
-
-    def fragments_of_tables(self) -> Iterator[tuple[LanceFragment, str]]:
-        """Yield each fragment of merged tables with the name of its table."""
-        for fragment in self.dataset.get_fragments() if self.fragments is None else self.fragments:
-            yield fragment, self.owners.get(fragment.fragment_id, self.name)
-
-    def filling(self, columns: Sequence[pa.Field], wanted: Collection[int]) -> Filling:
-        """Return how those of the `wanted` columns are filled that its files lack; `columns` are its own."""
-        return filling(self.dataset, columns, self.contexts, self._tables_of_fragments if self.tables else None, wanted)
-
-    def _tables_of_fragments(self) -> dict[int, int]:
-        return {fragment: table for fragment, (table, _) in self.origins.items()}
-
-    def count_rows(self) -> int:
-        """Return how many rows there are, from metadata alone."""
-        if self.fragments is None:
-            return int(self.dataset.count_rows())
-        return sum(fragment.count_rows() for fragment in self.fragments)
-
-    @property
-    def for_elements(self) -> Source:
-        """The same rows, in a dataset in which Lance looks elements of lists up in indices, where there is one."""
-        dataset = self.without_element_ids() if self.dataset.has_index else None
-        if dataset is None:
-            return self
-        mine = self.fragments
-        fragments = None if mine is None else tuple(dataset.get_fragment(each.fragment_id) for each in mine)
-        return replace(self, dataset=dataset, fragments=fragments)
-
-    def part(self, number: int, of: int) -> Source:
-        """Return one of `of` equal parts: every `of`-th fragment."""
-        fragments = self.dataset.get_fragments() if self.fragments is None else self.fragments
-        return replace(self, fragments=tuple(fragments[number::of]))
-
-
-_columns: WeakKeyDictionary[LanceDataset, tuple[NamespaceSchema | None, tuple[pa.Field, ...]]] = WeakKeyDictionary()
-"""Columns of the versions that are open, which never change, and the schema of the namespace that their ids are of."""
 
 
 class Search(Protocol):
@@ -175,7 +87,6 @@ class LookedUp:
 
 _ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
 _MADE = {field.name: field for field in (*ADDRESS_FIELDS, PARTITION_FIELD, *LINEAGE_FIELDS, ROW_ORIGIN_FIELD)}
-Open = Callable[[], Sequence[Source]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

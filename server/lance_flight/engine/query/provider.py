@@ -17,7 +17,8 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
-from lance_flight.catalog.tables.scan import LookedUp, Open, Scan
+from lance_flight.catalog.tables.scan import LookedUp, Scan
+from lance_flight.catalog.tables.sources import Open
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.open_streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported

@@ -10,7 +10,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import Open, Source
+from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.planning.predicates import Column, Compare, Op, Predicate, conjuncts
 

@@ -14,7 +14,8 @@ from lance_flight.catalog.search.search_results import ADDRESS
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
+from lance_flight.catalog.tables.sources import Open
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.advice import advice
 from lance_flight.engine.query.search.query_vectors import QueryVectors

@@ -14,7 +14,8 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan, Search, Source
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
+from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.provider import PlannedRead, filter_of
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SchemaError
