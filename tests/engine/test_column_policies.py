@@ -280,7 +280,7 @@ ATTACKS = [
     "SELECT * FROM people",
     "SELECT email FROM people",
     "SELECT * FROM vector_search('docs', 'hidden', [777.0, 0.0])",
-    "SELECT * FROM vector_search('docs', 'place', [0.0, 1.0], filter => 'body = ''hush''')",
+    "SELECT * FROM vector_search('docs', 'place', [0.0, 1.0], filter => 'body = ''hu'' || ''sh''')",
     "SELECT body, hidden FROM vector_search('docs', 'place', [0.0, 1.0])",
     "SELECT * FROM full_text_search('docs', 'body', 'hush')",
     "SELECT * FROM hybrid_search('docs', 'place', [0.0, 1.0], 'body', 'hush')",

@@ -144,6 +144,8 @@ TOLD = {
     "two keys": ("SELECT id FROM docs ORDER BY embedding <-> {v}, id LIMIT 3", "rows as near as the last of them, which further keys sort"),
     "a multiple": ("SELECT id FROM docs ORDER BY 1 - (embedding <=> {v}) DESC NULLS LAST LIMIT 3", "search: 3 nearest by cosine"),
     "the farthest multiple": ("SELECT id FROM docs ORDER BY 1 - (embedding <=> {v}) LIMIT 3", "come first with DESC"),
+    "the negative of a multiple": ("SELECT id FROM docs ORDER BY -(1 - (embedding <=> {v})) LIMIT 3", "search: 3 nearest by cosine"),
+    "a root": ("SELECT id FROM docs ORDER BY sqrt(embedding <-> {v}) LIMIT 3", "is not a distance itself, but sqrt(array_distance("),
     "a multiple and NULL first": ("SELECT id FROM docs ORDER BY 1 - (embedding <=> {v}) DESC LIMIT 3", "expected NULLS LAST"),
     "far from the distance": ("SELECT id FROM docs ORDER BY 1000000 - (embedding <=> {v}) DESC NULLS LAST LIMIT 3", "is not a distance itself"),
     "an expression": ("SELECT id FROM docs ORDER BY least(embedding <=> {v}, 9) LIMIT 3", "is not a distance itself"),

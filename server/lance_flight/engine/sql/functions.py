@@ -38,9 +38,8 @@ _SEARCHED = re.compile(r'No field named lance\."\$search"\.(?P<function>[a-z_]+)
 _EXPLAINED: Mapping[str, str] = MappingProxyType(
     {
         "SanityCheckPlan": (
-            "DataFusion cannot sort by a function or an operator over what another one computes, as ORDER BY -length(s);"
-            " name the key in a query below (SELECT … FROM (SELECT *, -length(s) AS key FROM t) ORDER BY key),"
-            " or write ORDER BY coalesce(-length(s), NULL)"
+            "DataFusion cannot sort by a function or an operator over what another one computes, as ORDER BY -murmur3(id);"
+            " name the key in a query below: SELECT … FROM (SELECT *, -murmur3(id) AS key FROM t) ORDER BY key"
         ),
         "logical expression OuterReferenceColumn": (
             "DataFusion cannot plan a subquery that names a column of the query around it there, as in LATERAL with ORDER BY or LIMIT;"

@@ -16,7 +16,9 @@ from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
+from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
+from lance_flight.engine.sql.typed_calls import NUMBERED
 from lance_flight.engine.sql.vector_operators import operator_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded
@@ -51,6 +53,10 @@ def for_datafusion(text: str) -> str:
     chains = chain_edits(tokens)
     if chains:
         text = edited(text, chains)
+        tokens = tokenize(text)
+    keys = sort_key_edits(text, tokens, NUMBERED)
+    if keys:
+        text = edited(text, keys)
         tokens = tokenize(text)
     check_bounds(text, tokens)
     check_expansion(tokens)

@@ -29,6 +29,7 @@ from lance_flight.engine.query.search.arguments import MOST_ROWS
 from lance_flight.engine.query.search.distance_conditions import conjuncts, number_of, range_of
 from lance_flight.engine.query.search.distance_ranges import DistanceRange
 from lance_flight.engine.sql.routines import calls_of, volatile_functions
+from lance_flight.engine.sql.sort_keys import REPEATED
 from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.engine.sql.vector_functions import DISTANCES, Distance
 
@@ -159,7 +160,7 @@ def _computed(wanted: _Computed) -> _Computed | None:
 
 
 def _within(computed: _Computed) -> _Computed | None:
-    """Return the expression of which one is the negative, a multiple, or the sum with a number; None if it is none of these."""
+    """Return the expression of which one is the negative, a multiple, the sum with a number, or the greatest with itself; None if it is none of these."""
     expression = computed.expression
     match expression.variant_name():
         case "Negative":
@@ -175,6 +176,9 @@ def _within(computed: _Computed) -> _Computed | None:
             if steps is None or steps[0] == 0 or abs(steps[1]) > _LARGEST_OFFSET * abs(steps[0]):
                 return None
             return computed.inside(right if first is not None else left, *steps)
+        case "ScalarFunction" if expression.rex_call_operator() == REPEATED:
+            inner, *others = expression.rex_call_operands()
+            return computed.inside(inner, 1.0, 0.0) if all(str(each) == str(inner) for each in others) else None
     return None
 
 
