@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 MOST_DEPTH = 32
@@ -55,7 +55,7 @@ class _Text:
     def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
         self.sql = sql
         self.tokens = tokens
-        self.closing = _closing(tokens)
+        self.closing = closing_places(tokens, "{", "}")
 
     def between(self, first: int, last: int, start: int, stop: int) -> str:
         """Return the text from `start` to `stop`, which the tokens from `first` up to before `last` lie in, without escapes."""
@@ -78,18 +78,6 @@ class _Text:
         if len(found) > MOST_GROWTH:
             raise LimitExceeded(f"the escape at character {word.start} is longer than {MOST_GROWTH:,} characters")
         return found
-
-
-def _closing(tokens: Sequence[Token]) -> dict[int, int]:
-    """Map the place of each brace that opens to that of the one that closes it."""
-    opened: list[int] = []
-    found: dict[int, int] = {}
-    for place, token in enumerate(tokens):
-        if token.is_sign("{"):
-            opened.append(place)
-        elif token.is_sign("}") and opened:
-            found[opened.pop()] = place
-    return found
 
 
 def _function(call: str) -> str:

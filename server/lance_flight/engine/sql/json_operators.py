@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Kind, Token, closing_places
 from lance_flight.errors import SqlError
 
 Edit = tuple[int, int, str]
@@ -29,7 +29,8 @@ def json_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     if _TEXT not in text:
         return []
     places = [at for at in range(len(tokens)) if _is_operator(text, tokens, at, _TEXT)]
-    opened = _opening_brackets(tokens) if places else {}
+    closing = closing_places(tokens, "([", ")]") if places else {}
+    opened = {end: start for start, end in closing.items()}
     return sorted((edit for at in places for edit in _chain(text, tokens, at, opened)), key=itemgetter(0))
 
 
@@ -84,18 +85,6 @@ def _first(tokens: Sequence[Token], at: int, opened: Mapping[int, int]) -> int:
 def _is_named(token: Token) -> bool:
     """Return whether a token is the name of a column or a function: no word that an expression follows."""
     return token.kind in _NAMES and token.word not in BEFORE_OPERAND
-
-
-def _opening_brackets(tokens: Sequence[Token]) -> dict[int, int]:
-    """Return the place of the opening bracket of each closing one."""
-    found: dict[int, int] = {}
-    waiting: list[int] = []
-    for at, token in enumerate(tokens):
-        if token.kind is Kind.SIGN and token.text in "([":
-            waiting.append(at)
-        elif token.kind is Kind.SIGN and token.text in ")]" and waiting:
-            found[at] = waiting.pop()
-    return found
 
 
 _NAMES = frozenset([Kind.WORD, Kind.NAME])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
@@ -78,6 +78,24 @@ class Token(NamedTuple):
 def folded(token: Token) -> str:
     """Return the name of an identifier: in lower case unless it is quoted."""
     return token.text if token.kind in QUOTED else token.text.lower()
+
+
+def closing_places(tokens: Sequence[Token], opening: str = "(", closing: str = ")") -> dict[int, int]:
+    """Map the place of each bracket that opens, of some kinds, to that of the one that closes it.
+
+    >>> closing_places(tokenize("f(a[1], (b))"), "([", ")]")
+    {3: 5, 7: 9, 1: 10}
+    """
+    opened: list[int] = []
+    found: dict[int, int] = {}
+    for place, token in enumerate(tokens):
+        if token.kind is not Kind.SIGN:
+            continue
+        if token.text in opening:
+            opened.append(place)
+        elif token.text in closing and opened:
+            found[opened.pop()] = place
+    return found
 
 
 def tokenize(text: str) -> list[Token]:

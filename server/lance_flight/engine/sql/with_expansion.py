@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lance_flight.engine.sql.tokens import Kind, Token, folded
+from lance_flight.engine.sql.tokens import Kind, Token, closing_places, folded
 from lance_flight.errors import SqlError
 
 MOST_EXPANDED = 2_000
@@ -64,18 +64,6 @@ def with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
                 before = opening.get(before, 0) - 1
             if before >= 0 and tokens[before].kind in (Kind.WORD, Kind.NAME):
                 yield _Query(folded(tokens[before]), opened, closing[opened])
-
-
-def closing_places(tokens: Sequence[Token]) -> dict[int, int]:
-    """Map the place of each opening bracket to that of its closing one."""
-    opened: list[int] = []
-    closing: dict[int, int] = {}
-    for place, token in enumerate(tokens):
-        if token.is_sign("("):
-            opened.append(place)
-        elif token.is_sign(")") and opened:
-            closing[opened.pop()] = place
-    return closing
 
 
 def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, int]) -> int:
