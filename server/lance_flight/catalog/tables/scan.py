@@ -45,6 +45,7 @@ ADDRESS_FIELDS = (
     pa.field(ROW_ADDRESS, pa.uint64(), nullable=False),
 )
 """Columns with the location of a row: the number of its source, and its Lance address (fragment << 32 | offset)."""
+ADDRESS_NAMES = tuple(field.name for field in ADDRESS_FIELDS)
 
 # Lance takes a filter as Substrait, which has no words for some types and literals, and reads not all that there are.
 _NOT_TAKEN = (ValueError, NotImplementedError, KeyError)
@@ -85,7 +86,6 @@ class LookedUp:
     is_whole: bool
 
 
-_ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
 _MADE = {field.name: field for field in (*ADDRESS_FIELDS, PARTITION_FIELD, *LINEAGE_FIELDS, ROW_ORIGIN_FIELD)}
 
 
@@ -299,7 +299,7 @@ class Scan:
 
     @property
     def _is_addressed(self) -> bool:
-        return self._names_rows or not _ADDRESSES.isdisjoint(self.schema.names)
+        return self._names_rows or not set(self.schema.names).isdisjoint(ADDRESS_NAMES)
 
     def _divides(self, source: Source) -> bool:
         """Return whether the partitions of rows are wanted, of tables that were merged."""

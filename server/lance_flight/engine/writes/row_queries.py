@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.tables.lineage import ROW_ORIGIN, with_origin
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.catalog.tables.scan import ADDRESS_NAMES
 from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.sql.references import enclosed, quoted
 from lance_flight.engine.sql.result_parameters import column_name, column_types, equal_columns, result_types
 from lance_flight.engine.writes.row_changes import Assignment, Matched, MergeClause, Merging, Target
 from lance_flight.errors import NotFound, SqlError
 
-_ADDRESS_NAMES = tuple(field.name for field in ADDRESS_FIELDS)
 _ACTION = "_action"
 _IN_SOURCE = "in.source"  # with a dot, as no column of a table may be called
 _PAIRS = "the.pairs"
@@ -59,7 +58,7 @@ class RowQuery:
 
 def delete_query(target: Target, where: str | None, db_schema: str) -> RowQuery:
     """Build the query for the addresses of the rows that a DELETE removes."""
-    columns = ", ".join(_of(target.alias, _ADDRESS_NAMES))
+    columns = ", ".join(_of(target.alias, ADDRESS_NAMES))
     sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
     return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
 
@@ -81,7 +80,7 @@ def update_query(
     def read(batch: pa.RecordBatch) -> RowChanges:
         rows = pa.Table.from_batches([batch])
         come = rows.select(rows.column_names[-len(schema) :]).rename_columns(schema.names)
-        return RowChanges(rows.select(list(_ADDRESS_NAMES)), (with_origin(come, rows) if keeps_ids else come,))
+        return RowChanges(rows.select(list(ADDRESS_NAMES)), (with_origin(come, rows) if keeps_ids else come,))
 
     return RowQuery(sql, read, _assigned_types(assignments, schema))
 
@@ -121,7 +120,7 @@ def merge_query(
 
 
 def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool) -> RowChanges:
-    gone = batch.select(list(_ADDRESS_NAMES))
+    gone = batch.select(list(ADDRESS_NAMES))
     come, inserted = [], 0
     for number, clause in enumerate(clauses):
         if clause.assignments is None:
@@ -140,7 +139,7 @@ def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Sche
 
 def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
     """Build the CASE that gives the number of the first clause that applies to a pair of rows; NULL if none does."""
-    in_target = f"{_of(statement.target.alias, _ADDRESS_NAMES)[1]} IS NOT NULL"
+    in_target = f"{_of(statement.target.alias, ADDRESS_NAMES)[1]} IS NOT NULL"
     in_source = f"{quoted(statement.source_alias, _IN_SOURCE)} IS NOT NULL"
     applies = {
         Matched.BOTH: f"{in_target} AND {in_source}",
@@ -209,7 +208,7 @@ def _check_known(assignments: Sequence[Assignment], schema: pa.Schema) -> None:
 
 
 def _address_names(*, keeps_ids: bool) -> tuple[str, ...]:
-    return (*_ADDRESS_NAMES, ROW_ORIGIN) if keeps_ids else _ADDRESS_NAMES
+    return (*ADDRESS_NAMES, ROW_ORIGIN) if keeps_ids else ADDRESS_NAMES
 
 
 def _with_prefix(values: Sequence[str], prefix: str) -> list[str]:

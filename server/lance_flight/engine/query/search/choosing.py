@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.search.search_target import ChosenRows
 from lance_flight.engine.query.search.statement_searches import SEARCHES, Planner
@@ -16,8 +16,6 @@ from lance_flight.engine.query.tables import Split, TableView, Targets
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
 from lance_flight.engine.sql.routines import calls_of, volatile_functions
 from lance_flight.errors import LanceFlightError, Unsupported
-
-_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
 def check_not_volatile(condition: str) -> None:
@@ -43,7 +41,7 @@ def chosen(
     def frame_of(rows: Provider) -> DataFrame:
         name = f"rows_{len(planner.searches.tables) + 1}"
         planner.searches.tables[name] = rows
-        columns = ", ".join(map(quoted, _ADDRESSES))
+        columns = ", ".join(map(quoted, ADDRESS_NAMES))
         sql = f"SELECT {columns} FROM {quoted(CATALOG, SEARCHES, name)} AS {quoted(alias)} WHERE {enclosed(condition)}"  # noqa: S608 - quoted
         return planner.frame(sql, parameters)
 

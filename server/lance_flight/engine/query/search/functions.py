@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch
 from lance_flight.catalog.search.text_search import TextSearch
 from lance_flight.catalog.tables.lineage import ROW_ID
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.catalog.tables.scan import ADDRESS_NAMES
 from lance_flight.engine.query.search.advice import advice
 from lance_flight.engine.query.search.arguments import MOST_ROWS, Arguments
 from lance_flight.engine.query.search.calls import (
@@ -130,7 +130,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
     made = frozenset(field.name for field in FUSED)
 
     def find(names: list[str]) -> pa.Table:
-        columns = [*(name for name in names if name not in made), *_ADDRESSES]
+        columns = [*(name for name in names if name not in made), *ADDRESS_NAMES]
         lists = [run.best(search, [*columns, search.result.name]) for search in searches]
         return fuses.fused(lists, first, count).select(names)
 
@@ -161,9 +161,6 @@ def _depth(count: int) -> int:
 
 def _run_search(planner: Planner, searched: SearchTarget, search: AnySearch) -> SearchResult:
     return result_of(planner, searched, search, _describe(search, searched))
-
-
-_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
 def _describe(search: AnySearch, searched: SearchTarget) -> str:

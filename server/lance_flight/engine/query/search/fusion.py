@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.search.search_results import DISTANCE, SCORE
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.catalog.tables.scan import ADDRESS_NAMES
 from lance_flight.engine.query.search.arguments import Arguments
 
 RANK_CONSTANT = 60.0
@@ -25,7 +25,6 @@ FUSED = (SCORE, DISTANCE, VECTOR_RANK, TEXT_SCORE, TEXT_RANK)
 """Columns of a hybrid search: what rows are ordered by, and what they are worth and which they are in each list, NULL outside it."""
 
 MOST_WEIGHT = 1e6
-_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 _LISTS = ((DISTANCE, DISTANCE, VECTOR_RANK), (SCORE, TEXT_SCORE, TEXT_RANK))
 """Of each list: what its rows are ordered by, and the names of that and of the ranks in the result."""
 
@@ -49,7 +48,7 @@ class Fusion:
         keyed = pa.concat_tables(parts, promote_options="default")
         keyed = keyed.append_column("place", pa.array(np.arange(keyed.num_rows)))
         taken = [field.name for field in FUSED[1:]]
-        both = keyed.group_by(list(_ADDRESSES)).aggregate(
+        both = keyed.group_by(list(ADDRESS_NAMES)).aggregate(
             [("worth", "sum"), ("place", "min"), *((name, "max") for name in taken)]
         )
         order = pc.sort_indices(both, [("worth_sum", "descending"), ("place_min", "ascending")])
@@ -68,11 +67,11 @@ class Fusion:
         # The best is the greatest.
         worth = self.method(-values if score is DISTANCE else values) * self.weights[number]
         ranks = np.arange(1, rows.num_rows + 1)
-        columns = {name: rows[name] for name in _ADDRESSES}
+        columns = {name: rows[name] for name in ADDRESS_NAMES}
         made = {"worth": worth, named.name: rows[score.name], rank.name: pa.array(ranks, rank.type)}
         lacking = {field.name: pa.nulls(rows.num_rows, field.type) for field in FUSED[1:] if field.name not in made}
         return pa.table({**columns, **made, **lacking}).select(
-            [*_ADDRESSES, "worth", *(field.name for field in FUSED[1:])]
+            [*ADDRESS_NAMES, "worth", *(field.name for field in FUSED[1:])]
         )
 
 

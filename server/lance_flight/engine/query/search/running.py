@@ -14,7 +14,7 @@ from lance_flight.catalog.search.search_results import ADDRESS
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.sources import Open
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.advice import advice
@@ -22,8 +22,6 @@ from lance_flight.engine.query.search.query_vectors import QueryVectors
 from lance_flight.engine.query.search.search_target import SearchTarget, check_free
 from lance_flight.engine.query.search.statement_searches import Planner
 from lance_flight.engine.query.search.table import SearchResult
-
-_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
 def result_of(planner: Planner, searched: SearchTarget, search: AnySearch, report: str) -> SearchResult:
@@ -78,7 +76,7 @@ class SearchRun:
         if ROW_ID not in names or ROW_ID not in self.searched.hidden:
             return find(names)[0]
         stored = [name for name in names if name != ROW_ID]
-        rows, work = find(list(dict.fromkeys([*stored, *_ADDRESSES])))
+        rows, work = find(list(dict.fromkeys([*stored, *ADDRESS_NAMES])))
         sources = [source for _, opened in work for source in opened()] if rows.num_rows else []
         tables = [table for _, some in self.searched.tables for table in some]
         return rows.append_column(ROW_NAME_FIELD, names_of(rows, sources, tables)).select(names)

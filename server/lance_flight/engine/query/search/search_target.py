@@ -14,7 +14,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
+from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.provider import PlannedRead, filter_of
@@ -23,8 +23,6 @@ from lance_flight.model.index_kinds import OptionValue
 from lance_flight.model.nested import children, within
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
-
-_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
 class ChosenRows:
@@ -42,7 +40,7 @@ class ChosenRows:
 
     def keep(self, found: pa.Table) -> None:
         """Store the rows that the query has found."""
-        number, address = (found[name].to_numpy() for name in _ADDRESSES)
+        number, address = (found[name].to_numpy() for name in ADDRESS_NAMES)
         order = np.lexsort((address, number))
         numbers, starts = np.unique(number[order], return_index=True)
         parts = np.split(address[order], starts[1:])
