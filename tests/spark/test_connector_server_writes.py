@@ -155,7 +155,7 @@ def test_rows_that_tasks_send_again_are_stored_once(server: Server, table: str) 
     other.write([parts[0]])
     other.abort()
     server.run(f"DROP TABLE {table}")
-    assert files(server.root) == {each for each in before if table not in each}
+    assert files(server.root) == {each for each in before if each.partition("/")[0] != table}
 
 
 def lost(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
