@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lance_flight.catalog.search.best_rows import with_vectors
 from lance_flight.catalog.search.search_results import ranked, read
 from lance_flight.catalog.search.searching import VectorSearch, best_of_source
 from lance_flight.catalog.tables.scan import Scan
@@ -101,6 +102,7 @@ def _first(
         yield from [None] * len(vectors)
         return
     check()
+    scan = with_vectors(search, scan, source)
     batch = _Batch(search=replace(search, count=search.count + 1), vectors=vectors)
     try:
         rows = read(replace(scan, search=batch, schema=scan.schema.append(_PLACE)), [source])

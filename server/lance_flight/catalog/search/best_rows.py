@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.search.chosen_rows import address_condition, places_of
 from lance_flight.catalog.search.search_results import (
     ADDRESS,
+    TABLE,
     Order,
     candidates,
     in_order,
@@ -27,6 +28,7 @@ from lance_flight.catalog.search.search_results import (
 )
 from lance_flight.catalog.tables.scan import Scan, Search
 from lance_flight.catalog.tables.sources import Source
+from lance_flight.catalog.tables.vector_gaps import may_have_gaps
 from lance_flight.model.nested import within
 from lance_flight.model.vectors import have_gaps, is_vector, vector_type
 
@@ -51,15 +53,27 @@ def _all(rows: pa.Table) -> pa.Table:
 def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep = _all) -> pa.Table:
     """Find the rows that may be among the best, in the columns of `scan`, each with the name of its table.
 
-    `ADDRESS` is among these columns, and so is a vector that is searched. What `keep` leaves out, of rows of which only what they are
-    worth is known, does not count.
+    `ADDRESS` is among these columns. What `keep` leaves out, of rows of which only what they are worth is known, does not count.
     """
-    asked = search.count + 1
+    asked, wanted = search.count + 1, [*scan.schema.names, TABLE.name]
+    scan = with_vectors(search, scan, source)
     rows = find(asked, scan.schema)
     best = _without_gaps(search, keep(settled(search, rows, asked)))
     if rows.num_rows >= asked and not is_certain(search, best, rows):
         best = _read_in_order(search, scan, source, find, keep)
-    return candidates(search, placed(best, source))
+    return candidates(search, placed(best, source)).select(wanted)
+
+
+def with_vectors(search: OrderedSearch, scan: Scan, source: Source) -> Scan:
+    """Return the same scan of a source with the vectors that are searched among its columns, if some may have NULL inside."""
+    root, *inner = search.column.split(".")
+    fields = within(scan.source.field(root), inner)
+    if root in scan.schema.names or fields is None or not is_vector(vector_type(fields[-1].type)):
+        return scan
+    path = scan.searched_path(search, source)
+    if path is None or not may_have_gaps(source.dataset, path):
+        return scan
+    return replace(scan, schema=scan.schema.append(scan.source.field(root)))
 
 
 def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep) -> pa.Table:

@@ -55,11 +55,6 @@ class VectorSearch:
     precision: float = 0.0
 
     @property
-    def root(self) -> str:
-        """The column that the vectors are in: itself, or a struct with them."""
-        return self.column.partition(".")[0]
-
-    @property
     def has_many_vectors(self) -> bool:
         """True if the search is one of multivectors (MaxSim): their distance is the sum over `vector` of the nearest one of a row."""
         return self.vector is not None and pa.types.is_nested(self.vector.type)
@@ -137,7 +132,7 @@ def best(
 
     `check` may end it between two.
 
-    The columns of each scan have `search_results.ADDRESS` and a vector that is searched among them.
+    The columns of each scan have `search_results.ADDRESS` among them.
     """
     if isinstance(search, VectorSearch) and len(work) == 1:
         # Another thread costs as much as a fourth of the search.

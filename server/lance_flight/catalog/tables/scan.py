@@ -147,6 +147,13 @@ class Scan:
         )
         return self._direct(table) if is_plain else self._adapted(table)
 
+    def searched_path(self, search: Search, source: Source) -> tuple[str, ...] | None:
+        """Return the path to the searched column as a source names it; None where it lacks it."""
+        root = search.column.partition(".")[0]
+        field = physical(source.columns, root, self.ids.get(root))
+        found = self._searched(search, {root: self._target(root, source)}, {root: field})
+        return None if found is None else tuple(found.split("."))
+
     @staticmethod
     def _searched(search: Search, targets: Mapping[str, pa.Field], fields: Mapping[str, pa.Field | None]) -> str | None:
         """Return the searched column as a table names it; None where it lacks it."""

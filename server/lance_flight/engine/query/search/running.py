@@ -93,8 +93,7 @@ class SearchRun:
     ) -> tuple[pa.Table, list[tuple[Scan, Open]]]:
         """Return stored columns of the best rows, with those that are `added` to what a search finds, and what was searched."""
         made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
-        vectors = [search.root] if isinstance(search, VectorSearch) else []
-        wanted = list(dict.fromkeys([*names, search.result.name, ADDRESS.name, *vectors]))
+        wanted = list(dict.fromkeys([*names, search.result.name, ADDRESS.name]))
         others = {field.name for field in added}
         schema = pa.schema(
             [made[n] if n in made else self.searched.columns.field(n) for n in wanted if n not in others]

@@ -1,0 +1,103 @@
+"""Detection of NULL inside vectors, by what the data files of a table say of themselves.
+
+A vector with NULL inside is near to nothing, and Lance takes the NULL for 0: a search has to look at the vectors of the rows that it finds.
+Files say of each page of vectors whether any value is missing in it, so that of most tables no vector needs to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from lance import LanceDataset
+from lance.file import LanceFileReader
+
+from lance_flight.catalog.storage.whole_files import DATA
+from lance_flight.catalog.tables.partitions import path_of_base
+from lance_flight.lru_cache import LruCache
+
+MOST_FILES = 1024
+"""Files of one version that are looked at; the vectors of one with more are read."""
+_KNOWN_FILES = 65_536
+_OF_VECTORS = "FixedSizeList"
+_OF_GAPS = ("has_validity: true", "SomeNull", "AllNull")
+"""What Lance's description of a page has if a value in it, or a vector as a whole, is missing."""
+
+_of_versions: WeakKeyDictionary[LanceDataset, dict[tuple[str, ...], bool]] = WeakKeyDictionary()
+_of_files = LruCache[tuple[str, int], bool](_KNOWN_FILES)
+"""Whether the pages of a column of a file, which never changes, have no gaps."""
+
+
+def may_have_gaps(dataset: LanceDataset, path: Sequence[str]) -> bool:
+    """Return whether a vector of an open version may have NULL inside; `path` leads to the field of vectors.
+
+    True where files do not say, or lie in an object store, which is asked for nothing that a search can do without.
+    """
+    known = _of_versions.setdefault(dataset, {})
+    key = tuple(path)
+    if key not in known:
+        known[key] = not _is_whole(dataset, key)
+    return known[key]
+
+
+def _is_whole(dataset: LanceDataset, path: tuple[str, ...]) -> bool:
+    number = _number_of(dataset.lance_schema.fields(), path)
+    if number is None:
+        return False
+    places, fragments = _places(dataset), dataset.get_fragments()
+    return len(fragments) <= MOST_FILES and all(
+        _of_fragment(fragment.metadata.files, number, places) for fragment in fragments
+    )
+
+
+def _places(dataset: LanceDataset) -> dict[int | None, str]:
+    """Return the local directories that the data files of a version lie in, by the base paths that they name (None: its own)."""
+    bases = {number: base.path for number, base in dataset.base_paths().items() if base.is_dataset_root}
+    found = {number: path_of_base(address) for number, address in {None: dataset.uri, **bases}.items()}
+    return {number: f"{path}/{DATA}" for number, path in found.items() if path.startswith("/")}
+
+
+def _of_fragment(files: Sequence[Any], number: int, places: dict[int | None, str]) -> bool:
+    """Return whether the files of a fragment say that the vectors of a field are whole; no file may hold the field."""
+    held = [(file, index) for file in files for index in _columns_of(file, number)]
+    return bool(held) and all(_of_file(file, index, places) for file, index in held)
+
+
+def _columns_of(file: Any, number: int) -> Iterator[int]:
+    for field, column in zip(file.fields, file.column_indices, strict=False):
+        if field == number:
+            yield int(column)
+
+
+def _of_file(file: Any, column: int, places: dict[int | None, str]) -> bool:
+    place = places.get(file.base_id)
+    if place is None or "/" in file.path:
+        return False
+    key = f"{place}/{file.path}", column
+    known = _of_files.get(key)
+    if known is None:
+        known = _is_whole_in(*key)
+        _of_files.put(key, known)
+    return known
+
+
+def _is_whole_in(file: str, column: int) -> bool:
+    if not Path(file).is_file():
+        return False
+    columns = LanceFileReader(file).metadata().columns
+    return 0 <= column < len(columns) and all(_of_page(str(page.encoding)) for page in columns[column].pages)
+
+
+def _of_page(described: str) -> bool:
+    return _OF_VECTORS in described and not any(sign in described for sign in _OF_GAPS)
+
+
+def _number_of(fields: Sequence[Any], path: tuple[str, ...]) -> int | None:
+    """Return Lance's number of the field that a path leads to."""
+    name, *inner = path
+    found = next((field for field in fields if field.name() == name), None)
+    if found is None:
+        return None
+    return _number_of(found.children(), tuple(inner)) if inner else int(found.id())
