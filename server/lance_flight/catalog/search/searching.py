@@ -157,7 +157,8 @@ def _search_each(
 
 def _of_table(search: VectorSearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
-    return ranked(search, pa.concat_tables([best_of_source(search, scan, source, check) for source in table()]))
+    found = [best_of_source(search, scan, source, check) for source in table()]
+    return found[0] if len(found) == 1 else ranked(search, pa.concat_tables(found))
 
 
 def best_of_source(

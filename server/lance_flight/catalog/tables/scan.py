@@ -298,7 +298,7 @@ class Scan:
             or table.fill.is_by_address
             or self.among is not None,
             late_materialization=_late_columns([each for each in table.columns if each.name in columns]),
-            **{**_batch_bytes(table, columns), **blob_arguments(source.dataset, columns, source.fragments)},
+            **{**_batch_bytes(table, columns), **_blob_arguments(table, columns)},
             **searching,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()
@@ -378,6 +378,12 @@ def _batch_bytes(table: _Table, columns: Collection[str]) -> Mapping[str, int]:
     """Return the bound on the bytes of a batch for Lance, if the rows may be wide in ways that their types do not tell."""
     is_open = any(has_open_width(each.type) for each in table.columns if each.name in columns)
     return {"batch_size_bytes": BATCH_BYTES} if is_open else {}
+
+
+def _blob_arguments(table: _Table, columns: Collection[str]) -> Mapping[str, Any]:
+    if not any(is_blob(each) for each in table.columns if each.name in columns):
+        return {}
+    return blob_arguments(table.source.dataset, columns, table.source.fragments)
 
 
 def _late_columns(columns: Sequence[pa.Field]) -> list[str] | None:

@@ -98,7 +98,23 @@ def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
             expected = f"{vector_type(field.type).list_size} numbers"
             raise SqlError(f"vector of {arguments.function} is NULL; expected {expected}")
         return None
-    return converted_query(field, value.as_py(), f"vector of {arguments.function}")
+    bound = _as_it_is(field, value)
+    return converted_query(field, value.as_py(), f"vector of {arguments.function}") if bound is None else bound
+
+
+def _as_it_is(field: pa.Field, value: pa.Scalar) -> pa.Array | None:
+    """Return the numbers of a vector that is bound in just the type of its column; None for any other value, and for a wrong one."""
+    kind = field.type
+    if not is_vector(kind) or not pa.types.is_floating(kind.value_type) or not _is_list(value.type):
+        return None
+    numbers = value.values
+    if not numbers.type.equals(kind.value_type) or len(numbers) != kind.list_size or numbers.null_count:
+        return None
+    return numbers if np.isfinite(numbers.to_numpy()).all() else None
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def converted_query(field: pa.Field, given: object, what: str) -> pa.Array:
@@ -125,13 +141,17 @@ def converted_vector(field: pa.Field, given: object, what: str) -> pa.Array:
     wrong = _wrong(given, kind.list_size)
     if wrong is not None:
         raise SqlError(f"{what} has {wrong}; expected {kind.list_size} numbers, as column {field.name!r} has")
-    try:
-        vector = pa.array(given, pa.float64()).cast(kind.value_type, safe=not pa.types.is_floating(kind.value_type))
-    except pa.ArrowInvalid as exc:
-        raise SqlError(f"{what} does not fit {kind}: {exc}") from exc
-    if not np.isfinite(vector.to_numpy(zero_copy_only=False)).all():
+    numbers = pa.array(given, pa.float64())
+    if not pa.types.is_floating(kind.value_type):
+        try:
+            return numbers.cast(kind.value_type)
+        except pa.ArrowInvalid as exc:
+            raise SqlError(f"{what} does not fit {kind}: {exc}") from exc
+    with np.errstate(over="ignore"):
+        vector = numbers.to_numpy().astype(kind.value_type.to_pandas_dtype())
+    if not np.isfinite(vector).all():
         raise SqlError(f"{what} does not fit {kind}: a number of it is too large")
-    return vector
+    return pa.array(vector)
 
 
 def _wrong(vector: object, size: int) -> str | None:
