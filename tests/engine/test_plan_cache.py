@@ -21,6 +21,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
@@ -396,3 +397,78 @@ def test_the_plans_used_last_are_kept(engine: Engine, begun: list[None], bounds:
     assert begun == []
     engine.run(planned(engine, texts[0])).read_all()
     assert len(begun) == 1
+
+
+@pytest.fixture
+def made_anew(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One element for each plan whose searches are made anew."""
+    counted: list[None] = []
+    search_again = QuerySession.search_again
+
+    def noted(*arguments: Any) -> bool:
+        counted.append(None)
+        return search_again(*arguments)
+
+    monkeypatch.setattr(QuerySession, "search_again", noted)
+    return counted
+
+
+def bound(engine: Engine, vector: list[float]) -> Task:
+    values = pa.record_batch({"$1": pa.array([vector], pa.list_(pa.float32(), 8))})
+    plan = engine.plan(SEARCHES["vectors"].format(vector="$1"), values)
+    assert plan is not None
+    (task,) = plan.tasks
+    # As it comes back in a ticket.
+    return Task.from_bytes(task.to_bytes())
+
+
+def test_a_ticket_goes_on_with_the_searches_of_its_plan(
+    engine: Engine, vectors: None, begun: list[None], made_anew: list[None]
+) -> None:
+    near, far = [ordered(engine, SEARCHES["vectors"].format(vector=each)) for each in (NEAR, FAR)]
+    begun.clear()
+    for vector, rows in [(NEAR, near), (FAR, far), (NEAR, near)]:
+        made_anew.clear()
+        assert engine.run(bound(engine, vector)).read_all().to_pylist() == rows
+        assert len(made_anew) <= 1
+    assert len(begun) == 1
+
+
+def test_tickets_of_statements_beside_each_other_find_their_own_rows(engine: Engine, vectors: None) -> None:
+    expected = [ordered(engine, SEARCHES["vectors"].format(vector=each)) for each in (NEAR, FAR)]
+    for order in ([0, 1], [1, 0]):
+        tasks = [bound(engine, vector) for vector in (NEAR, FAR)]
+        found = {each: engine.run(tasks[each]).read_all().to_pylist() for each in order}
+        assert [found[0], found[1]] == expected
+
+
+@pytest.mark.parametrize("change", ["INSERT INTO v SELECT k, id + 100, word, e FROM v", "DELETE FROM v WHERE id = 3"])
+def test_a_ticket_reads_the_snapshot_that_it_was_planned_for(engine: Engine, vectors: None, change: str) -> None:
+    expected = ordered(engine, SEARCHES["vectors"].format(vector=NEAR))
+    task = bound(engine, NEAR)
+    engine.update(change)
+    assert engine.run(task).read_all().to_pylist() == expected
+    assert engine.run(task).read_all().to_pylist() == expected
+    assert ordered(engine, SEARCHES["vectors"].format(vector=NEAR)) != expected
+
+
+def test_the_ticket_of_a_dropped_table_is_refused(engine: Engine, vectors: None) -> None:
+    task = bound(engine, NEAR)
+    engine.update("DROP TABLE v")
+    with pytest.raises(LanceFlightError, match="'v'"):
+        engine.run(task).read_all()
+
+
+def test_a_ticket_shows_no_more_than_its_reader_may_see(engine: Engine, vectors: None) -> None:
+    alice = Issuer(principal="alice")
+    plan = engine.plan(SEARCHES["vectors"].format(vector=NEAR), scope=Scope(issuer=alice, access=Access("alice")))
+    assert plan is not None
+    task = plan.tasks[0]
+    assert said(lambda: engine.run(task, alice, Access("alice", grants=()))) == "NotFound: no table 'v'"
+    assert len(said(lambda: engine.run(task, alice, Access("alice")))) == 2
+
+
+def test_another_vector_in_a_ticket_of_the_statement_is_searched_for(engine: Engine, vectors: None) -> None:
+    other, task = bound(engine, FAR), bound(engine, NEAR)
+    expected = ordered(engine, SEARCHES["vectors"].format(vector=FAR))
+    assert engine.run(replace(task, parameters=other.parameters)).read_all().to_pylist() == expected

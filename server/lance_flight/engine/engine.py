@@ -214,7 +214,7 @@ class Engine:
             if isinstance(answered, PlannedQuery):
                 shares, rows = split(answered, endpoints)
             readings, views = dict(session.named.readings), session.view_digests
-            self._answering.keep(answered)
+            self._answering.keep(answered, is_awaited=True)
         expires = self._keep(running, holds)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))

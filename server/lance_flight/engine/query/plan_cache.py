@@ -5,7 +5,8 @@ and the optimised plan are those of the key. Its tables are resolved anew by eac
 where one has other columns, or is not there, the plan is no good and another one is made; where all are at the snapshots that they were
 at, what their prunings found is known as well.
 
-One plan runs one statement at a time: statements that run beside each other have one each.
+One plan runs one statement at a time: statements that run beside each other have one each. A statement that was planned waits for its
+ticket: its plan is the first that the ticket gets, and the last that another statement does, because what it has found stays good.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from threading import Lock
 
 import pyarrow as pa
 
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
 from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.tokens import token_count
@@ -41,6 +44,16 @@ _OF_A_PARTITION = 256
 
 
 @dataclass(frozen=True, slots=True)
+class _Kept:
+    """A cached plan with its estimated `size`; one that `is_awaited` waits for the ticket of the statement that it was planned for."""
+
+    key: PlanKey
+    planned: PlannedQuery
+    size: int
+    is_awaited: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CacheCounts:
     """Counts of a cache: hits, misses, kept plans, and their bytes."""
 
@@ -55,7 +68,7 @@ class PlanCache:
 
     def __init__(self, *, most_plans: int = MOST_PLANS, most_bytes: int = MOST_BYTES) -> None:
         self._most_plans, self._most_bytes = most_plans, most_bytes
-        self._plans: OrderedDict[int, tuple[PlanKey, PlannedQuery, int]] = OrderedDict()
+        self._plans: OrderedDict[int, _Kept] = OrderedDict()
         self._of_key: dict[PlanKey, list[int]] = {}
         self._lock = Lock()
         self._next = self._hits = self._misses = self._size = 0
@@ -71,7 +84,7 @@ class PlanCache:
     ) -> PlannedQuery | None:
         """Take a cached plan and begin it again for a statement; None if no plan is valid for it."""
         found = None
-        while found is None and (kept := self._pop(key)) is not None:
+        while found is None and (kept := self._pop(key, context.running)) is not None:
             holds = [] if context.holds is None else list(context.holds)
             with suppress(LanceFlightError):  # planning it anew says what is the matter
                 found = kept.again(context, text, parameters)
@@ -82,8 +95,8 @@ class PlanCache:
             self._misses += found is None
         return found
 
-    def keep(self, key: PlanKey, planned: PlannedQuery) -> None:
-        """Return a plan that is not running any more to the cache, if it may run again."""
+    def keep(self, key: PlanKey, planned: PlannedQuery, *, is_awaited: bool = False) -> None:
+        """Return a plan that is not running any more to the cache, if it may run again; `is_awaited` by the ticket of its statement."""
         planned.session.end()
         texts = [key.text, *planned.session.view_texts]
         if not all(map(is_steady, texts)) or not planned.session.is_steady:
@@ -93,26 +106,31 @@ class PlanCache:
             return
         with self._lock:
             number = self._next = self._next + 1
-            self._plans[number] = key, planned, size
+            self._plans[number] = _Kept(key, planned, size, is_awaited)
             self._of_key.setdefault(key, []).append(number)
             self._size += size
             while len(self._plans) > self._most_plans or self._size > self._most_bytes:
                 self._drop(next(iter(self._plans)))
 
-    def _pop(self, key: PlanKey) -> PlannedQuery | None:
-        """Remove and return the plan of a key that was cached last, whose tables are most likely current."""
+    def _pop(self, key: PlanKey, running: RunningStatement | None) -> PlannedQuery | None:
+        """Remove and return the plan of a key that was made for this statement, else the last of those that no ticket awaits, else the first."""
         with self._lock:
             numbers = self._of_key.get(key)
-            return self._drop(numbers[-1]) if numbers else None
+            if not numbers:
+                return None
+            kept = [(number, self._plans[number]) for number in reversed(numbers)]
+            own = (number for number, each in kept if each.planned.was_begun_for(running))
+            free = (number for number, each in kept if not each.is_awaited)
+            return self._drop(next(chain(own, free), numbers[0]))
 
     def _drop(self, number: int) -> PlannedQuery:
-        key, planned, size = self._plans.pop(number)
-        numbers = self._of_key[key]
+        kept = self._plans.pop(number)
+        numbers = self._of_key[kept.key]
         numbers.remove(number)
         if not numbers:
-            del self._of_key[key]
-        self._size -= size
-        return planned
+            del self._of_key[kept.key]
+        self._size -= kept.size
+        return kept.planned
 
 
 def is_steady(text: str) -> bool:

@@ -15,6 +15,7 @@ from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.sql.typed_calls import shown_name
 
 
@@ -59,12 +60,20 @@ class PlannedQuery:
         is_searching = self.session.is_searching
         if (text != self.text and not is_searching) or not self.session.again(context):
             return None
+        is_same = _is_same(parameters, self.parameters)
         if is_searching:
+            if text == self.text and is_same and self.session.is_resumed:
+                self.session.searches.go_on(self.session.log)
+                return self
             again = replace(self, text=text, parameters=parameters)
             return again if self.session.search_again(text, parameters) else None
-        if _is_same(parameters, self.parameters):
+        if is_same:
             return self
         return replace(PlannedQuery.of(self.session, self.text, parameters), key=self.key)
+
+    def was_begun_for(self, running: RunningStatement | None) -> bool:
+        """Return whether this very statement was the last one that it was begun for."""
+        return running is not None and self.session.log.cancellation is running.cancellation
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Run the query; every batch has exactly `schema`."""

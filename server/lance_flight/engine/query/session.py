@@ -66,7 +66,8 @@ class QuerySession:
     """A DataFusion context, and what the statement that is run in it reads.
 
     What is planned in it can be run `again` for another statement of the same text: what belongs to one run (its `context`, the log of
-    its scans, its tables) is made anew then, and DataFusion's plans read the tables of that run.
+    its scans, its tables) is made anew then, and DataFusion's plans read the tables of that run. A run `is_resumed` where the one before it was of the
+    same statement, at the same snapshots: its ticket follows its plan.
     """
 
     def __init__(self, context: StatementContext) -> None:
@@ -77,6 +78,7 @@ class QuerySession:
         self._planning = Lock()
         self._evaluations = Evaluations()
         self._is_steady = True
+        self.is_resumed = False
         self._batch_rows = BATCH_ROWS
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
@@ -137,13 +139,16 @@ class QuerySession:
 
     def again(self, context: StatementContext) -> bool:
         """Begin another run; return False if a table has other columns by now, so that the plans are invalid."""
-        known = dict(self.named.providers)
+        known, before, cancellation = dict(self.named.providers), self.named.views, self.log.cancellation
         self._planned_views.begin(context)
         if not self._planned_views.are_current:
             return False
         self._begin(context, known, is_costly=self.is_costly, hidden=self.named.hidden)
         for name in known:
             self.named.dataset(name)
+        self.is_resumed = self.log.cancellation is cancellation and all(
+            key in self.named.views and self.named.views[key].snapshot is view.snapshot for key, view in before.items()
+        )
         return self.named.providers == known
 
     @property

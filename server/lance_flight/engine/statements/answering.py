@@ -49,10 +49,10 @@ class Answering:
             answered = replace(answered, key=key)
         return begun[0], answered
 
-    def keep(self, answered: Answer) -> None:
-        """Return the plan of a finished statement to the cache."""
+    def keep(self, answered: Answer, *, is_awaited: bool = False) -> None:
+        """Return the plan of a statement to the cache: a finished one, or one that `is_awaited` by its ticket."""
         if isinstance(answered, PlannedQuery) and answered.key is not None:
-            self.plans.keep(answered.key, answered)
+            self.plans.keep(answered.key, answered, is_awaited=is_awaited)
 
 
 def _plan_key(

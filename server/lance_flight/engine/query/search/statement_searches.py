@@ -68,6 +68,12 @@ class StatementSearches:
         self.tables = planned
         return True
 
+    def go_on(self, log: ScanLog) -> None:
+        """Read the same searches in another run of the same statement, which has this log."""
+        for table in self.tables.values():
+            if isinstance(table, SearchTable):
+                table.go_on(log)
+
     def run_before(self, step: Callable[[], None]) -> None:
         """Run a step before the statement: nothing else can run while DataFusion does."""
         self._before.append(step)

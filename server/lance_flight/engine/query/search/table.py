@@ -45,6 +45,10 @@ class SearchTable(ComputedTable):
         """Return the results of another call from here on, which has the same columns."""
         self._found, self._log = other._found, other._log
 
+    def go_on(self, log: ScanLog) -> None:
+        """Return the same results in another run, which has this log."""
+        self._log = log
+
     @property
     def hidden(self) -> list[str]:
         """Return the columns that `*` does not show."""
