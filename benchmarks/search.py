@@ -3,8 +3,9 @@
 A tenth as many vectors of 128 dimensions as there are rows, around ten thousand centres, under IVF_SQ with as many rows in each
 part of an index (IVF_PQ would take minutes to train). LanceDB's table is searched in a twentieth of its parts; ours in the least share
 that finds as many of the ten nearest rows, and no smaller one. Each line says what share of them was found, by what comparing every
-vector finds. Then one partition of 64 by a filter, as LanceDB is given it, and against all 64; bound vectors of eight clients at once; how
-long an index takes to be made, and what the slowest of a hundred searches beside that takes longer than without it.
+vector finds. Then one partition of 64 by a filter, as LanceDB is given it, and against all 64; bound vectors of eight clients at once, of
+one server and of as many replicas as there are cores; how long an index takes to be made, and what the slowest of a hundred searches beside
+that takes longer than without it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from benchmarks import data, servers
 from benchmarks.bench import Bench
 from benchmarks.client import Prepared, SqlClient
 from benchmarks.results import FINE_MILLISECONDS, MILLISECONDS, QUERIES_PER_SECOND, SECONDS, Aim, Result
-from benchmarks.servers import Server
+from benchmarks.servers import CORES, Server
 from benchmarks.timing import Stopwatch, interleaved, timed
 
 DIMENSIONS, CENTRES, QUERIES, COUNT = 128, 10_000, 16, 10
@@ -39,6 +40,8 @@ MORE = (1.0, 1.5, 2.0, 3.0, 4.0)
 """Times this share of the parts is tried for the same recall."""
 PARTITIONS, FILTERED, BUILT = (1, 16, 64), "p64 = 7", 16
 CLIENTS = 8
+MANY = 4
+"""How often each of them asks for all vectors in one round."""
 BESIDE = 200
 """Searches of which the slowest in a hundred is taken."""
 AIMS = {1: (Aim("ratio", "≤", 2),), 16: (Aim("ratio", "≤", 2.5),), 64: ()}
@@ -50,6 +53,7 @@ class Stored:
     """The same vectors in one table of LanceDB and in ours, and the server of those."""
 
     rows: int
+    root: Path
     peer: Any
     server: Server
     client: SqlClient
@@ -63,7 +67,7 @@ def measure(bench: Bench) -> list[Result]:
     with _stored(bench, vectors) as stored:
         return [
             *_one_by_one(stored, wanted, nearest, bench.options.rounds),
-            _at_once(stored, wanted, bench.options.rounds),
+            *_at_once(stored, wanted, bench.options.rounds),
             *_builds(stored, wanted, bench.options.rounds),
         ]
 
@@ -100,29 +104,38 @@ def _one_by_one(stored: Stored, wanted: np.ndarray, nearest: list[set[int]], rou
         )
 
 
-def _at_once(stored: Stored, wanted: np.ndarray, rounds: int) -> Result:
+def _at_once(stored: Stored, wanted: np.ndarray, rounds: int) -> Iterator[Result]:
     """Searches per second of eight clients with a prepared statement each, and of as many threads with LanceDB's table."""
     peer = _peer_search(stored)
-    sql = f"SELECT id FROM vector_search('t1', 'v', $1, k => {COUNT}, nprobes => {_probes(stored.rows)})"
     with ExitStack() as stack, ThreadPoolExecutor(CLIENTS) as pool:
-        clients = [stack.enter_context(SqlClient(stored.server)) for _ in range(CLIENTS)]
-        prepared = [stack.enter_context(client.prepared(sql)) for client in clients]
-        bound = [_bound(each) for each in prepared]
-        for vector in wanted:
-            data.expect("rows found by a bound vector", len(bound[0](vector)), COUNT)
+        several = stack.enter_context(servers.replicas(stored.root, CORES))
+        one, each_core = (_of_clients(stored, wanted, server, stack) for server in (stored.server, several))
 
         def run(searches: list[Search]) -> None:
-            list(pool.map(lambda search: _all(search, wanted), searches))
+            list(pool.map(lambda search: _all(search, wanted), searches * MANY))
 
-        seconds = interleaved({"ours": timed(run, bound), "peer": timed(run, [peer] * CLIENTS)}, rounds)
-    count = CLIENTS * len(wanted)
-    return Result(
-        what=f"bound vectors of {CLIENTS} clients, limit as many threads of LanceDB",
-        ours=count / seconds["ours"],
-        limit=count / seconds["peer"],
-        unit=QUERIES_PER_SECOND,
-        aims=(Aim("ratio", "≥", 0.5),),
-    )
+        found = {"one": one, "several": each_core, "peer": [peer] * CLIENTS}
+        seconds = interleaved({name: timed(run, searches) for name, searches in found.items()}, rounds)
+    count = CLIENTS * len(wanted) * MANY
+    for name, at, aims in (("one", "one server", ()), ("several", f"{CORES} replicas", (Aim("ratio", "≥", 0.5),))):
+        yield Result(
+            what=f"bound vectors of {CLIENTS} clients of {at}, limit as many threads of LanceDB",
+            ours=count / seconds[name],
+            limit=count / seconds["peer"],
+            unit=QUERIES_PER_SECOND,
+            aims=aims,
+        )
+
+
+def _of_clients(stored: Stored, wanted: np.ndarray, server: Server, stack: ExitStack) -> list[Search]:
+    """Searches of clients with a prepared statement each, which all give as many rows as they should."""
+    sql = f"SELECT id FROM vector_search('t1', 'v', $1, k => {COUNT}, nprobes => {_probes(stored.rows)})"
+    clients = [stack.enter_context(SqlClient(server)) for _ in range(CLIENTS)]
+    bound = [_bound(stack.enter_context(client.prepared(sql))) for client in clients]
+    for search in bound:
+        for vector in wanted:
+            data.expect("rows found by a bound vector", len(search(vector)), COUNT)
+    return bound
 
 
 def _builds(stored: Stored, wanted: np.ndarray, rounds: int) -> Iterator[Result]:
@@ -233,7 +246,7 @@ def _stored(bench: Bench, vectors: np.ndarray) -> Iterator[Stored]:
             name, by = f"t{number}", f"p{number}" if number > 1 else "bucket(1, id)"
             data.expect(f"rows stored in {name}", client.ingest(name, table, partition_by=by), rows)
             _index(client, number, rows)
-        yield Stored(rows=rows, peer=peer, server=server, client=client)
+        yield Stored(rows=rows, root=place / "root", peer=peer, server=server, client=client)
 
 
 def _index(client: SqlClient, number: int, rows: int) -> None:
