@@ -103,6 +103,11 @@ class IndexKind:
         return "num_sub_vectors" in self.options
 
     @property
+    def stores_vectors(self) -> bool:
+        """True if the index stores vectors as they are."""
+        return self.family is Family.VECTOR and self.name.endswith("flat")
+
+    @property
     def lance(self) -> str:
         """Return the name of this kind in Lance."""
         return self.name.upper()

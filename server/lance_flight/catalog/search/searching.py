@@ -24,6 +24,9 @@ from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.model.index_kinds import IndexKind
 
+ROUNDING = 2.0**-18
+"""The part of a distance by which it may differ where its vector is measured in two ways."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VectorSearch:
@@ -34,7 +37,8 @@ class VectorSearch:
     vectors. Rows that are not `among` some, by the numbers of their tables, do not count, nor do those whose distance is less than `least`
     or more than `most`, nor, with `indexed_by` a kind of index, those that no such index is about.
 
-    Where an index `bounds_exactly`, it finds all rows from `least` on that it would find in a longer list.
+    Where an index `bounds_exactly`, it finds all rows from `least` on that it would find in a longer list. By what it measures itself: on
+    some processors Lance adds up the numbers of an index in another order than those of a table, and the last places differ.
     """
 
     column: str
@@ -97,12 +101,18 @@ class VectorSearch:
             "refine_factor": refine,
             # Lance refuses fewer candidates than it is to find.
             "ef": None if self.ef is None else max(self.ef, count * (refine or 1)),
-            "distance_range": (self.least, None) if is_bounded else None,
+            "distance_range": (self._bound(use_index=use_index), None) if is_bounded else None,
             "use_index": use_index,
         }
         given = {name: value for name, value in nearest.items() if value is not None}
         fast = {"fast_search": True} if use_index and self.indexed_by is not None else {}
         return {"nearest": given, "prefilter": True, "disable_scoring_autoprojection": True, **fast}
+
+    def _bound(self, *, use_index: bool) -> float | None:
+        """Return the least distance that Lance is asked for: a little less where it is measured again (`not_before`)."""
+        if self.least is None or self.refine is None or not use_index:
+            return self.least
+        return self.least - ROUNDING * max(abs(self.least), 1.0)
 
     def not_beyond(self, rows: pa.Table) -> pa.Table:
         """Return the rows that are near enough."""

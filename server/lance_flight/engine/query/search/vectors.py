@@ -17,6 +17,9 @@ from lance_flight.model.vectors import is_multivector, is_vector, vector_type
 
 MULTIVECTOR_REFINE = 16
 """What `refine` is for multivectors where nothing is said: an index alone gives no distances of these, but estimates."""
+STORED_REFINE = 1
+"""What `refine` is for an index that stores vectors as they are: rows that it is not about, with the same vectors, are measured alike."""
+_DOT = "dot"
 MOST_VECTORS = 1_000
 """Vectors of one query of multivectors, at most."""
 
@@ -29,8 +32,13 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
     # Tables without an index must measure as those with one.
     metric = searched.metrics.get(name) if given is None else fitting_metric(field, given)
     refine, use_index = arguments.number("refine"), arguments.switch("use_index", default=True)
-    if is_multivector(field.type) and name in searched.kinds:
+    kind = searched.kinds.get(name)
+    are_bounded = bounds_exactly(kind, refine)
+    if is_multivector(field.type) and kind is not None:
         refine = refine or MULTIVECTOR_REFINE
+    elif refine is None and kind is not None and KINDS[kind].stores_vectors and _has_roundings(field):
+        # A dot product near zero may differ by any part of itself.
+        refine, are_bounded = STORED_REFINE, are_bounded and metric != _DOT
     return VectorSearch(
         column=name,
         vector=_query_vector(field, arguments),
@@ -41,10 +49,15 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
         ef=arguments.number("ef"),
         least=arguments.decimal("min_distance"),
         most=arguments.decimal("max_distance"),
-        bounds_exactly=bounds_exactly(searched.kinds.get(name), refine),
+        bounds_exactly=are_bounded,
         indexed_by=_indexed_by(searched, arguments, name, metric, use_index=use_index),
         use_index=use_index,
     )
+
+
+def _has_roundings(field: pa.Field) -> bool:
+    """Return whether the distance of a vector may be another by the order in which Lance adds it up."""
+    return bool(pa.types.is_floating(field.type.value_type))
 
 
 def bounds_exactly(kind: str | None, refine: int | None = None) -> bool:
