@@ -53,7 +53,7 @@ class BuildSegment:
         # Lance takes no name for a segment of most scalar kinds: what these leave, the next vacuum removes.
         segment = None if self.kind.family is Family.SCALAR else str(uuid.uuid4())
         try:
-            built = _built(
+            return _built(
                 dataset,
                 self.column,
                 self.kind,
@@ -63,9 +63,6 @@ class BuildSegment:
                 segment=segment,
                 check=check_stopped,
             )
-            # Lance may come to the end before it looks at what a stage has raised.
-            check_stopped()
-            return built
         except _REFUSALS as exc:
             self._remove(segment)
             reason = self.table.parent.words(exc)
@@ -139,6 +136,8 @@ def _built(
     if kind.family is Family.TEXT:
         # Its parts are one only then.
         dataset.merge_index_metadata(built.uuid, kind.lance)
+    # Lance may come to the end before it looks at what a stage has raised.
+    check()
     return built
 
 
