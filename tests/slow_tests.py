@@ -72,11 +72,13 @@ SLOW_MODULES = {
     "planning/test_pruning_zones.py": "every change of every zone's clocks",
     "roots/test_formats.py": "processes of the command line",
     "roots/test_released_roots.py": "a root of every release",
+    "search/test_distance_ranges.py": "a long property",
     "search/test_filters.py": "a long property",
     "search/test_index_filters.py": "a long property",
     "search/test_indices.py": "every kind of index after every change",
     "search/test_layouts.py": "every search over every layout",
     "search/test_ordered_searches.py": "a long property, and every change",
+    "search/test_search_pages.py": "every page over every layout",
     "search/test_ties.py": "every way to read the tables of a search",
     "search/test_vector_search.py": "every metric over every layout",
     "test_benchmarks.py": "processes of each benchmark",
@@ -87,18 +89,21 @@ SLOW_MODULES = {
 SAMPLED = {
     "catalog/test_conflicts.py": 6,
     "conformance/test_drivers.py": 6,
-    "console/test_pages.py::test_everybody": 2,
+    "console/test_pages.py::test_everybody": 6,
     "engine/test_missing_sources.py": 6,
     "engine/test_rights_to_rows.py": 6,
     "engine/test_schema_races.py": 6,
     "faults/test_full_disks.py": 6,
-    "faults/test_small_disks.py": 12,
+    "faults/test_small_disks.py": 24,
     "object_store/test_backups.py": 12,
     "object_store/test_s3.py": 12,
-    "object_store/test_s3_faults.py::test_a_write": 40,
-    "object_store/test_s3_faults.py::test_maintenance": 20,
+    "object_store/test_s3_faults.py::test_a_new_table": 16,
+    "object_store/test_s3_faults.py::test_a_write": 80,
+    "object_store/test_s3_faults.py::test_maintenance": 40,
     "object_store/test_s3_guarantees.py": 6,
+    "search/test_distance_ranges.py": 2,
     "search/test_indices.py": 6,
+    "search/test_search_pages.py": 3,
     "search/test_ties.py": 6,
     "search/test_vector_search.py": 6,
     "service/test_bad_ingest.py": 6,
@@ -107,6 +112,7 @@ SAMPLED = {
     "service/test_quoted_names.py": 6,
     "service/test_row_changes.py": 6,
     "service/test_widened_partition_columns.py": 6,
+    "spark/test_cluster.py": 12,
     "spark/test_connector_definitions.py": 6,
     "spark/test_connector_pushdown.py": 6,
     "spark/test_connector_reads.py": 6,
@@ -114,7 +120,7 @@ SAMPLED = {
 }
 
 
-SLOW_SHARE = 4
+SLOW_SHARE = 6
 """Of each other table of cases in a slow module one case in so many is run."""
 
 
