@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import lance
@@ -96,10 +97,16 @@ def test_many_files_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.Monkey
     assert may_have_gaps(write(tmp_path / "t", vectors(kind, 10), mode="append"), ["v"])
 
 
-def test_a_file_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("harm", ["gone", "empty", "cut", "noise", "pipe"])
+def test_a_damaged_file_tells_nothing(tmp_path: Path, harm: str) -> None:
     dataset = write(tmp_path / "t", vectors(KINDS["narrow"], 10))
     (file,) = (tmp_path / "t" / "data").iterdir()
-    file.rename(tmp_path / file.name)
+    content = file.read_bytes()
+    file.unlink()
+    if harm == "pipe":
+        os.mkfifo(file)
+    elif harm != "gone":
+        file.write_bytes({"empty": b"", "cut": content[:-20], "noise": content[:-40] + b"\xff" * 40}[harm])
     assert may_have_gaps(dataset, ["v"])
 
 

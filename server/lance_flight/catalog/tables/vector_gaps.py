@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from lance import LanceDataset
 from lance.file import LanceFileReader
 
+from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables.partitions import path_of_base
 from lance_flight.lru_cache import LruCache
@@ -78,15 +79,20 @@ def _of_file(file: Any, column: int, places: dict[int | None, str]) -> bool:
     key = f"{place}/{file.path}", column
     known = _of_files.get(key)
     if known is None:
-        known = _is_whole_in(*key)
+        known = _is_whole_in(Path(key[0]), column, file.file_size_bytes)
         _of_files.put(key, known)
     return known
 
 
-def _is_whole_in(file: str, column: int) -> bool:
-    if not Path(file).is_file():
+def _is_whole_in(file: Path, column: int, size: int | None) -> bool:
+    # Lance panics at what is shorter than the end of a file.
+    if not file.is_file() or file.stat().st_size != size:
         return False
-    columns = LanceFileReader(file).metadata().columns
+    try:
+        columns = LanceFileReader(str(file)).metadata().columns
+    except UNREADABLE:
+        # Who reads rows of it says what is the matter.
+        return False
     return 0 <= column < len(columns) and all(_of_page(str(page.encoding)) for page in columns[column].pages)
 
 
