@@ -48,7 +48,7 @@ ADOPT = RetryPolicy(10, first_pause=0, why="something was added, or it met anoth
 """Of adding to a namespace of another writer what our writes need."""
 MOVE_ROWS = RetryPolicy(10)
 """Of moving the rows of some partition tables, which are read again each time."""
-STATEMENT = RetryPolicy(20)
+STATEMENT = RetryPolicy(40)
 """Of a statement outside of a transaction whose rows a concurrent writer has changed."""
 ONCE = RetryPolicy(1)
 """Of what cannot be read a second time."""
