@@ -66,9 +66,8 @@ def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, kee
 
 def with_vectors(search: OrderedSearch, scan: Scan, source: Source) -> Scan:
     """Return the same scan of a source with the vectors that are searched among its columns, if some may have NULL inside."""
-    root, *inner = search.column.split(".")
-    fields = within(scan.source.field(root), inner)
-    if root in scan.schema.names or fields is None or not is_vector(vector_type(fields[-1].type)):
+    root = search.column.partition(".")[0]
+    if root in scan.schema.names or not _is_of_vectors(scan.source, search.column):
         return scan
     path = scan.searched_path(search, source)
     if path is None or not may_have_gaps(source.dataset, path):
@@ -113,8 +112,14 @@ def _at(scan: Scan, source: Source, known: pa.Table, result: pa.Field) -> pa.Tab
 def _without_gaps(search: OrderedSearch, rows: pa.Table) -> pa.Table:
     """Leave out rows whose vector has NULL inside: it is near to nothing."""
     root, *inner = search.column.split(".")
-    fields = within(rows.schema.field(root), inner) if root in rows.column_names else None
-    if fields is None or not is_vector(vector_type(fields[-1].type)):
+    if not _is_of_vectors(rows.schema, search.column):
         return rows
     gaps = have_gaps(pc.struct_field(rows[root], inner) if inner else rows[root])
     return rows.filter(pa.array(~gaps)) if gaps.any() else rows
+
+
+def _is_of_vectors(schema: pa.Schema, column: str) -> bool:
+    """Return whether a schema has a column of vectors or multivectors, or a field of them inside structs, by its dotted path."""
+    root, *inner = column.split(".")
+    fields = within(schema.field(root), inner) if root in schema.names else None
+    return fields is not None and is_vector(vector_type(fields[-1].type))

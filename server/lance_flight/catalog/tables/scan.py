@@ -143,7 +143,7 @@ class Scan:
             fields=fields,
             stored=stored,
             fill=fill,
-            searched=searched,
+            searched=None if searched is None else ".".join(searched),
         )
         return self._direct(table) if is_plain else self._adapted(table)
 
@@ -151,18 +151,19 @@ class Scan:
         """Return the path to the searched column as a source names it; None where it lacks it."""
         root = search.column.partition(".")[0]
         field = physical(source.columns, root, self.ids.get(root))
-        found = self._searched(search, {root: self._target(root, source)}, {root: field})
-        return None if found is None else tuple(found.split("."))
+        return self._searched(search, {root: self._target(root, source)}, {root: field})
 
     @staticmethod
-    def _searched(search: Search, targets: Mapping[str, pa.Field], fields: Mapping[str, pa.Field | None]) -> str | None:
-        """Return the searched column as a table names it; None where it lacks it."""
+    def _searched(
+        search: Search, targets: Mapping[str, pa.Field], fields: Mapping[str, pa.Field | None]
+    ) -> tuple[str, ...] | None:
+        """Return the path to the searched column as a table names it; None where it lacks it."""
         root, *inner = search.column.split(".")
         wanted, stored = within(targets[root], inner), fields[root]
         if wanted is None or stored is None:
             return None
         found = path_of(children(stored.type), wanted[1:]) if inner else ((), stored)
-        return None if found is None else ".".join([stored.name, *found[0]])
+        return None if found is None else (stored.name, *found[0])
 
     def _target(self, name: str, source: Source) -> pa.Field:
         """Return a column that is wanted, with the ids of the fields inside where the namespace says them."""

@@ -45,8 +45,6 @@ T = TypeVar("T")
 EXACTLY = "SET exact_search = 'on' compares every vector"
 _COSINE = "cosine"
 _EXACT_KIND = "ivf_flat"
-_EXACT_KINDS = frozenset([_EXACT_KIND, "ivf_hnsw_flat"])
-"""Kinds of index that store vectors as they are."""
 _COMPARED = 4
 """So many times as many rows of an index of codes are compared by their stored vectors."""
 _MOST_FOUND, _MORE = 80_000, 8
@@ -155,7 +153,7 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
     index = None if planner.execution.exact_search else _index(view, ordered.column, metric)
     used = index if index is not None and (wanted.least is None or index.kind == _EXACT_KIND) else None
     # What is compared with a bound, or with a further key, must be the distance itself.
-    is_exact = (wanted.within.is_everything and not wanted.is_tied) or used is None or used.kind in _EXACT_KINDS
+    is_exact = (wanted.within.is_everything and not wanted.is_tied) or used is None or used.of_kind.stores_vectors
     search = VectorSearch(
         column=ordered.column,
         vector=vector,
