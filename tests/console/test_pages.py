@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from lance_flight_client.console import partition_grid
 from lance_flight_client.console.partition_grid import MOST_SVG_CELLS
 from lance_flight_client.console.server import ConsoleLimits
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.console.conftest import HOSTILE, Console
 from tests.service.server_process import Server
@@ -81,6 +81,31 @@ def test_an_address_shows_what_another_looked_at(console: Console) -> None:
     second = console.open(path)
     expect(second.get_by_label("WHERE")).to_have_value("month = 3")
     expect(second.get_by_role("status")).to_contain_text("3 of 37")
+
+
+def test_what_is_written_before_the_scripts_have_come_is_not_lost(console: Console) -> None:
+    page = console.open()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    def open_without_scripts(path: str) -> None:
+        with page.expect_request("**/static/console.js"):
+            page.goto(console.base + path, wait_until="commit")
+
+    page.route("**/static/console.js", hold)
+    open_without_scripts("t/public/trips/map")
+    page.get_by_label("WHERE").fill("month = 3")
+    held.pop().continue_()
+    expect(page.get_by_role("status")).to_contain_text("3 of 37 partitions would be read")
+    open_without_scripts("t/public/trips/map?where=month+%3D+3")
+    page.get_by_label("WHERE").fill("")
+    page.get_by_label("colour").select_option("files")
+    held.pop().continue_()
+    expect(page.get_by_role("status")).to_contain_text("37 of 37 partitions")
+    expect(page.locator("figcaption")).to_contain_text("more files")
+    assert page.problems == []  # type: ignore[attr-defined]
 
 
 def test_a_wrong_condition_is_said_beside_the_map(console: Console) -> None:

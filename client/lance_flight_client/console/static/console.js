@@ -272,9 +272,16 @@ function showMap(box) {
 
 const showMaps = () => document.querySelectorAll(".cells:not([data-is-shown])").forEach(showMap);
 
+// What was written before the scripts had come has had no listeners.
+function lightTheWritten() {
+  const isWritten = (field) => (field.matches("select") ? ![...field.selectedOptions].every((option) => option.defaultSelected) : field.value !== field.defaultValue);
+  if (at("lights") && [...at("lights").querySelectorAll("input, select")].some(isWritten)) htmx.trigger("#lights", "submit");
+}
+
 addEventListener("DOMContentLoaded", () => {
   if (at("editor")) queryPage();
   showMaps();
+  lightTheWritten();
   const trouble = (text) => { at("trouble").textContent = text; at("trouble").hidden = !text; };
   const answers = document.body;
   answers.addEventListener("htmx:afterSwap", showMaps);
