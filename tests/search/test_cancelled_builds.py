@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import CancelStatus, IfExists
-from lance_flight.catalog.bulk.pieces import check_stopped
+from lance_flight.catalog.bulk import pieces
+from lance_flight.catalog.bulk.pieces import check_stopped, workers_beside_queries
 from lance_flight.catalog.maintenance import index_segments, indexing
 from lance_flight.catalog.maintenance.index_segments import BuildSegment
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
@@ -40,7 +41,7 @@ def docs(tmp_path: Path) -> Engine:
 
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Builds of segments that take as long as they may, after the first two of them; how many have ended."""
+    """Builds of segments that take as long as they may, after the first two of them, all others at once; how many have ended."""
     begun, ended = [], []
     build = BuildSegment.run
 
@@ -57,6 +58,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     monkeypatch.setattr(BuildSegment, "run", run)
     monkeypatch.setattr(indexing, "COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(pieces, "cores", lambda: 2 * TABLES)
     return lambda: len(ended)
 
 
@@ -173,3 +175,34 @@ def test_what_is_built_is_committed_before_the_next_table_is_done(
     monkeypatch.setattr(indexing, "stage", staged)
     docs.update(CREATE)
     assert seen == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("cores", "is_remote", "workers"),
+    [(1, False, 1), (2, False, 1), (3, False, 1), (4, False, 2), (64, False, 4), (1, True, 4), (64, True, 4)],
+)
+def test_half_of_the_cores_is_left_to_queries(
+    monkeypatch: pytest.MonkeyPatch, *, cores: int, is_remote: bool, workers: int
+) -> None:
+    monkeypatch.setattr(pieces, "cores", lambda: cores)
+    assert workers_beside_queries(is_remote=is_remote) == workers
+
+
+@pytest.mark.parametrize("sql", [CREATE, "REINDEX docs"])
+def test_a_server_builds_as_many_segments_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    if sql != CREATE:
+        docs.update(CREATE)
+    store(docs, Documents.random(ROWS))
+    workers: list[int] = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, most: int, thread_name_prefix: str) -> None:
+            workers.append(most)
+            super().__init__(most, thread_name_prefix)
+
+    monkeypatch.setattr(pieces, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(pieces, "cores", lambda: 4)
+    docs.update(sql)
+    assert workers == [2]
+    assert len(stored(docs)) == TABLES

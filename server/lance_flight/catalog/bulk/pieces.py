@@ -14,6 +14,7 @@ from threading import Event
 from typing import Protocol, TypeVar
 
 from lance_flight.errors import Cancelled
+from lance_flight.machine import cores
 
 WORKERS = 4
 CHECK_SECONDS = 0.1
@@ -136,6 +137,14 @@ def _undo(pieces: Sequence[Piece[R]], running: Mapping[Future[R], int], kept: Ma
 
 
 THREADS = Threads()
+
+
+def workers_beside_queries(*, is_remote: bool) -> int:
+    """Return how many pieces a server computes at once, so that its queries have half of the cores.
+
+    Pieces of an object store (`is_remote`) wait for it most of the time: as many as anywhere are under way.
+    """
+    return WORKERS if is_remote else max(1, min(WORKERS, cores() // 2))
 
 
 def of_tables(progress: Progress | None, before: int, tables: int, total: int) -> Told | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lance_flight.catalog.bulk.pieces import THREADS, Runner, Threads, Watch
+from lance_flight.catalog.bulk.pieces import THREADS, Runner, Threads, Watch, workers_beside_queries
 from lance_flight.catalog.maintenance.indexing import (
     INDEXING_SCHEMA,
     UNWATCHED,
@@ -80,7 +80,7 @@ class CreateIndex(TableStatement, ChangeStatement):
         namespace, known = _table_and_indices(self.table, changes)
         called = self.rules.called
         if called not in known:
-            run, watch = _watched(changes.watch)
+            run, watch = _watched(namespace, changes.watch)
             build = partial(create_index, namespace, self.rules, changes.watch, run=run, watch=watch)
             # A statement that is cancelled is over at once; its work ends at its next check, which tables that are done survive.
             changes.cancellation.awaited(build)
@@ -140,7 +140,7 @@ class Reindex(MaintenanceStatement):
         )
 
     def _refresh(self, table: Table, progress: Watch | None) -> list[IndexingReport]:
-        run, watch = _watched(progress)
+        run, watch = _watched(table, progress)
         if self.name is None:
             return refresh_indices(table, progress, run=run, watch=watch)
         return [create_index(table, self.name, progress, run=run, watch=watch)]
@@ -149,11 +149,12 @@ class Reindex(MaintenanceStatement):
 _NOT_CHANGED = "indices are not made or dropped"
 
 
-def _watched(watch: Watch | None) -> tuple[Runner, BuildWatch]:
-    """Return what builds segments, and what is told of them, so that the statement of a watch can be cancelled."""
+def _watched(table: Table, watch: Watch | None) -> tuple[Runner, BuildWatch]:
+    """Return what builds segments of a table, and what is told of them, so that the statement of a watch can be cancelled."""
     if watch is None:
         return THREADS, UNWATCHED
-    return Threads(check=watch.check), BuildWatch(add_rows=watch.add_rows, check=watch.check)
+    run = Threads(workers_beside_queries(is_remote=table.store.is_remote), watch.check)
+    return run, BuildWatch(add_rows=watch.add_rows, check=watch.check)
 
 
 def _table_and_indices(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:
