@@ -36,7 +36,7 @@ from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.engine.sql.routines import routines
+from lance_flight.engine.sql.routines import routines, volatile_functions
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.statements.auditing import record_ingest, recorded
 from lance_flight.engine.statements.changes import Changes, temporary_root
@@ -85,7 +85,9 @@ class Engine:
             planning_timeout=limits.planning_timeout,
         )
         self.plans = PlanCache()
-        routines()  # DataFusion cannot list them while it plans
+        # DataFusion cannot list them while it plans.
+        routines()
+        volatile_functions()
         self._answering = Answering(self.sessions, self.plans)
 
     def apply(self, limits: Limits) -> None:
