@@ -14,6 +14,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.sql.datafusion_text import datafusion_text
+from lance_flight.engine.sql.parameters import parameter_count, with_listed_values
 from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, spelled_out, tokenize
 from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.errors import LanceFlightError, LimitExceeded, SqlError
@@ -110,6 +111,97 @@ def test_a_long_list_gives_what_its_values_give(of_rows: Engine, name: str, form
     assert sorted(map(repr, found)) == sorted(repr({c: row[c] for c in ("n", "p", "s", "f")}) for row in wanted)
 
 
+def marks(count: int, sign: str) -> str:
+    return ", ".join(sign if sign == "?" else f"{sign}{number}" for number in range(1, count + 1))
+
+
+def row_of(values: Sequence[Value], kind: pa.DataType | None = None) -> pa.RecordBatch:
+    arrays = [pa.array([value], kind) for value in values]
+    return pa.RecordBatch.from_arrays(arrays, [str(place) for place in range(len(values))])
+
+
+@pytest.mark.parametrize("sign", ["?", "$"])
+@pytest.mark.parametrize("negated", [False, True], ids=["IN", "NOT IN"])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_long_list_of_parameters_gives_what_its_values_give(
+    of_rows: Engine, *, name: str, negated: bool, sign: str
+) -> None:
+    column, values = LISTS[name]
+    sql = f"SELECT n FROM t WHERE {column} {'NOT ' * negated}IN ({marks(len(values), sign)})"
+    wanted = [
+        row["n"]
+        for row in ROWS.to_pylist()
+        if met(row[column], values) is not negated and met(row[column], values) is not None
+    ]
+    assert sorted(map(repr, of_rows.query(sql, row_of(values))["n"].to_pylist())) == sorted(map(repr, wanted))
+
+
+@pytest.mark.parametrize("name", ["integers", "texts"])
+def test_a_search_is_filtered_by_a_long_list_of_parameters(of_rows: Engine, name: str) -> None:
+    column, values = LISTS[name]
+    condition = f"{column} IN ({marks(len(values), '$')})"
+    sql = f"SELECT n FROM vector_search('t', 'v', [0.0, 0.0], k => 5, filter => '{condition}')"
+    wanted = [row["n"] for row in ROWS.to_pylist() if met(row[column], values)][:5]
+    assert sorted(of_rows.query(sql, row_of(values))["n"].to_pylist()) == wanted
+
+
+def test_a_long_list_of_parameters_beside_others(of_rows: Engine) -> None:
+    listed = ", ".join(f"${number}" for number in range(COUNT + 1, 1, -1))
+    sql = f"SELECT n, $1 AS one, $2 AS two FROM t WHERE n IN ({listed}) AND s <> $1 AND n >= $2"
+    found = of_rows.query(sql, row_of(["it's 9", *INTEGERS[:COUNT]]))
+    assert set(found["one"].to_pylist()) == {"it's 9"}
+    assert set(found["two"].to_pylist()) == {5}
+    assert sorted(found["n"].to_pylist()) == [n for n in range(5, 60) if n in INTEGERS and n not in {9, 59}]
+
+
+def test_parameters_of_a_long_list_have_the_type_of_its_column(of_rows: Engine) -> None:
+    sql = f"SELECT n FROM t WHERE s = $1 AND n IN ({', '.join(f'${number}' for number in range(2, COUNT))})"
+    assert of_rows.describe(sql).parameters.types == [pa.utf8(), *[pa.int64()] * (COUNT - 2)]
+
+
+def test_rows_are_changed_by_a_long_list_of_parameters(tmp_path: Path) -> None:
+    made = engine(tmp_path / "root")
+    made.update("CREATE TABLE t (n BIGINT, s VARCHAR) PARTITIONED BY (n)")
+    made.update(f"INSERT INTO t VALUES {', '.join(f'({n}, {n})' for n in range(5))}")
+    named = f"n IN ({marks(COUNT, '?')})"
+    assert made.update(f"UPDATE t SET s = 'x' WHERE {named}", row_of(range(3, 3 + COUNT))) == 2
+    assert made.update(f"DELETE FROM t WHERE NOT {named}", row_of(range(1, 1 + COUNT))) == 1
+    assert sorted(query(made, "SELECT n, s FROM t").to_pylist(), key=str) == [
+        {"n": 1, "s": "1"},
+        {"n": 2, "s": "2"},
+        {"n": 3, "s": "x"},
+        {"n": 4, "s": "x"},
+    ]
+
+
+@pytest.mark.parametrize("mark", ["$0", "$007", f"${COUNT + 1}"])
+def test_a_parameter_that_is_none_is_refused_in_a_long_list(of_rows: Engine, mark: str) -> None:
+    sql = f"SELECT n FROM t WHERE n IN ({marks(COUNT, '$')}, {mark})"
+    with pytest.raises(LanceFlightError):
+        of_rows.query(sql, row_of(range(COUNT)))
+
+
+BOUND: dict[str, tuple[list[Value], pa.DataType | None, str | None]] = {
+    "integers": ([*range(COUNT)], pa.int16(), ", ".join(map(str, range(COUNT)))),
+    "large ones": ([(1 << 63) - 1] * COUNT, pa.uint64(), ", ".join([str((1 << 63) - 1)] * COUNT)),
+    "larger ones": ([1 << 63] * COUNT, pa.uint64(), None),
+    "texts": (["it's"] * COUNT, pa.large_utf8(), ", ".join(["'it''s'"] * COUNT)),
+    "long texts": (["x" * 65] * COUNT, None, None),
+    "one without a value": ([None, *range(COUNT)], pa.int64(), None),
+    "decimals": ([0.5] * COUNT, None, None),
+    "of two types": ([1, "x"] * COUNT, None, None),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_values_of_long_lists_are_written_where_they_are_the_same(name: str) -> None:
+    values, kind, wanted = BOUND[name]
+    row = row_of(values, kind)
+    text = with_listed_values(f"SELECT 1 WHERE a IN ({marks(len(values), '$')}) -- $1, $2", row)
+    assert text == f"SELECT 1 WHERE a IN ({wanted or marks(len(values), '$')}) -- $1, $2"
+    assert parameter_count(text) == (len(values) if wanted is None else 0)
+
+
 BESIDE = {
     "in brackets": ("({}) AND n < 20", lambda row, is_met: is_met and row["n"] < 20),
     "after BETWEEN": ("n BETWEEN 1 AND 30 AND ({})", lambda row, is_met: is_met and 1 <= row["n"] <= 30),
@@ -179,12 +271,13 @@ PIECES = [
     *("1", "-2", "'x'", "'it''s'", "NULL", "1.5e3", "$1", "a = 1", "a <> 'x'"),
     *(listed("a", range(COUNT)), listed("a", ["x"] * COUNT), listed("a", [1, "x", None, -1.5] * LONG_RUN)),
     *(alternatives("a", range(COUNT)), alternatives("t.a", ["it's"] * COUNT), exclusions('"a b"', range(COUNT))),
+    *(f"a IN ({marks(COUNT, '$')})", f"a in ( {marks(COUNT, '?')} )", f"a IN ({marks(LONG_RUN - 1, '$')}, 1)"),
     *(alternatives("a", range(LONG_RUN)), exclusions("a", range(LONG_RUN + 1)), alternatives("not", range(COUNT))),
 ]
 
 
 def parts(token: Token) -> list[Token]:
-    if token.kind not in RUNS:
+    if token.kind not in RUNS | {Kind.PARAMETERS}:
         return [token]
     return [
         part._replace(start=part.start + token.start, stop=part.stop + token.start) for part in spelled_out(token.text)
@@ -226,6 +319,7 @@ REFUSED = {
         LimitExceeded,
         "tokens",
     ),
+    "more parameters": (f"SELECT 1 WHERE a IN ({marks(MOST_TOKENS // 2 + 10, '$')})", LimitExceeded, "tokens"),
     "more of them in a chain": (
         f"SELECT 1 WHERE {alternatives('a', range(MOST_TOKENS // 4 + 10))}",
         LimitExceeded,

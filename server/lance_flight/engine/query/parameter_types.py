@@ -22,7 +22,7 @@ from datafusion import DataFrame, LogicalPlan, SessionContext, udf
 from datafusion.expr import Values
 
 from lance_flight.engine.sql.parameters import parameter_count
-from lance_flight.engine.sql.tokens import Kind, edited, tokens_of
+from lance_flight.engine.sql.tokens import edited, parameters, tokens_of
 from lance_flight.engine.sql.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
 from lance_flight.errors import SqlError
 
@@ -84,10 +84,13 @@ def _types_in(
 ) -> dict[str, pa.DataType]:
     """Return the types that the parameters of a plan are cast to; the one that was `tried` of those that are not."""
     wanted = sorted({want for text in _texts(optimised) for want in _casts(text)})
-    found = dict(tried)
+    of_wants: dict[tuple[str, ...], list[str]] = {}
     for number, wants in groupby(wanted, itemgetter(0)):
+        of_wants.setdefault(tuple(want for _, want in wants), []).append(f"${number}")
+    found = dict(tried)
+    for together, names in of_wants.items():
         with suppress(SqlError):  # contexts that have no type in common
-            found[f"${number}"] = planned(partial(_common_type, context, [want for _, want in wants]))
+            found |= dict.fromkeys(names, planned(partial(_common_type, context, together)))
     return {name: kind for name, kind in found.items() if kind != NEVER}
 
 
@@ -96,13 +99,13 @@ def _never_run(_: pa.Array) -> pa.Array:
 
 
 def _markers(sql: str, kind: pa.DataType) -> dict[str, pa.DataType]:
-    return {token.text: kind for token in tokens_of(sql) if token.kind is Kind.PARAMETER}
+    return {found.text: kind for token in tokens_of(sql) for found in parameters(token)}
 
 
 def _marked(sql: str) -> str:
     """Replace each parameter by a call of the marker function."""
-    found = (token for token in tokens_of(sql) if token.kind is Kind.PARAMETER and token.text[1:].isdigit())
-    return edited(sql, [(token.start, token.stop, f"{_MARKER}({token.text[1:]})") for token in found])
+    found = (each for token in tokens_of(sql) for each in parameters(token) if each.text[1:].isdigit())
+    return edited(sql, [(each.start, each.stop, f"{_MARKER}({each.text[1:]})") for each in found])
 
 
 def _texts(plan: LogicalPlan) -> Iterator[str]:

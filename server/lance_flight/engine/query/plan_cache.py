@@ -153,7 +153,7 @@ _is_steady = lru_cache(MOST_PLANS)(_find_steady)
 
 def _size(key: PlanKey, planned: PlannedQuery) -> int:
     partitions = sum(view.snapshot.table_count for view in planned.session.views.values())
-    bound = 0 if planned.parameters is None else planned.parameters.nbytes
+    bound = 0 if planned.parameters is None else planned.parameters.get_total_buffer_size()
     return _OF_A_PLAN + _size_of_text(key.text) + _OF_A_PARTITION * partitions + bound
 
 

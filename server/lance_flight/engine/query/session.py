@@ -44,7 +44,7 @@ from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
-from lance_flight.engine.sql.parameters import bound_values, parameter_count
+from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
@@ -190,6 +190,7 @@ class QuerySession:
                 lambda: self.planned(lambda: self._bounded(substrait.planned(self.datafusion, plan_sent))),
                 self._frame_of_view,
             )
+        sql = sql if parameters is None else with_listed_values(sql, parameters)
         is_bound = parameters is not None or parameter_count(sql) == 0
         self.reveal(hidden_columns_in(sql))
         sql = self.searches.replace(partial(with_searches, self, sql, parameters, is_bound=is_bound))
@@ -202,7 +203,7 @@ class QuerySession:
         calls = rewritten.calls
         if not is_bound:
             self._unbound, self._wanted = calls, None
-        values = bound_values(parameters) if parameter_count(sql) else None
+        values = bound_values(calls.sql, parameters)
 
         def plan(text: str) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)

@@ -6,10 +6,14 @@ from itertools import islice
 
 import pyarrow as pa
 
-from lance_flight.engine.sql.rewriting import MOST_PARAMETERS
+from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.rewriting import MOST_PARAMETERS, numbered
 from lance_flight.engine.sql.search_conditions import parameters_in
-from lance_flight.engine.sql.tokens import Kind, Token, tokens_of
+from lance_flight.engine.sql.tokens import Kind, Token, edited, parameter_names, tokens_of
 from lance_flight.errors import InvalidInput, LimitExceeded
+
+_LONGEST_LISTED = 64
+"""Most characters of a text that is written into a statement, whose literals count as what its calls may multiply (`growth`)."""
 
 
 def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: bool) -> None:
@@ -25,11 +29,16 @@ def parameter_count(sql: str) -> int:
     """Return the number of values that a statement takes: the number of `?`, or the highest `$n`."""
     if "?" not in sql and "$" not in sql:
         return 0
-    written = [token.text[1:] for token, _ in parameters_in(sql)]
+    written = _numbers_in(sql)
     count = max(written.count(""), *(int(number) for number in written if number.isdecimal()), 0)
     if count > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has {count} parameters; expected at most {MOST_PARAMETERS}")
     return count
+
+
+def _numbers_in(sql: str) -> list[str]:
+    """Return the numbers of the parameters as they are written; an empty one for `?`."""
+    return [name[1:] for token, _ in parameters_in(sql) for name in parameter_names(token)]
 
 
 def row_of_parameters(query: str) -> list[int] | None:
@@ -51,11 +60,51 @@ def row_of_parameters(query: str) -> list[int] | None:
     return [int(token.text[1:] or place) - 1 for place, token in enumerate(tokens[1::2], start=1)]
 
 
-def bound_values(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
-    """Return one row of parameters in DataFusion's form: by the numbers of their places."""
-    if parameters is None:
+def with_listed_values(sql: str, parameters: pa.RecordBatch) -> str:
+    """Return a statement with the values of its long IN lists of parameters in their places, if all of a list are whole numbers or short texts.
+
+    DataFusion plans such a list in a third of the time.
+
+    >>> with_listed_values("SELECT 1 IN (?, ?)", pa.record_batch({"1": [1], "2": [2]}))
+    'SELECT 1 IN (?, ?)'
+    """
+    if not any(token.kind is Kind.PARAMETERS for token in tokens_of(sql)):
+        return sql
+    sql = numbered(sql)
+    columns = {f"${place}": column for place, column in enumerate(parameters.columns, start=1)}
+    edits = []
+    for token in tokens_of(sql):
+        if token.kind is Kind.PARAMETERS:
+            listed = _as_literals([columns.get(name) for name in parameter_names(token)])
+            edits += [] if listed is None else [(token.start, token.stop, ", ".join(listed))]
+    return edited(sql, edits)
+
+
+def _as_literals(values: list[pa.Array | None]) -> list[str] | None:
+    """Return single values as literals of SQL; None if one is not there, or they are not of one type that is written so."""
+    given = [each for each in values if each is not None]
+    kinds = {each.type for each in given}
+    if len(given) < len(values) or len(kinds) > 1:
         return None
-    return {str(place + 1): _value(column) for place, column in enumerate(parameters.columns)}
+    (kind,) = kinds
+    if pa.types.is_integer(kind):
+        # What is beyond 64 bits with a sign is of another type as a literal.
+        numbers = pa.concat_arrays(given).to_pylist()
+        return None if None in numbers or max(numbers) >= 1 << 63 else [str(number) for number in numbers]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        texts = pa.concat_arrays(given).to_pylist()
+        is_short = all(text is not None and len(text) <= _LONGEST_LISTED for text in texts)
+        return [text_literal(text) for text in texts] if is_short else None
+    return None
+
+
+def bound_values(sql: str, parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
+    """Return one row of parameters in DataFusion's form, by the numbers of their places; None if the statement has none."""
+    if parameters is None or parameter_count(sql) == 0:
+        return None
+    named = set(_numbers_in(sql))
+    values = ((str(place), column) for place, column in enumerate(parameters.columns, start=1))
+    return {number: _value(column) for number, column in values if number in named}
 
 
 def _value(column: pa.Array) -> pa.Scalar:

@@ -11,6 +11,7 @@ from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 _POSITION = re.compile(r"[; ]*\bat Line: (?P<line>\d+), Column: (?P<column>\d+)")
 """Matches a position as sqlparser writes it; positions in the sent text are written differently, so that they are not matched again."""
+_REWRITTEN = frozenset({Kind.PARAMETER, Kind.LITERALS})
 _MOST_ALIKE = 1_000
 _MOST_NEIGHBOURS = 50
 
@@ -83,8 +84,9 @@ def _run(ours: Sequence[Token], theirs: Sequence[Token], at: int, place: int, st
 
 
 def _key(token: Token) -> tuple[Kind, str]:
-    """Return the properties that a token shares with its copy; parameters are numbered by rewriting."""
-    return token.kind, "" if token.kind is Kind.PARAMETER else token.text
+    """Return the properties that a token shares with its copy; parameters are numbered by rewriting, and lists of them get their values."""
+    kind = Kind.LITERALS if token.kind is Kind.PARAMETERS else token.kind
+    return kind, "" if kind in _REWRITTEN else token.text
 
 
 def _offset(text: str, line: int, column: int) -> int:

@@ -17,7 +17,7 @@ from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.sort_keys import sort_key_edits
-from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED
 from lance_flight.engine.sql.vector_operators import operator_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
@@ -84,7 +84,7 @@ def numbered(text: str) -> str:
     """
     if "?" not in text:
         return text
-    found = ((token, within) for token, within in parameters_in(text) if token.text == "?")
+    found = ((each, within) for token, within in parameters_in(text) for each in parameters(token) if each.text == "?")
     marks = list(islice(found, MOST_PARAMETERS + 1))
     if len(marks) > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has more than {MOST_PARAMETERS} parameters; expected fewer, or an ingest")

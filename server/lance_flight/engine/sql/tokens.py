@@ -29,6 +29,8 @@ class Kind(StrEnum):
     SIGN = "sign"
     LITERALS = "literals"
     """A long run of literals in the brackets of IN, with the commas between them: `1, 2, 3`."""
+    PARAMETERS = "parameters"
+    """A long run of parameters in the brackets of IN, with the commas between them: `$1, $2, $3`."""
     COMPARISONS = "comparisons"
     """A long run of comparisons of one column with literals, with the words between them: `a = 2 OR a = 3`.
 
@@ -48,8 +50,9 @@ _SHORT, _LONG = 64 << 10, 2 << 20
 QUOTED = frozenset({Kind.NAME, Kind.STRING, Kind.ESCAPED})
 STRINGS = frozenset({Kind.STRING, Kind.ESCAPED})
 RUNS = frozenset({Kind.LITERALS, Kind.COMPARISONS})
+PARAMETERS = frozenset({Kind.PARAMETER, Kind.PARAMETERS})
 LONG_RUN = 32
-"""Fewest literals of a run that is one token: rewriting looks into none, and would take seconds for lists of keys word by word."""
+"""Fewest literals or parameters of a run that is one token: rewriting looks into none, and would take seconds for lists of keys word by word."""
 
 
 class Token(NamedTuple):
@@ -101,7 +104,7 @@ def closing_places(tokens: Sequence[Token], opening: str = "(", closing: str = "
 def tokenize(text: str) -> list[Token]:
     """Split a text into tokens, without comments; `SqlError` for an unterminated string, name or comment, `LimitExceeded` for too many.
 
-    A long run of literals is one token.
+    A long run of literals or parameters is one token.
 
     >>> [token.text for token in tokenize("SELECT $$it's$$ || ? -- why?")]
     ['SELECT', "it's", '|', '|', '?']
@@ -132,7 +135,7 @@ def _tokenize_long(text: str) -> tuple[Token, ...]:
 
 
 def spelled_out(text: str) -> list[Token]:
-    """Split a short text into tokens, those of long runs of literals one by one."""
+    """Split a short text into tokens, those of long runs one by one."""
     return list(_tokens(text, with_runs=False))
 
 
@@ -161,8 +164,16 @@ _STRING = r"'[^']*+(?:''[^']*+)*+'"
 _INTEGER = r"-?\d++"
 _LITERAL = rf"(?:{_STRING}|-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?|(?i:NULL|TRUE|FALSE)\b)"
 _NAME = r'(?:[^\W\d]\w*+|"[^"=<>!]++")(?:\.(?:[^\W\d]\w*+|"[^"=<>!]++"))*+'
-_LITERALS = re.compile(
-    rf"\s*+\(\s*+(?P<run>{_LITERAL}(?:\s*+,\s*+{_LITERAL}){{{LONG_RUN - 1},}}+)(?=\s*+\))", re.DOTALL
+_PARAMETER = r"(?:\?|\$\d{1,9}+)"
+
+
+def _listed(kind: str, element: str) -> str:
+    """Match a run of elements, as a group of the name of its kind."""
+    return rf"(?P<{kind}>{element}(?:\s*+,\s*+{element}){{{LONG_RUN - 1},}}+)"
+
+
+_LIST = re.compile(
+    rf"\s*+\(\s*+(?:{_listed('literals', _LITERAL)}|{_listed('parameters', _PARAMETER)})(?=\s*+\))", re.DOTALL
 )
 
 
@@ -178,8 +189,9 @@ def _comparisons(word: str, signs: str) -> re.Pattern[str]:
     return re.compile(rf"\s++(?P<name>{_NAME})\s*+(?:{signs})\s*+(?:{kinds})", re.DOTALL)
 
 
-_RUNS = {"IN": _LITERALS, "OR": _comparisons("OR", "="), "AND": _comparisons("AND", "<>|!=")}
+_RUNS = {"IN": _LIST, "OR": _comparisons("OR", "="), "AND": _comparisons("AND", "<>|!=")}
 _ONE_LITERAL = re.compile(_LITERAL, re.DOTALL)
+_ONE_PARAMETER = re.compile(_PARAMETER)
 _ONE_COMPARISON = re.compile(rf"(?P<name>{_NAME})\s*+(?:=|<>|!=)\s*+(?P<literal>{_INTEGER}|{_STRING})", re.DOTALL)
 
 
@@ -200,6 +212,29 @@ def comparisons(run: Token) -> Iterator[tuple[int, int]]:
         yield run.start + found.start(), run.start + found.end()
 
 
+def parameter_names(token: Token) -> list[str]:
+    """Return the parameters that a token is, or has if it is a run of them, as they are written: `?`, or `$1`."""
+    match token.kind:
+        case Kind.PARAMETER:
+            return [token.text]
+        case Kind.PARAMETERS:
+            return _ONE_PARAMETER.findall(token.text)
+    return []
+
+
+def parameters(token: Token) -> Iterator[Token]:
+    """Yield the parameters that a token is, or has if it is a run of them, each with its place.
+
+    >>> [each.text for each in parameters(Token(Kind.PARAMETERS, "$2, ?", 7, 12))]
+    ['$2', '?']
+    """
+    if token.kind is Kind.PARAMETER:
+        yield token
+    elif token.kind is Kind.PARAMETERS:
+        for found in _ONE_PARAMETER.finditer(token.text):
+            yield Token(Kind.PARAMETER, found[0], token.start + found.start(), token.start + found.end())
+
+
 def token_count(text: str) -> int:
     """Return the number of tokens of a text, those of long runs one by one.
 
@@ -218,6 +253,8 @@ def _weight(token: Token) -> int:
     match token.kind:
         case Kind.LITERALS:
             return 2 * len(literals(token)) - 1
+        case Kind.PARAMETERS:
+            return 2 * token.text.count(",") + 1
         case Kind.COMPARISONS:
             return 4 * len(literals(token)) - 1
     return 1
@@ -264,8 +301,8 @@ def _run(text: str, at: int, word: str) -> Token | None:
     found = _RUNS[word].match(text, at)
     if found is None:
         return None
-    kind, name = (Kind.LITERALS, "run") if word == "IN" else (Kind.COMPARISONS, found.lastgroup or "")
-    return Token(kind, found[name], *found.span(name))
+    name = found.lastgroup or ""
+    return Token(_KINDS[name] if word == "IN" else Kind.COMPARISONS, found[name], *found.span(name))
 
 
 def _end_of_comment(text: str, start: int) -> int:
