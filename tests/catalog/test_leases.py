@@ -10,7 +10,9 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 from lance_flight.catalog.maintenance.compaction import compact
@@ -21,6 +23,7 @@ from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage import store as stores
 from lance_flight.catalog.storage.leases import Leases, SnapshotId, expiring, leased, put
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
@@ -258,6 +261,23 @@ def test_a_thread_renews_what_is_held(place: Path, monkeypatch: pytest.MonkeyPat
     assert published.wait(10)
     assert leased(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot}
     monkeypatch.setattr(leases, "INTERVAL", 1000.0)
+
+
+def test_a_namespace_whose_lease_cannot_be_written_keeps_no_other_from_its_own(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken" / VERSIONS).mkdir(parents=True)
+
+    def failing(at: Store, *written: Any) -> None:
+        if "broken" in at.uri:
+            raise pa.ArrowInvalid("no store to write to")
+        put(at, *written)
+
+    monkeypatch.setattr(leases, "put", failing)
+    mine, broken = Leases(), Store(str(tmp_path / "broken"))
+    holds = [mine.hold(each, (None, 3), datetime.now(UTC), is_newest=True) for each in (broken, store(place))]
+    mine.publish_all()
+    assert leased(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot for hold in holds}
 
 
 def test_a_namespace_that_was_dropped_is_not_made_again_by_a_lease(place: Path, tmp_path: Path) -> None:

@@ -158,7 +158,11 @@ class Leases:
             self._kept = {hold: until for hold, until in self._kept.items() if until > now}
             namespaces = {hold.namespace.uri: hold.namespace for hold in self._holds.values()} | self._published
         for namespace in namespaces.values():
-            self.publish(namespace)
+            try:
+                self.publish(namespace)
+            except Exception:
+                # Of any kind: the other leases are renewed, and this one the next time, as long as this thread goes on.
+                log.exception("the lease on %s was not renewed", namespace.uri)
 
     def _renew(self) -> None:
         while True:
