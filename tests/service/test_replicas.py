@@ -13,14 +13,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
+from lance_flight.cli.serving import load_balancer
 from lance_flight.cli.serving.load_balancer import Replica, configuration, find_program, free_ports, health_check
-from lance_flight.cli.serving.replicas import replica_settings, siblings_of
+from lance_flight.cli.serving.replicas import replica_settings, replicas_of, siblings_of
 from lance_flight.config import ServerConfig
 from lance_flight.flight.commands import StatementQuery
 from lance_flight.flight.wire import encode_command
@@ -253,6 +255,29 @@ def test_an_address_that_is_taken_is_not_said_to_be_served(tmp_path: Path) -> No
 
 def test_no_port_is_chosen_twice() -> None:
     assert len(set(free_ports(400))) == 400
+
+
+@pytest.mark.parametrize(
+    ("settings", "free", "ports", "health"),
+    [
+        (ServerConfig(), [5000, 7000, 5001, 5002, 5003], [5000, 5001], [5002, 5003]),
+        (ServerConfig(health_port=7005), [7005, 7006, 5000, 5001, 5002, 7000, 5003], [5000, 5001], [7005, 7006]),
+        (ServerConfig(admin_port=7005), [7006, 5000, 5001, 5002, 5003, 5004, 5005], [5000, 5001], [5002, 5003]),
+    ],
+)
+def test_no_replica_takes_a_port_that_is_meant_for_something_else(
+    monkeypatch: pytest.MonkeyPatch, settings: ServerConfig, free: list[int], ports: list[int], health: list[int]
+) -> None:
+    given = iter(free)
+
+    @contextmanager
+    def made(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        port = next(given)
+        yield SimpleNamespace(getsockname=lambda: ("127.0.0.1", port))
+
+    monkeypatch.setattr(load_balancer.socket, "create_server", made)
+    found = replicas_of(settings, 2, 7000)
+    assert ([each.port for each in found], [each.health_port for each in found]) == (ports, health)
 
 
 SHARED = ServerConfig(

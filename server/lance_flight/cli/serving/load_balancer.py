@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,9 +165,11 @@ def _told(control: Path, command: str) -> str:
         return ""
 
 
-def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return ports on which nothing listens at the moment, each of them another one."""
+def free_ports(count: int, host: str = "127.0.0.1", *, except_for: Collection[int] = ()) -> list[int]:
+    """Return ports on which nothing listens at the moment, each of them another one, and none of those that are meant for something else."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as probes:
-        sockets = [probes.enter_context(socket.create_server((host, 0), family=family)) for _ in range(count)]
-        return [int(each.getsockname()[1]) for each in sockets]
+        tried = count + len(except_for)
+        sockets = [probes.enter_context(socket.create_server((host, 0), family=family)) for _ in range(tried)]
+        ports = [int(each.getsockname()[1]) for each in sockets]
+    return [port for port in ports if port not in except_for][:count]

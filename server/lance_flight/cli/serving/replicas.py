@@ -33,7 +33,7 @@ from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_fi
 from lance_flight.cli.serving.reloading import Reloader, message_of
 from lance_flight.cli.serving.service_manager import ServiceManager
 from lance_flight.cli.serving.supervisor import Supervisor, end_with
-from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
+from lance_flight.config import LOOPBACK, ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
 
@@ -74,7 +74,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
     with _private_directory() as place:
         file, control = place / "haproxy.cfg", place / "control"
         machine = _Machine(
-            replicas=_replicas(settings, number),
+            replicas=replicas_of(settings, number, port),
             scheme=scheme,
             key_file=_key_file(settings, root, place),
             control=control,
@@ -168,11 +168,12 @@ def siblings_of(replica: Replica, all_replicas: Sequence[Replica], scheme: str) 
     return tuple(f"{scheme}://{_LOOPBACK}:{each.port}" for each in all_replicas if each != replica)
 
 
-def _replicas(settings: ServerConfig, number: int) -> list[Replica]:
-    """Choose the ports of the replicas: free ones, and consecutive ones from `health_port` on where that is set."""
-    health = settings.health_port if settings.health_port != NO_PORT else 0
-    free = free_ports(2 * number)
-    ports, health_ports = free[:number], range(health, health + number) if health else free[number:]
+def replicas_of(settings: ServerConfig, number: int, front: int) -> list[Replica]:
+    """Choose the ports of the replicas: free ones, and consecutive ones from `health_port` on where that is set; none is that of the `front`."""
+    health = range(settings.health_port, settings.health_port + number) if settings.health_port > 0 else range(0)
+    admin = range(settings.admin_port, settings.admin_port + number) if settings.admin_port > 0 else range(0)
+    free = free_ports(2 * number, except_for={front, *health, *admin})
+    ports, health_ports = free[:number], health or free[number:]
     return [
         Replica(each, port, health_port)
         for each, port, health_port in zip(range(1, number + 1), ports, health_ports, strict=True)
