@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.parameters import parameter_count, with_listed_values
 from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, spelled_out, tokenize
@@ -310,6 +312,51 @@ def test_a_long_list_is_one_token(name: str) -> None:
     assert [token.kind for token in tokens if token.kind in RUNS] == [
         Kind.LITERALS if "IN" in name else Kind.COMPARISONS
     ]
+
+
+LINEAR = {
+    "a list": (f"SELECT n FROM t WHERE {listed('n', range(9000))}", True),
+    "parameters": (f"SELECT n FROM t WHERE n IN ({marks(9000, '$')})", True),
+    "a list beside a call over constants": (
+        f"SELECT n FROM t WHERE {listed('n', range(9000))} AND s = repeat('x', 9)",
+        False,
+    ),
+    "a list in a query within": (f"SELECT n FROM (SELECT n FROM t WHERE {listed('n', range(9000))}) AS u", False),
+    "a long text beside a list": (f"SELECT n, '{'x' * 20_000}' FROM t WHERE {listed('n', range(COUNT))}", False),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_what_is_long_by_its_lists_alone_is_told_from_what_costs_more(name: str) -> None:
+    sql, is_linear = LINEAR[name]
+    text = datafusion_text(sql)
+    assert (text.is_costly, text.is_linear) == (True, is_linear)
+
+
+MEASURED = {
+    "one table": (f"SELECT n FROM t WHERE {listed('n', range(9000))}", 0),
+    "a join": (f"SELECT a.n FROM t AS a, t AS b WHERE a.n = b.n AND {listed('a.n', range(9000))}", 1),
+    "a union": (f"SELECT n FROM t WHERE {listed('n', range(9000))} UNION SELECT 1", 1),
+    "a view": (f"SELECT n FROM long WHERE {listed('n', range(9000))}", 1),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_lists_are_optimised_without_a_trial_in_queries_of_one_table_alone(
+    of_rows: Engine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    of_rows.update("CREATE OR REPLACE VIEW long AS SELECT n FROM t WHERE length(repeat(s, 2)) > 1")
+    sql, trials = MEASURED[name]
+    tried: list[object] = []
+    check = PlanningLimits.check_cost
+
+    def counted(limits: PlanningLimits, frame: Any) -> None:
+        tried.append(frame)
+        check(limits, frame)
+
+    monkeypatch.setattr(PlanningLimits, "check_cost", counted)
+    of_rows.query(sql)
+    assert len(tried) == trials
 
 
 REFUSED = {

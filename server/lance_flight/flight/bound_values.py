@@ -55,6 +55,8 @@ def fit_values(parameters: pa.RecordBatch, described: pa.Schema) -> pa.RecordBat
     """
     if parameters.num_columns != len(described):
         return parameters  # the statement says how many it has
+    if parameters.schema.types == described.types:
+        return parameters
     columns = [_fit(column, field) for column, field in zip(parameters.columns, described, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names=parameters.schema.names)
 

@@ -52,4 +52,6 @@ def decoded(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 
 
 def _with_dictionaries(schema: pa.Schema) -> Sequence[pa.Field]:
-    return [field for field in schema if has_dictionary(field.type)]
+    types = schema.types
+    found = {kind for kind in set(types) if has_dictionary(kind)}
+    return [schema.field(place) for place, kind in enumerate(types) if kind in found] if found else []

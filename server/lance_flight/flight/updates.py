@@ -133,7 +133,8 @@ def _check_names(fields: Iterable[pa.Field], what: str) -> None:
             _ = field.name
         except UnicodeDecodeError as error:
             raise InvalidInput(f"{what} have a column whose name is not UTF-8") from error
-        _check_names((field.type.field(place) for place in range(field.type.num_fields)), what)
+        if field.type.num_fields:
+            _check_names((field.type.field(place) for place in range(field.type.num_fields)), what)
 
 
 def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTIONS) -> IngestTarget:
@@ -175,7 +176,7 @@ def _parameters(
     batches, size = [], 0
     for batch in _to_the_end(sent, call, what):
         batches.append(batch)
-        size += batch.nbytes
+        size += batch.get_total_buffer_size()
         if size > most_bytes:
             raise LimitExceeded(f"more than {most_bytes} bytes of parameters (parameter_limit); expected an ingest")
     if not batches or batches[0].num_columns == 0:

@@ -28,6 +28,7 @@ from lance_flight.engine.query.plan_bounds import check_plan
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.columns import stored_name
 from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.statement_searches import SEARCHES, StatementSearches
@@ -97,6 +98,7 @@ class QuerySession:
         known: Mapping[TableName, Provider],
         *,
         is_costly: bool = False,
+        is_linear: bool = True,
         hidden: frozenset[str] = frozenset(),
     ) -> None:
         """Create the state of one run."""
@@ -112,7 +114,7 @@ class QuerySession:
         self._sent = None if running is None else running.sql
         self.named = NamedTables(context, self.log, self._evaluations, known, hidden)
         self._errors = QueryErrors(self.root, self.log, self.named.withheld, self._planned_views.masked)
-        self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly)
+        self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly, is_linear)
         self._prepared: DataFrame | None = None
 
     @property
@@ -143,7 +145,8 @@ class QuerySession:
         self._planned_views.begin(context)
         if not self._planned_views.are_current:
             return False
-        self._begin(context, known, is_costly=self.is_costly, hidden=self.named.hidden)
+        limits, hidden = self._limits, self.named.hidden
+        self._begin(context, known, is_costly=limits.is_costly, is_linear=limits.is_linear, hidden=hidden)
         for name in known:
             self.named.dataset(name)
         self.is_resumed = self.log.cancellation is cancellation and all(
@@ -200,6 +203,7 @@ class QuerySession:
         with located(self._sent, sql):
             rewritten = datafusion_text(sql)
         self._limits.is_costly |= rewritten.is_costly
+        self._limits.is_linear &= rewritten.is_linear or not rewritten.is_costly
         calls = rewritten.calls
         if not is_bound:
             self._unbound, self._wanted = calls, None
@@ -227,7 +231,8 @@ class QuerySession:
 
     def _bounded(self, frame: DataFrame) -> DataFrame:
         """Return a plan that is within the bounds of what its optimisation may make of it; `LimitExceeded` says which one it is not."""
-        self._limits.is_costly |= check_plan(frame.logical_plan())
+        if check_plan(frame.logical_plan()):
+            self._limits.is_costly, self._limits.is_linear = True, False
         return frame
 
     def _frame_of_view(self, sql: str) -> DataFrame:
@@ -268,7 +273,8 @@ class QuerySession:
         """Return the optimised plan of a query; raise `SqlError` for what DataFusion refuses only now (types that do not compare …)."""
         known = self._optimised
         if known is None or known[0] is not frame:
-            if self.is_costly:
+            # Joins give conditions to one another, once and again: a list is planned in the time that it takes to read it of one table alone.
+            if self.is_costly and not (self._limits.is_linear and is_pure_scan(frame.logical_plan())):
                 self.planned(partial(self._limits.check_cost, frame))
             known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
         return known[1]

@@ -24,11 +24,15 @@ MOST_SECONDS = 3.0
 
 @dataclass(slots=True)
 class PlanningLimits:
-    """Plans one statement within `timeout` seconds (0: any number), in a thread of its own where it `is_costly`."""
+    """Plans one statement within `timeout` seconds (0: any number), in a thread of its own where it `is_costly`.
+
+    It `is_linear` if what makes it so are lists of literals in a single query.
+    """
 
     cancellation: Cancellation
     timeout: float
     is_costly: bool = False
+    is_linear: bool = True
 
     def run(self, plan: Callable[[], T]) -> T:
         """Run `plan` and return its result; raise `Cancelled` or `StatementTimeout` as soon as the statement is cancelled or times out."""

@@ -149,7 +149,17 @@ def is_costly(text: str, tokens: Sequence[Token]) -> bool:
     >>> [is_costly(text, tokenize(text)) for text in ("SELECT count(*) FROM t", "SELECT levenshtein('a', 'b')")]
     [False, True]
     """
-    return len(text) > SHORT_TEXT or any(
+    return len(text) > SHORT_TEXT or _has_costly_calls(tokens)
+
+
+def is_long_by_lists(text: str, tokens: Sequence[Token]) -> bool:
+    """Return whether a statement is short and cheap but for its long IN lists, each value of which is planned in the same time."""
+    listed = sum(token.stop - token.start for token in tokens if token.kind in {Kind.LITERALS, Kind.PARAMETERS})
+    return len(text) - listed <= SHORT_TEXT and not _has_costly_calls(tokens)
+
+
+def _has_costly_calls(tokens: Sequence[Token]) -> bool:
+    return any(
         following.text == "(" and token.kind in (Kind.WORD, Kind.NAME) and token.text.lower() not in CHEAP_FUNCTIONS
         for token, following in pairwise(tokens)
     )

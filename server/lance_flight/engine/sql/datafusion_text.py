@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lance_flight.engine.sql.bounds import is_costly
+from lance_flight.engine.sql.bounds import is_costly, is_long_by_lists
 from lance_flight.engine.sql.rewriting import for_datafusion
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.sql.typed_calls import TypedCalls
@@ -16,10 +16,14 @@ MOST_KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class DataFusionText:
-    """SQL text for DataFusion with its `calls` of typed functions, whether planning it may be costly, and whether queries are in it."""
+    """SQL text for DataFusion with its `calls` of typed functions, whether planning it may be costly, and whether queries are in it.
+
+    One that is costly and `is_linear` is a single query that is costly by its lists of literals alone.
+    """
 
     calls: TypedCalls
     is_costly: bool
+    is_linear: bool
     is_nested: bool
 
 
@@ -33,7 +37,8 @@ def _rewrite(sql: str) -> DataFusionText:
     tokens = tokenize(text)
     words = [token.word for token in tokens]
     is_nested = words.count("SELECT") > 1 or words.count("FROM") > 1 or "|>" in text
-    return DataFusionText(TypedCalls.of(text), is_costly(text, tokens), is_nested)
+    is_linear = not is_nested and is_long_by_lists(text, tokens)
+    return DataFusionText(TypedCalls.of(text), is_costly(text, tokens), is_linear, is_nested)
 
 
 _remembered = lru_cache(MOST_KEPT)(_rewrite)
