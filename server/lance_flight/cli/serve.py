@@ -10,7 +10,6 @@ import dataclasses
 import importlib
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from functools import partial
 from types import FrameType
@@ -25,6 +24,7 @@ from lance_flight.cli.serving.replicas import serve_replicas
 from lance_flight.cli.serving.service_manager import ServiceManager
 from lance_flight.cli.serving.supervisor import RELOADING, supervise
 from lance_flight.errors import InvalidInput
+from lance_flight.signal_event import SignalEvent
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -87,13 +87,13 @@ def _changes(settings: config.ServerConfig, life: Life, reloader: Reloader) -> I
     """Return the settings of this server as they change: those that its parent sends, or those that it loads itself."""
     if life.settings is not None:
         return sent_by_parent(settings, life.settings)
-    asked = threading.Event()
+    asked = SignalEvent()
     if signal.getsignal(RELOADING) != signal.SIG_IGN:
         signal.signal(RELOADING, partial(_reload_or_stop, asked, has_terminal()))
     return asked_for(reloader, asked)
 
 
-def _reload_or_stop(asked: threading.Event, had_terminal: bool, number: int, frame: FrameType | None) -> None:  # noqa: FBT001 - bound
+def _reload_or_stop(asked: SignalEvent, had_terminal: bool, number: int, frame: FrameType | None) -> None:  # noqa: FBT001 - bound
     """Ask for a reload, or stop the server whose terminal was closed."""
     if had_terminal and not has_terminal():
         os.kill(os.getpid(), signal.SIGTERM)

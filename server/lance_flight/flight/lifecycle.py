@@ -1,7 +1,7 @@
 """Life of a server, from the first connection that it accepts to the last call that it finishes.
 
 `FlightServerBase.serve` takes over the signals of the process and `shutdown` waits for running calls without an end,
-so neither is called as it is: the caller owns the signals and sets an event.
+so neither is called as it is: the caller owns the signals, and sets an event (a `SignalEvent` in their handlers).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.signal_event import SignalEvent
 
 if TYPE_CHECKING:
     from lance_flight.flight.tls import TlsFiles
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 def serve_until(
     server: FlightSqlServer,
-    stop: threading.Event,
+    stop: threading.Event | SignalEvent,
     *,
     grace: Callable[[], float],
     ready: Callable[[str], None] | None = None,

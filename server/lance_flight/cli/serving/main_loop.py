@@ -25,6 +25,7 @@ from lance_flight.config import ServerConfig
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.peers import Neighbours
 from lance_flight.flight.self_check import SelfCheck
+from lance_flight.signal_event import SignalEvent
 
 BEATS = 4
 """Heartbeats that a server sends within the time after which it counts as unresponsive."""
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
 
     What `changes` gives takes the place of the settings that a running server takes.
     """
-    stop, stopped, replaced = threading.Event(), threading.Event(), threading.Event()
+    stop, stopped, replaced = SignalEvent(), SignalEvent(), SignalEvent()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stopped, stop))
     signal.signal(REPLACING, partial(_replace, replaced, stop))
@@ -109,7 +110,7 @@ class _Running:
                 log.exception("new settings are not all in use; expected a restart")
 
 
-def _beat(life: Life, settings: ServerConfig, uri: str, stop: threading.Event) -> None:
+def _beat(life: Life, settings: ServerConfig, uri: str, stop: SignalEvent) -> None:
     """Send heartbeats to the parent for as long as this server answers its own calls.
 
     Where clients are known by their certificates, of which there is none here, and where the first call fails, this thread alone tells it:
@@ -140,7 +141,7 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _stop(stopped: threading.Event, stop: threading.Event, number: int, frame: FrameType | None) -> None:
+def _stop(stopped: SignalEvent, stop: SignalEvent, number: int, frame: FrameType | None) -> None:
     """Stop after the running calls have ended; a second signal ends the process at once, of those that stop it."""
     if stopped.is_set():
         service.leave(128 + number)
@@ -148,7 +149,7 @@ def _stop(stopped: threading.Event, stop: threading.Event, number: int, frame: F
     stop.set()
 
 
-def _replace(replaced: threading.Event, stop: threading.Event, number: int, frame: FrameType | None) -> None:
+def _replace(replaced: SignalEvent, stop: SignalEvent, number: int, frame: FrameType | None) -> None:
     """Stop after the running calls have ended, for another server that takes the next ones."""
     replaced.set()
     stop.set()

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from lance_flight.admin import logs
 from lance_flight.config import ServerConfig, is_reloadable, reloadable_values, settings
 from lance_flight.errors import LanceFlightError
 from lance_flight.file_reloading import WatchedFile
+from lance_flight.signal_event import SignalEvent
 
 WATCH_SECONDS = 2.0
 """Time between two looks at the configuration file."""
@@ -96,7 +96,7 @@ def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
     return "(hidden)" if setting.metadata.get("is_secret") else repr(value)
 
 
-def asked_for(reloader: Reloader, asked: threading.Event) -> Iterator[ServerConfig]:
+def asked_for(reloader: Reloader, asked: SignalEvent) -> Iterator[ServerConfig]:
     """Yield the settings of a server without a parent each time that they change, by its file or after `asked` was set."""
     while True:
         is_asked = asked.wait(WATCH_SECONDS if reloader.is_watching else None)
