@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -24,6 +26,7 @@ from tests.service.supervised import Supervised, supervised
 
 PATIENCE = 60.0
 KILOBYTES = 40_000
+ASKED = 40
 TABLE_TYPES = flight.FlightDescriptor.for_command(encode_command(GetTableTypes()))
 """More than an interpreter that parses arguments takes, and a quarter of what a server does."""
 
@@ -114,6 +117,30 @@ def test_the_server_is_asked_through_its_parent_where_its_threads_are(running: S
     while "serve_until" not in running.log.read_text():  # of the main thread, which is written last
         assert running.process.poll() is None
     assert "most recent call first" in running.log.read_text()
+
+
+def test_a_busy_server_goes_on_that_is_asked_where_its_threads_are(running: Supervised) -> None:
+    uri = running.next_uri()
+    child, is_over = running.child, threading.Event()
+
+    def call() -> int:
+        with flight.connect(uri) as client:
+            calls = 0
+            while not is_over.is_set():
+                client.get_flight_info(TABLE_TYPES, flight.FlightCallOptions(timeout=PATIENCE))
+                calls += 1
+            return calls
+
+    with ThreadPoolExecutor(4) as pool:
+        calling = [pool.submit(call) for _ in range(4)]
+        try:
+            for asked in range(1, ASKED + 1):
+                os.kill(child, signal.SIGUSR1)
+                while running.log.read_text().count("in serve_until") < asked:
+                    assert running.child == child
+        finally:
+            is_over.set()
+        assert min(each.result(PATIENCE) for each in calling) > 0
 
 
 def test_no_server_is_left_where_its_parent_is_killed(running: Supervised) -> None:

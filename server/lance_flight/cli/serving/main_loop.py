@@ -20,7 +20,7 @@ from lance_flight.cli.serving.children import Life
 from lance_flight.cli.serving.identity import certificates
 from lance_flight.cli.serving.operations import Operations
 from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_file
-from lance_flight.cli.serving.supervisor import REPLACING
+from lance_flight.cli.serving.supervisor import REPLACING, STACKS
 from lance_flight.config import ServerConfig
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.peers import Neighbours
@@ -48,8 +48,10 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
         signal.signal(number, partial(_stop, stopped, stop))
     signal.signal(REPLACING, partial(_replace, replaced, stop))
     _raise_file_limit()
-    # What a server does that does not answer is asked with `kill -USR1`: it writes where each thread is.
-    faulthandler.register(signal.SIGUSR1)
+    # Where its threads are is asked with `kill -USR1`. A server that hangs with Python's lock does not answer that, but SIGQUIT, which may
+    # end it: the other threads go on while they are looked at.
+    signal.signal(signal.SIGUSR1, _write_stacks)
+    faulthandler.register(STACKS)
     check_ready_file(settings.ready_file)
     store = service.root_store(options.root, settings.storage, create=options.create)
     operations = Operations(settings, store.check, life.restarts)
@@ -139,6 +141,11 @@ def _raise_file_limit() -> None:
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _write_stacks(number: int, frame: FrameType | None) -> None:
+    """Write to the log where each thread is, while none of them runs Python."""
+    faulthandler.dump_traceback()
 
 
 def _stop(stopped: SignalEvent, stop: SignalEvent, number: int, frame: FrameType | None) -> None:

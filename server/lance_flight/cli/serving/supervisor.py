@@ -27,6 +27,8 @@ STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 """Signals that end a server without a fault of its own; the supervisor then ends itself by the same signal."""
 REPLACING = signal.SIGUSR2
 """Signal that replaces one server after another, of several; each of them ends by it when its running calls have."""
+STACKS = signal.SIGQUIT
+"""Signal at which a server that does not answer writes where its threads are, before it is killed."""
 RELOADING = signal.SIGHUP
 """Signal at which the configuration is loaded anew; servers are sent what has changed."""
 HANDLED = (*FORWARDED, REPLACING, RELOADING)
@@ -243,7 +245,7 @@ class Supervisor:
             )
             child.reason, child.kill_at = Reason.UNRESPONSIVE, time.monotonic() + DUMP_SECONDS
             if not child.spec.is_front:
-                child.send(signal.SIGUSR1)
+                child.send(STACKS)
 
     def _reap(self, child: Child) -> None:
         """Take the exit status of a child that has ended, and start it again unless it is over."""
