@@ -149,7 +149,7 @@ class Engine:
         """
         with self.running.entered(StatementKind.QUERY, sql, scope.issuer) as running:
             if parameters is not None:
-                running.uncounted = parameters.get_total_buffer_size()
+                running.uncounted = parameters.nbytes
             statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
             if isinstance(statement, RowsStatement):
                 return self._plan(running, statement, parameters, endpoints, scope)

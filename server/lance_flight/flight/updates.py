@@ -176,7 +176,8 @@ def _parameters(
     batches, size = [], 0
     for batch in _to_the_end(sent, call, what):
         batches.append(batch)
-        size += batch.get_total_buffer_size()
+        # Each column counts: those that a client lets share their bytes are copied apart later.
+        size += batch.nbytes
         if size > most_bytes:
             raise LimitExceeded(f"more than {most_bytes} bytes of parameters (parameter_limit); expected an ingest")
     if not batches or batches[0].num_columns == 0:
