@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -232,23 +231,34 @@ def modules() -> dict[str, Path]:
     return found
 
 
-MODULES = modules()
-
-
-def imports(name: str) -> Iterator[str]:
-    """Every module that `name` imports, those inside functions too."""
-    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+def imported_by(file: Path) -> Iterator[str]:
+    """Every module that a file imports, those inside functions too."""
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name} has a relative import"
+            assert node.level == 0, f"{file} has a relative import"
             assert node.module is not None
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+MODULES = modules()
+FACADE = "lance_flight"
+"""The package itself, which hands out what lies in other layers."""
+
+
+@pytest.fixture(scope="module")
+def imports() -> Mapping[str, Sequence[str]]:
+    """Module → what it imports."""
+    return {name: tuple(imported_by(file)) for name, file in MODULES.items()}
+
+
+Imports = Mapping[str, Sequence[str]]
+
+
 def layer_of(module: str) -> str:
     """The most specific layer that a module lies in."""
-    inside = [layer for layer in LAYERS if module == layer or module.startswith(layer + ".")]
+    inside = [layer for layer in LAYERS if is_under(module, layer)]
     return max(inside, key=len, default="")
 
 
@@ -256,67 +266,80 @@ def is_under(module: str, prefix: str) -> bool:
     return module == prefix or module.startswith(prefix + ".")
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "lance_flight"])
-def test_a_module_imports_only_the_layers_below_its_own(name: str) -> None:
-    layer = layer_of(name)
-    assert layer, f"{name} lies in no layer"
-    for target in imports(name):
-        if target.split(".")[0] in SOURCES:
-            other = layer_of(target)
-            assert other in LAYERS[layer] | {layer}, f"{name} imports {target}"
-            doors = DOORS.get((layer, other), {target})
-            assert any(is_under(target, door) for door in doors), f"{name} imports {target}"
+def module_of(target: str) -> str | None:
+    """The module of ours that an imported name comes from."""
+    parent = target.rpartition(".")[0]
+    return next((name for name in (target, parent) if name in MODULES), None)
 
 
-@pytest.mark.parametrize(
-    ("packages", "name"),
-    [
-        pytest.param(packages, name, id=name)
-        for layer, packages in (("lance_flight.catalog.", STORAGE), ("lance_flight.engine.", ENGINE))
-        for name in MODULES
-        if name.startswith(layer)
-    ],
-)
-def test_the_packages_of_a_layer_build_on_one_another(packages: tuple[str, ...], name: str) -> None:
-    (place,) = (number for number, package in enumerate(packages) if is_under(name, package))
-    for target in imports(name):
-        for package in packages[place + 1 :]:
-            assert not is_under(target, package), f"{name} imports {target}"
+def test_every_module_lies_in_a_layer() -> None:
+    assert [name for name in MODULES if name != FACADE and not layer_of(name)] == []
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_a_library_is_imported_by_its_own_layer_only(name: str) -> None:
-    for target in imports(name):
-        for library, owners in LIBRARIES.items():
-            if is_under(target, library):
-                assert any(is_under(name, owner) for owner in owners), f"{name} imports {target}"
+def test_modules_import_only_the_layers_below_their_own(imports: Imports) -> None:
+    offences = []
+    for name, targets in imports.items():
+        layer = layer_of(name)
+        for target in targets:
+            if name != FACADE and target.split(".")[0] in SOURCES:
+                other = layer_of(target)
+                doors = DOORS.get((layer, other), {target})
+                may_import = other == layer or other in LAYERS.get(layer, ())
+                if not may_import or not any(is_under(target, door) for door in doors):
+                    offences.append(f"{name} imports {target}")
+    assert offences == []
+
+
+def test_packages_of_a_layer_build_on_one_another(imports: Imports) -> None:
+    offences = []
+    for layer, packages in (("lance_flight.catalog.", STORAGE), ("lance_flight.engine.", ENGINE)):
+        for name in (name for name in MODULES if name.startswith(layer)):
+            (place,) = (number for number, package in enumerate(packages) if is_under(name, package))
+            above = packages[place + 1 :]
+            offences += [
+                f"{name} imports {target}"
+                for target in imports[name]
+                if any(is_under(target, package) for package in above)
+            ]
+    assert offences == []
+
+
+def test_libraries_are_imported_by_their_own_layers_only(imports: Imports) -> None:
+    offences = [
+        f"{name} imports {target}"
+        for name, targets in imports.items()
+        for target in targets
+        for library, owners in LIBRARIES.items()
+        if is_under(target, library) and not any(is_under(name, owner) for owner in owners)
+    ]
+    assert offences == []
 
 
 TRANSFORMS = "lance_flight.model.transforms"
 ANY_TRANSFORM = {f"{TRANSFORMS}.{name}" for name in ("TRANSFORMS", "Transform", "transform")}
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if not is_under(name, TRANSFORMS)])
-def test_no_module_asks_for_one_transform_among_others(name: str) -> None:
-    for target in imports(name):
-        is_any = target == TRANSFORMS or any(is_under(target, each) for each in ANY_TRANSFORM)
-        assert is_any or not is_under(target, TRANSFORMS), (
-            f"{name} imports {target}: what sets a transform apart is a member of `Rule`"
-        )
+def test_no_module_asks_for_one_transform_among_others(imports: Imports) -> None:
+    """What sets a transform apart is a member of `Rule`."""
+    offences = [
+        f"{name} imports {target}"
+        for name, targets in imports.items()
+        for target in targets
+        if is_under(target, TRANSFORMS)
+        and not is_under(name, TRANSFORMS)
+        and target != TRANSFORMS
+        and not any(is_under(target, each) for each in ANY_TRANSFORM)
+    ]
+    assert offences == []
 
 
-def test_the_modules_import_each_other_without_cycles() -> None:
-    graph = {name: {t for t in map(module_of, imports(name)) if t is not None and t != name} for name in MODULES}
-    resolved: set[str] = set()
+def test_modules_import_each_other_without_cycles(imports: Imports) -> None:
+    graph = {name: {module_of(target) for target in targets} - {None, name} for name, targets in imports.items()}
+    resolved: set[str | None] = set()
     while len(resolved) < len(graph):
         free = {name for name, targets in graph.items() if name not in resolved and targets <= resolved}
         assert free, f"a cycle among {sorted(set(graph) - resolved)}"
         resolved |= free
-
-
-def module_of(target: str) -> str | None:
-    """The module of ours that an imported name comes from."""
-    return target if target in MODULES else MODULES.get(target.rpartition(".")[0]) and target.rpartition(".")[0]
 
 
 @pytest.mark.parametrize(
@@ -327,24 +350,14 @@ def module_of(target: str) -> str | None:
         ("pyspark_lance_flight", "lance_flight_client.spark.options"),
     ],
 )
-def test_what_must_stay_light_loads_nothing_heavy(first: str, reached: str) -> None:
+def test_light_modules_load_nothing_heavy(imports: Imports, first: str, reached: str) -> None:
     loaded, waiting = set(), [first]
     while waiting:
         name = waiting.pop()
-        for target in imports(name):
+        for target in imports[name]:
             assert not any(is_under(target, heavy) for heavy in HEAVY), f"{name} imports {target}"
             module = module_of(target)
             if module is not None and module not in loaded:
                 loaded.add(module)
                 waiting.append(module)
     assert reached in loaded
-
-
-def test_no_test_module_imports_another() -> None:
-    found = []
-    for file in sorted((TOP / "tests").rglob("*.py")):
-        # Programs that a test starts are strings in its text: their lines count as well.
-        for number, line in enumerate(file.read_text().splitlines(), 1):
-            if re.match(r"\s*(from|import) (tests\.)?([a-z_.]+\.)?test_|\s*from tests[a-z_.]* import .*\btest_", line):
-                found.append(f"{file.relative_to(TOP)}:{number}: {line.strip()}")
-    assert not found, "move what they share into a module named after what it holds: " + "; ".join(found)
