@@ -1,12 +1,10 @@
-"""How long property tests look, and what tests count.
-
-A small fixed sample by default, many random examples with LANCE_FLIGHT_TESTS=full.
-"""
+"""How the suite runs: which cases, in which order, how long properties look, and what tests count."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.slow_tests import is_slow, sample
+from tests.selection import IS_FULL, covering, is_slow_place
 
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -28,7 +26,6 @@ settings.register_profile(
     "sample", max_examples=45, deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW
 )
 settings.register_profile("full", max_examples=3000, deadline=None, suppress_health_check=_SLOW)
-IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 settings.load_profile("full" if IS_FULL else "sample")
 
 _SAID = "said"
@@ -58,22 +55,43 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark | N
 
 
 def turn(item: pytest.Item) -> int:
-    """When a test is given to a worker: what takes long comes first, so that nobody waits for it at the end."""
-    return 0 if item.nodeid.startswith(SPARK) else 1 if is_slow(item.path) else 2
+    """When a test is given to a worker: what takes long comes first, so that no worker waits for it at the end."""
+    return 0 if item.nodeid.startswith(SPARK) else 1 if item.get_closest_marker("slow") else 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):
-        items.sort(key=turn)
-    if not IS_FULL and not any(".py" in argument for argument in config.args):
-        _deselect(config, items)
     for item in items:
-        if is_slow(item.path):
+        if is_slow_place(item.path):
             item.add_marker(pytest.mark.slow)
         if IS_FULL and item.get_closest_marker("timeout") is None:
             # Thousands of examples take longer than a test that hangs may.
             item.add_marker(pytest.mark.timeout(0))
+    if not IS_FULL:
+        _deselect(config, items)
+    if hasattr(config, "workerinput"):
+        items.sort(key=turn)
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases of slow tests that the default run does not take."""
+    kept: set[pytest.Item] = set()
+    for _, each in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
+        cases = list(each)
+        is_slow = cases[0].get_closest_marker("slow") is not None
+        kept.update([cases[place] for place in covering([values(case) for case in cases])] if is_slow else cases)
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
+
+
+def values(item: pytest.Item) -> Sequence[Hashable]:
+    """The value that a case takes of each of its test's tables: those of `parametrize`, and fixtures with parameters."""
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    tables = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    names = [tuple(names.replace(" ", "").split(",")) if isinstance(names, str) else tuple(names) for names in tables]
+    names += [(name,) for name in given if not any(name in each for each in names)]
+    return [tuple(id(given[name]) for name in each if name in given) for each in names]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,16 +100,6 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     logs = item.config.pluginmanager.get_plugin("logging-plugin")
     if logs is not None:
         logs.caplog_handler.setFormatter(logs.formatter)
-
-
-def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the sample does not have; whoever names a test or its module gets it."""
-    names = [item.nodeid.removeprefix("tests/") for item in items]
-    kept = sample(names)
-    left = [item for item, name in zip(items, names, strict=True) if name not in kept]
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item, name in zip(items, names, strict=True) if name in kept]
 
 
 class FailuresAtOnce:

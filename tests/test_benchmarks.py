@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # processes of each benchmark
+
 PROJECT = Path(__file__).parents[1]
 
 

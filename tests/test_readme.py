@@ -16,6 +16,8 @@ from lance_flight.config import is_reloadable, settings
 from tests.documents import blocks, text_of
 from tests.service.server_process import serving
 
+pytestmark = pytest.mark.slow  # server processes
+
 DOCUMENTED_URI = "grpc://127.0.0.1:32010"
 
 

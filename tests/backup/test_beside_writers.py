@@ -24,6 +24,8 @@ from tests.backup.roots import content, engine_of, make, run
 from tests.catalog.aging import age
 from tests.catalog.steady_writer import PARTITIONS, TOUCHED, writing
 
+pytestmark = pytest.mark.slow  # processes that write
+
 T = TableName("public", "t")
 ALL = VacuumRules(retain_hours=0, transaction_hours=0, force=True)
 

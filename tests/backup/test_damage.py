@@ -21,6 +21,8 @@ from lance_flight.errors import Corrupt, LanceFlightError, NotFound, Unsupported
 
 from tests.backup.roots import content, make
 
+pytestmark = pytest.mark.slow  # every harm to every kind of file
+
 KINDS = {
     "a data file": "t/*dataset/data/*.lance",
     "a deletion file": "t/*dataset/_deletions/*.arrow",

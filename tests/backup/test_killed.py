@@ -19,6 +19,8 @@ from lance_flight.faults import BACKUP_POINTS, VARIABLE
 from tests.backup.roots import content, make, run
 from tests.service.server_process import COMMAND
 
+pytestmark = pytest.mark.slow  # processes of the command line
+
 STOPS = [
     "backup_begun", "backup_file_copied:1", "backup_file_copied:100", "backup_journaled:1", "backup_journaled:2",
     "backup_copied", "backup_listed", "restore_begun", "restore_file_copied:1", "restore_file_copied:100",

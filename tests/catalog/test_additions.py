@@ -30,6 +30,8 @@ from tests.catalog.pinned_layouts import lay_out, repin
 from tests.catalog.planned_additions import newest, run
 from tests.catalog.small_table import opened
 
+pytestmark = pytest.mark.slow  # every change to a table, and streams over it
+
 Rows = Counter[tuple[int, str | None]]
 WALKS = 60 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 3
 STEPS = 14

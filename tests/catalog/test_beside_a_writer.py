@@ -22,6 +22,8 @@ from lance_flight.engine.writes.computed_columns import PythonFunction, SqlExpre
 from tests.catalog.steady_writer import FIRST_NEW, PARTITIONS, writing
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # a process that writes all the time
+
 BOUND = 60.0
 """Seconds; it takes about three."""
 ROWS = PARTITIONS * 20

@@ -23,6 +23,8 @@ from lance_flight.errors import Conflict, SerializationFailure
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # processes that write and are killed
+
 # One writer of the race below: appends rows of its own to partitions that everybody writes, and to new ones.
 WRITER = """
 import sys

@@ -37,6 +37,8 @@ from tests.catalog.conflict_pairs import (
 )
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every pair of operations
+
 # What each operation does to rows, in partition `p`, with a new id `mine`: the oracle.
 
 

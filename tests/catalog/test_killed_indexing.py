@@ -18,6 +18,8 @@ from lance_flight.engine.sql.functions import evaluate
 from tests.catalog.killed_commits import killed
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # processes that are killed
+
 ROWS, TABLES = 60, 3
 KINDS = {"btree": "id", "inverted": "c", "ivf_flat": "v"}
 SCRIPT = """

@@ -36,6 +36,8 @@ from tests.catalog.small_table import SCHEMA, SPEC, opened, rows
 from tests.catalog.small_table_changes import delete
 from tests.catalog.table_versions import versions
 
+pytestmark = pytest.mark.slow  # processes that read and write
+
 # A reader in the middle of a scan: it has the first batch, says so, and reads on when it is told to.
 READER = """
 import sys

@@ -27,6 +27,8 @@ from lance_flight.errors import LanceFlightError, NotFound
 from tests.catalog import stopped
 from tests.engine.directory_namespace import lay_out, listed
 
+pytestmark = pytest.mark.slow  # processes that are killed
+
 T = TableName("public", "t")
 LAYOUTS = pytest.mark.parametrize("layout", ["", "id"], ids=["plain", "partitioned"])
 OTHERS = pytest.mark.parametrize("other", ["", "id"], ids=["by plain", "by partitioned"])

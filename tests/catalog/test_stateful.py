@@ -18,6 +18,8 @@ from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import SerializationFailure
 
+pytestmark = pytest.mark.slow  # a long property
+
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 Rows = Counter[tuple[int, str]]
 

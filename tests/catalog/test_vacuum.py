@@ -30,6 +30,8 @@ from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, 
 from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
 from tests.stock import manifest, stored_tables
 
+pytestmark = pytest.mark.slow  # a vacuum that is stopped at every step
+
 VACUUM = """
 import sys
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum

@@ -25,6 +25,8 @@ from lance_flight.model.checksums import Checksum
 from tests.service.server_process import COMMAND
 from tests.stock import manifest, stored_rows, stored_tables
 
+pytestmark = pytest.mark.slow  # processes of the command line
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

@@ -17,6 +17,8 @@ from lance_flight.errors import InvalidInput
 
 from tests.dataset.roots import overtake
 
+pytestmark = pytest.mark.slow  # processes that read
+
 
 def test_fragments_are_read_by_other_processes(root: Path) -> None:
     with (

@@ -10,6 +10,8 @@ import pytest
 from tests.dataset.roots import DOCUMENTED, run
 from tests.documents import blocks
 
+pytestmark = pytest.mark.slow  # processes that read
+
 PHOTOS = (
     "CREATE TABLE photos (id BIGINT, site VARCHAR, image BLOB) PARTITIONED BY (site)",
     "INSERT INTO photos VALUES (1, 'Oslo', X'30313233343536'), (2, 'Oslo', X'6c617374'), (3, 'Bergen', X'aa')",

@@ -12,6 +12,8 @@ import pytest
 from tests.service.server_process import Server, serving
 from tests.spark.tables import SHAPES
 
+pytestmark = pytest.mark.slow  # a server process, and every kind of table
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:

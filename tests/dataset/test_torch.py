@@ -17,6 +17,8 @@ from lance_flight.errors import Unsupported
 from tests.dataset.roots import DOCUMENTED, run
 from tests.documents import blocks
 
+pytestmark = pytest.mark.slow  # processes of PyTorch
+
 PROGRAM = Path(__file__).with_name("torch_program.py")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 PYTHON = os.environ.get("LANCE_FLIGHT_TORCH") or (sys.executable if HAS_TORCH else None)

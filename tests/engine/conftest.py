@@ -1,7 +1,8 @@
-"""The engine that most tests of this directory ask, over a directory of their own."""
+"""What tests of the engine ask: an engine over a directory of their own, or a database that many of them share."""
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,24 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
+from tests.engine.database import Database
+
+_NUMBERS = count(1)
+
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     """An engine over an empty root; the fixture `tables` of a module fills it for each of its tests."""
     return Engine(Root(Store(str(tmp_path))), target_partitions=2)
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    """One root for all tests that only need tables of their own in it."""
+    return Database(tmp_path_factory.mktemp("engine"))
+
+
+@pytest.fixture
+def table() -> str:
+    """A table name that no other test uses."""
+    return f"t{next(_NUMBERS)}"

@@ -14,6 +14,8 @@ from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LimitExceeded, SqlError
 
+pytestmark = pytest.mark.slow  # every function against DataFusion's
+
 ROWS = pa.record_batch(
     {
         "s": ["a", None, "bcd", ""],

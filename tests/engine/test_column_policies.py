@@ -26,6 +26,8 @@ from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 
 from tests.engine.principals import engine, query, told
 
+pytestmark = pytest.mark.slow  # every statement for every principal
+
 MASKED = "id, name, region, concat('***', right(phone, 4)) AS phone, NULL AS email, 0 AS income"
 POLICIES = Policies.parse(f"""
 [roles.narrow]

@@ -25,6 +25,8 @@ from tests.engine.random_conditions import (
     rows,
 )
 
+pytestmark = pytest.mark.slow  # a long property
+
 specs = st.lists(st.sampled_from(FIELDS), min_size=1, max_size=3, unique=True)
 
 

@@ -19,6 +19,8 @@ from lance_flight.errors import InvalidInput
 
 from tests.stock import StoredTable, manifest, stored_tables
 
+pytestmark = pytest.mark.slow  # many odd tables
+
 PAIR = pa.struct([("x", pa.int32()), ("y", pa.utf8())])
 SCHEMA = pa.schema(
     {"id": pa.int64(), "p": pa.utf8(), "n": pa.int32(), "d": pa.date32(), "s": PAIR, "l": pa.list_(PAIR)}

@@ -29,6 +29,8 @@ from tests.catalog.aging import age
 from tests.engine.evolution_model import BY_TYPE, KEY, KINDS, Kind, Model, Path
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # a long property
+
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 T = TableName("public", "t")
 NAMES = ("a", "b", "c", "d", "e", "select", "Up Per")

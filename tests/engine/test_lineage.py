@@ -22,6 +22,8 @@ from lance_flight.errors import DataError, InvalidInput, LanceFlightError, Schem
 from tests.catalog.aging import age
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # a long property
+
 T = TableName("public", "t")
 COLUMNS = "id BIGINT NOT NULL, p VARCHAR, v BIGINT"
 LINEAGE = ["_partition", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]

@@ -6,6 +6,8 @@ import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import few_keys, tables
 
+pytestmark = pytest.mark.slow  # many merges
+
 UPDATE = "WHEN MATCHED THEN UPDATE SET v = s.v"
 INSERT = "WHEN NOT MATCHED AND s.id IS NOT NULL THEN INSERT (id, p, v) VALUES (s.id, s.p, s.v)"
 

@@ -23,6 +23,8 @@ from lance_flight.engine.sql.functions import evaluate
 from tests.catalog.foreign_namespaces import ForeignTable, SpecField, lay_out, with_ids
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every statement over odd tables
+
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.utf8(), "n": pa.int64(), "word": pa.utf8()})
 BY_P = [SpecField(name="p", source=1, kind=pa.utf8())]
 VALUES = ("US", "DE", "FR", None)

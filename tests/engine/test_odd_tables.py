@@ -20,6 +20,8 @@ from lance_flight.engine.sql.functions import evaluate, session_config
 from tests.engine.odd_columns import PARTS
 from tests.engine.odd_tables import Drawn, draw, table_of
 
+pytestmark = pytest.mark.slow  # a long property
+
 RUNS = 300 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 12
 STEPS = 4
 

@@ -32,6 +32,8 @@ from tests.engine.partition_wise_cases import cases
 from tests.engine.partition_wise_databases import Database, database
 from tests.engine.partition_wise_draws import Case, Compared
 
+pytestmark = pytest.mark.slow  # a long property
+
 IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 QUERIES = 50 if IS_FULL else 45
 SEEDS = [range(first, first + 10) for first in range(0, 200, 10)] if IS_FULL else [range(2)]

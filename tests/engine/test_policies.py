@@ -23,6 +23,8 @@ from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refuse
 from tests.engine.principals import engine, query, told
 from tests.stock import stored_rows, stored_tables
 
+pytestmark = pytest.mark.slow  # every statement for every tenant
+
 POLICIES = Policies.parse("""
 [roles.tenant]
 members = ["a", "group:tenants"]

@@ -39,6 +39,8 @@ from lance_flight.errors import LanceFlightError, Refused
 
 from tests.engine.statement_needs import NEEDS
 
+pytestmark = pytest.mark.slow  # every statement for every privilege
+
 SECRET = "zyxsecret"  # noqa: S105
 """A value of rows, and of a partition, that none of the principals may read."""
 COUNT = "40961"

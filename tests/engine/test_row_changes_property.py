@@ -28,6 +28,8 @@ from lance_flight.errors import DataError
 
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # a long property
+
 COLUMNS = "n BIGINT, i BIGINT, s VARCHAR, f DOUBLE, d DATE"
 SCHEMA = pa.schema({"n": pa.int64(), "i": pa.int64(), "s": pa.utf8(), "f": pa.float64(), "d": pa.date32()})
 

@@ -22,6 +22,8 @@ from lance_flight.model.schema import NamespaceSchema
 from tests.catalog.interrupted_commits import interrupted
 from tests.stock import manifest, stored_tables
 
+pytestmark = pytest.mark.slow  # every change beside every writer
+
 T = TableName("public", "t")
 HELD = [(1, "a"), (2, "b"), (3, "a")]
 CHANGES = {

@@ -16,6 +16,8 @@ from adbc_driver_manager import Error
 from tests.service.server_process import Server, serving, started
 from tests.stock import manifest, stored_tables
 
+pytestmark = pytest.mark.slow  # server processes
+
 SECRET = "zyxsecret"  # noqa: S105
 ROWS = f"VALUES (1, 'a', '{SECRET}'), (2, 'b', '{SECRET}'), (3, 'b', '{SECRET}')"
 NEWEST_FIRST = (1 << 64) - 1

@@ -20,6 +20,8 @@ from tests.hostile.mutations import mutations
 from tests.hostile.outside import SECRET, Guarded
 from tests.hostile.prepared import ANSWERED, INTO, prepared
 
+pytestmark = pytest.mark.slow  # a server process, and many changed bytes
+
 SELECT = commands.StatementQuery(query="SELECT * FROM t")
 # Without dictionaries, which an ingest takes here: test_dictionaries.py and test_crafted_frames.py send those.
 ROWS = [

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
@@ -23,6 +24,8 @@ from lance_flight.planning.key_order import in_order
 from tests.planning.join_cases import of
 from tests.planning.planning_oracle import evaluate, field, split
 from tests.planning.planning_strategies import KINDS, Kind
+
+pytestmark = pytest.mark.slow  # a long property
 
 INTEGERS = (-25, -10, -1, 0, 1, 2, 3, 4, 9, 10, 11, 25)
 ROWS = 16

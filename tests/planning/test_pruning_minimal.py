@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
@@ -24,6 +25,8 @@ from lance_flight.planning.pruning import prune
 
 from tests.planning.planning_oracle import Split, evaluate, field, split
 from tests.planning.planning_strategies import Statement, specs_of, sql_answer, statements
+
+pytestmark = pytest.mark.slow  # every value of each column
 
 SMALL = NamespaceSchema.assign(pa.schema({"b": pa.bool_(), "i8": pa.int8()}))
 BYTES = [None, *range(-128, 128)]

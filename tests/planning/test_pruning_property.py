@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
@@ -19,6 +20,8 @@ from tests.planning.planning_strategies import (
     sql_answer,
     statements,
 )
+
+pytestmark = pytest.mark.slow  # a long property
 
 
 @st.composite

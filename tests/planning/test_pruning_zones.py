@@ -20,6 +20,8 @@ from lance_flight.planning.pruning import SpecPruning, prune
 from tests.planning.join_cases import of
 from tests.planning.planning_oracle import Split, evaluate, field, split
 
+pytestmark = pytest.mark.slow  # every change of every zone's clocks
+
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 ODD = [
     "Pacific/Apia",

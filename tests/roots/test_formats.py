@@ -27,6 +27,8 @@ from tests.backup.roots import engine_of
 from tests.documents import rows_of
 from tests.service.server_process import COMMAND, files
 
+pytestmark = pytest.mark.slow  # processes of the command line
+
 REFUSED = "table 't' of root 'root' has table format 3, which a newer release wrote; this one reads 1 to 2"
 
 

@@ -21,6 +21,8 @@ from lance_flight.errors import Unsupported
 from tests.backup.roots import engine_of
 from tests.roots.released import FEATURES, RELEASES, ReleasedRoot, as_json
 
+pytestmark = pytest.mark.slow  # a root of every release
+
 WRITES = {
     "partitioned": "INSERT INTO events (id, at, site, n) VALUES (100, TIMESTAMP '2025-01-01 00:00:00', 'Lima', 100)",
     "changed": "UPDATE events SET n = 101 WHERE id = 5",

@@ -20,6 +20,8 @@ from lance_flight.engine.sql.vector_functions import DISTANCES
 
 from tests.search.collection import DIMENSIONS, EXACTLY, Documents, literal, made, query, searches
 
+pytestmark = pytest.mark.slow  # a long property
+
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 NEAR = literal(VECTOR)
 INDICES = {

@@ -17,6 +17,8 @@ from lance_flight.engine.query.policies.file import Policies
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 from tests.search.layouts import COLUMNS, lance_plans
 
+pytestmark = pytest.mark.slow  # a long property
+
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 EXACTLY = "nprobes => 100, refine => 50"
 

@@ -21,6 +21,8 @@ from lance_flight.engine.query.policies.file import Policies
 from tests.search.collection import engine, query, told
 from tests.search.layouts import lance_plans
 
+pytestmark = pytest.mark.slow  # a long property
+
 SCHEMA = pa.schema(
     {
         "id": pa.int64(),

@@ -13,6 +13,8 @@ from lance_flight.errors import AlreadyExists, InvalidInput, LanceFlightError, N
 from tests.search.collection import Documents, engine, literal, made, query, store
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every kind of index after every change
+
 COUNTS = "tables, indexed_tables, rows, indexed_rows, segments"
 
 

@@ -8,6 +8,8 @@ from lance_flight.engine.engine import Engine
 from tests.search.collection import Documents, engine
 from tests.search.layouts import CHECKS, LAYOUTS, WHEN, Layout, lay_out, units, vectors
 
+pytestmark = pytest.mark.slow  # every search over every layout
+
 ROWS = 300
 
 

@@ -20,6 +20,8 @@ from lance_flight.errors import LanceFlightError
 
 from tests.search.collection import DIMENSIONS, EXACTLY, Documents, engine, literal, made, query, searches, store
 
+pytestmark = pytest.mark.slow  # a long property, and every change
+
 ROWS = 500
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 NEAR = literal(VECTOR)

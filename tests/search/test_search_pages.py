@@ -17,6 +17,8 @@ from lance_flight.errors import LanceFlightError
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 
+pytestmark = pytest.mark.slow  # every page over every layout
+
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 ORIGIN = literal([0] * DIMENSIONS)
 CODES = ", nprobes => 99"

@@ -19,6 +19,8 @@ from lance_flight.errors import InvalidInput, NotFound, SqlError
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 
+pytestmark = pytest.mark.slow  # every metric over every layout
+
 ROWS = 900
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 INDICES = [

@@ -1,0 +1,78 @@
+"""Which tests are slow, and which cases of a slow test the default run takes.
+
+Quick tests run all their cases. A slow test with two tables of values runs each value once, one with three or more tables
+each pair of values once. `LANCE_FLIGHT_TESTS=full` runs every combination. Nothing depends on a name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import combinations
+from pathlib import Path, PurePosixPath
+
+IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
+"""Whether every combination of every test runs, and properties look at many random examples."""
+
+TESTS = Path(__file__).parent
+
+# Directory → what its tests wait for. A slow module elsewhere says so itself: `pytestmark = pytest.mark.slow`.
+SLOW_DIRECTORIES = {
+    "console": "a browser",
+    "conformance": "drivers in other languages, on a JVM or built by Go",
+    "deployment": "server processes, Helm and other programs of operators",
+    "faults": "servers that are killed and started again",
+    "object_store": "an S3 server in this process",
+    "service": "server processes",
+    "spark": "a JVM",
+}
+
+# Modules of those directories that are quick, and show that the layer works at all.
+QUICK_MODULES = {
+    "console/test_partition_grid.py",
+    "service/test_parameters.py",
+    "service/test_tags.py",
+    "spark/test_job.py",
+    "spark/test_options.py",
+    "spark/test_write_planning.py",
+}
+
+
+def is_slow_place(module: Path) -> bool:
+    """Tell whether a test module is slow by where it lies."""
+    path = PurePosixPath(module.relative_to(TESTS).as_posix())
+    return path.parts[0] in SLOW_DIRECTORIES and str(path) not in QUICK_MODULES
+
+
+Case = Sequence[Hashable]
+"""The value that a case takes of each table."""
+
+
+def covering(cases: Sequence[Case]) -> list[int]:
+    """Choose cases, by their places, that have each value of two tables, or each pair of values of three and more.
+
+    Greedy: the next case has the most that no case before it has; of equal ones it has the values that were taken least,
+    so that the values of a short table take turns beside those of a long one.
+
+    >>> covering([(word, layout) for word in "abc" for layout in "xy"])
+    [0, 3, 4]
+    >>> len(covering([(a, b, c) for a in range(4) for b in range(3) for c in range(3)]))
+    12
+    """
+    if len(cases[0]) < 2:
+        return list(range(len(cases)))
+    strength = 1 if len(cases[0]) == 2 else 2
+    parts = [set(combinations(enumerate(case), strength)) for case in cases]
+    left, taken = set().union(*parts), Counter[tuple[int, Hashable]]()
+
+    def worth(place: int) -> tuple[int, int, int]:
+        return len(parts[place] & left), -sum(taken[value] for value in enumerate(cases[place])), -place
+
+    chosen = []
+    while left:
+        best = max(range(len(cases)), key=worth)
+        chosen.append(best)
+        left -= parts[best]
+        taken.update(enumerate(cases[best]))
+    return sorted(chosen)
