@@ -131,6 +131,10 @@ class Database:
         shutil.copytree(self.root / table, self.root / name)
         return name
 
+    def refuses_ingest(self, table: str, data: Any, mode: str = "create", **options: Any) -> str:
+        """Store rows that must be refused; return the error as a client reads it."""
+        return refusal(lambda: self.ingest(table, data, mode, **options))
+
     def refuses(self, sql: str, parameters: Parameters = None) -> str:
         """Run a statement that must fail; return its error as a client reads it."""
         return refusal(lambda: self.rows(sql, parameters))
