@@ -1,4 +1,4 @@
-"""What tests of the engine ask: an engine over a directory of their own, or a database that many of them share."""
+"""What tests of the engine ask: an engine over a directory of their own, or a database that those of a module share."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def engine(tmp_path: Path) -> Engine:
     return Engine(Root(Store(str(tmp_path))), target_partitions=2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
-    """One root for all tests that only need tables of their own in it."""
-    return Database(tmp_path_factory.mktemp("engine"))
+    """One root for the tests of a module: they see no other module's tables, and list few files."""
+    return Database(tmp_path_factory.mktemp("engine") / "root")
 
 
 @pytest.fixture
