@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
-from tests.engine.database import Database
+from tests.engine.database import Client, Database
 
 _NUMBERS = count(1)
 
@@ -25,6 +26,13 @@ def engine(tmp_path: Path) -> Engine:
 def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
     """One root for the tests of a module: they see no other module's tables, and list few files."""
     return Database(tmp_path_factory.mktemp("engine") / "root")
+
+
+@pytest.fixture
+def client(database: Database) -> Iterator[Client]:
+    """A client of that root with a session of its own."""
+    with database.client() as opened:
+        yield opened
 
 
 @pytest.fixture
