@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.service.server_process import Server, files
+from tests.engine.database import Database
+from tests.service.server_process import files
 
 
 @pytest.fixture(scope="module")
-def guarded(server: Server) -> Iterator[Server]:
-    """A server with two tables, and files beside the root that nobody may see or touch."""
-    server.run("CREATE TABLE flights (id INT NOT NULL, origin VARCHAR) PARTITIONED BY (origin)")
-    server.run("INSERT INTO flights VALUES (1, 'JFK'), (2, 'EWR')")
-    server.run("CREATE TABLE airports (code VARCHAR)")
-    (server.root.parent / "secret.csv").write_text("word\nxyzzy\n")
-    (server.root / "inside.csv").write_text("word\nxyzzy\n")
-    yield server
-    (server.root / "inside.csv").unlink()
+def guarded(database: Database) -> Database:
+    """Two tables, and files beside the root that nobody may see or touch."""
+    database.run("CREATE TABLE flights (id INT NOT NULL, origin VARCHAR) PARTITIONED BY (origin)")
+    database.run("INSERT INTO flights VALUES (1, 'JFK'), (2, 'EWR')")
+    database.run("CREATE TABLE airports (code VARCHAR)")
+    (database.root.parent / "secret.csv").write_text("word\nxyzzy\n")
+    (database.root / "inside.csv").write_text("word\nxyzzy\n")
+    return database
 
 
 NOT_SQL = [
@@ -174,7 +172,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("sql", "says"), [*NOT_SQL, *LONG_NUMBERS, *NOT_THERE])
-def test_a_wrong_statement_is_refused_with_what_is_wrong(guarded: Server, sql: str, says: list[str]) -> None:
+def test_a_wrong_statement_is_refused_with_what_is_wrong(guarded: Database, sql: str, says: list[str]) -> None:
     before = files(guarded.root)
     message = guarded.refuses(sql)
     assert [part for part in says if part not in message] == []
@@ -184,7 +182,7 @@ def test_a_wrong_statement_is_refused_with_what_is_wrong(guarded: Server, sql: s
 
 
 @pytest.mark.parametrize("sql", FORBIDDEN)
-def test_a_statement_that_reaches_beyond_the_tables_is_refused(guarded: Server, sql: str) -> None:
+def test_a_statement_that_reaches_beyond_the_tables_is_refused(guarded: Database, sql: str) -> None:
     outside = guarded.root.parent
     before, beside = files(guarded.root), sorted(path.name for path in outside.iterdir())
     message = guarded.refuses(sql.format(outside=outside))
@@ -209,7 +207,7 @@ MERELY_QUOTED = ["a-b", "a b", "1a", "ü", "x;y", "'"]
         "CREATE TABLE {n}.t (id INT)",
     ],
 )
-def test_a_table_of_an_illegal_name_is_not_made(guarded: Server, statement: str, name: str) -> None:
+def test_a_table_of_an_illegal_name_is_not_made(guarded: Database, statement: str, name: str) -> None:
     before, beside = files(guarded.root), files(guarded.root.parent)
     message = guarded.refuses(statement.format(n=f'"{name}"'))
     assert "is not allowed" in message or "[not_found]" in message
@@ -228,7 +226,7 @@ def test_a_table_of_an_illegal_name_is_not_made(guarded: Server, statement: str,
         "INSERT INTO {n} VALUES (1)",
     ],
 )
-def test_no_name_leads_out_of_the_root_or_into_its_inside(guarded: Server, statement: str, name: str) -> None:
+def test_no_name_leads_out_of_the_root_or_into_its_inside(guarded: Database, statement: str, name: str) -> None:
     before = files(guarded.root.parent)
     message = guarded.refuses(statement.format(n=f'"{name}"'))
     assert "[not_found]" in message or "[invalid_sql]" in message
@@ -236,7 +234,7 @@ def test_no_name_leads_out_of_the_root_or_into_its_inside(guarded: Server, state
     assert files(guarded.root.parent) == before
 
 
-def test_dropping_what_is_not_there_if_it_exists_removes_nothing(guarded: Server) -> None:
+def test_dropping_what_is_not_there_if_it_exists_removes_nothing(guarded: Database) -> None:
     before = files(guarded.root.parent)
     for name in [*PATHS, "__manifest", "../root/flights"]:
         assert guarded.run(f'DROP TABLE IF EXISTS "{name}"') == 0
@@ -247,7 +245,7 @@ def test_dropping_what_is_not_there_if_it_exists_removes_nothing(guarded: Server
 @pytest.mark.parametrize(
     "nested", ["SELECT {}(1){}", "SELECT {}NOT (true){}", "SELECT {}abs(1){}", "SELECT * FROM {}(SELECT 1){}"]
 )
-def test_a_statement_nested_without_end_is_refused(guarded: Server, nested: str, depth: int) -> None:
+def test_a_statement_nested_without_end_is_refused(guarded: Database, nested: str, depth: int) -> None:
     message = guarded.refuses(nested.format("(" * depth, ")" * depth))
     assert "invalid_sql" in message
     assert guarded.value("SELECT count(*) FROM flights") == 2
@@ -266,7 +264,7 @@ CHAINS = [
 @pytest.mark.parametrize(("condition", "join", "expected"), CHAINS)
 @pytest.mark.parametrize("length", [40, 400])
 def test_a_query_of_many_conditions_has_its_answer(
-    guarded: Server, condition: str, join: str, expected: int, length: int
+    guarded: Database, condition: str, join: str, expected: int, length: int
 ) -> None:
     where = join.join(condition.format(n=n) for n in range(1, length))
     assert guarded.value(f"SELECT count(*) FROM flights WHERE {where}") == expected
@@ -319,7 +317,7 @@ SPECS = [
 
 @pytest.mark.parametrize(("columns", "fields", "says"), SPECS)
 def test_every_problem_of_a_spec_is_named_at_once(
-    guarded: Server, table: str, columns: str, fields: str, says: list[str]
+    guarded: Database, table: str, columns: str, fields: str, says: list[str]
 ) -> None:
     before = files(guarded.root)
     message = guarded.refuses(f"CREATE TABLE {table} {columns} PARTITIONED BY ({fields})")
@@ -336,7 +334,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize(("sql", "says"), FAILING)
-def test_a_query_that_fails_on_its_data_says_so(guarded: Server, sql: str, says: str) -> None:
+def test_a_query_that_fails_on_its_data_says_so(guarded: Database, sql: str, says: str) -> None:
     message = guarded.refuses(sql)
     assert "query_failed" in message or "invalid_sql" in message
     assert says.lower() in message.lower()
