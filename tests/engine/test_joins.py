@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.server_process import Server
+from tests.engine.database import Database
 
 LAYOUTS = {
     "both plain": ("", ""),
@@ -99,20 +99,20 @@ def literals(rows: list[tuple[Any, ...]]) -> str:
 
 
 @pytest.fixture(scope="module", params=LAYOUTS.values(), ids=LAYOUTS.keys())
-def shop(request: pytest.FixtureRequest, server: Server) -> dict[str, str]:
+def shop(request: pytest.FixtureRequest, database: Database) -> dict[str, str]:
     """Orders and customers in one of the layouts: their table names."""
     orders, customers = request.param
     number = list(LAYOUTS.values()).index(request.param)
     names = {"o": f"orders{number}", "c": f"customers{number}"}
-    server.run(f"CREATE TABLE {names['o']} (id INT, customer INT, d DATE, amount INT){orders}")
-    server.run(f"CREATE TABLE {names['c']} (id INT, name VARCHAR, country VARCHAR){customers}")
-    server.run(f"INSERT INTO {names['o']} VALUES {literals(ORDERS)}")
-    server.run(f"INSERT INTO {names['c']} VALUES {literals(CUSTOMERS)}")
+    database.run(f"CREATE TABLE {names['o']} (id INT, customer INT, d DATE, amount INT){orders}")
+    database.run(f"CREATE TABLE {names['c']} (id INT, name VARCHAR, country VARCHAR){customers}")
+    database.run(f"INSERT INTO {names['o']} VALUES {literals(ORDERS)}")
+    database.run(f"INSERT INTO {names['c']} VALUES {literals(CUSTOMERS)}")
     return names
 
 
 @pytest.mark.parametrize(("sql", "expected"), QUERIES)
 def test_a_query_has_the_same_answer_however_its_tables_are_laid_out(
-    server: Server, shop: dict[str, str], sql: str, expected: list[tuple[Any, ...]]
+    database: Database, shop: dict[str, str], sql: str, expected: list[tuple[Any, ...]]
 ) -> None:
-    assert server.rows(sql.format(**shop)) == expected
+    assert database.rows(sql.format(**shop)) == expected
