@@ -1,4 +1,4 @@
-"""CREATE TABLE and DROP TABLE over the wire: types, partition fields, names, field ids, and what lies on disk."""
+"""CREATE TABLE and DROP TABLE: types, partition fields, names, field ids, and what lies on disk."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from adbc_driver_flightsql import dbapi
 
-from tests.service.server_process import Server, files
+from tests.engine.database import Client, Database
+from tests.service.server_process import files
 from tests.stock import manifest, manifest_rows, stored_by_value
 
 
@@ -80,13 +80,15 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("sample", TYPES)
-def test_a_column_type_is_stored_and_returned_as_it_was_declared(server: Server, table: str, sample: Sample) -> None:
-    server.run(f"CREATE TABLE {table} (id INT NOT NULL, c {sample.sql}) PARTITIONED BY (id)")
-    server.run(f"INSERT INTO {table} VALUES (1, {sample.literal}), (2, NULL)")
-    found = server.query(f"SELECT c FROM {table} ORDER BY id")
+def test_a_column_type_is_stored_and_returned_as_it_was_declared(
+    database: Database, table: str, sample: Sample
+) -> None:
+    database.run(f"CREATE TABLE {table} (id INT NOT NULL, c {sample.sql}) PARTITIONED BY (id)")
+    database.run(f"INSERT INTO {table} VALUES (1, {sample.literal}), (2, NULL)")
+    found = database.query(f"SELECT c FROM {table} ORDER BY id")
     assert found.schema.field("c").type == sample.kind
     assert found["c"].to_pylist() == [sample.expected, None]
-    stored = stored_by_value(server.root / table, "c")
+    stored = stored_by_value(database.root / table, "c")
     assert stored == {1: [{"c": sample.expected}], 2: [{"c": None}]}
 
 
@@ -102,31 +104,31 @@ LITERALS = [
 
 @pytest.mark.parametrize(("literal", "value", "kind"), LITERALS)
 def test_a_typed_literal_means_the_same_type_as_a_column(
-    server: Server, literal: str, value: Any, kind: pa.DataType
+    database: Database, literal: str, value: Any, kind: pa.DataType
 ) -> None:
-    found = server.query(f"SELECT {literal} AS c")
+    found = database.query(f"SELECT {literal} AS c")
     assert (found.schema.field("c").type, found["c"].to_pylist()) == (kind, [value])
 
 
 @pytest.mark.parametrize("sample", [p for p in TYPES if p.id != "array"])
-def test_a_cast_means_the_same_type_as_a_column(server: Server, sample: Sample) -> None:
+def test_a_cast_means_the_same_type_as_a_column(database: Database, sample: Sample) -> None:
     for text in (f"CAST({sample.literal} AS {sample.sql})", f"({sample.literal})::{sample.sql}"):
-        found = server.query(f"SELECT {text} AS c")
+        found = database.query(f"SELECT {text} AS c")
         assert found.schema.field("c").type == sample.kind, text
         assert found["c"].to_pylist() == [sample.expected], text
 
 
-def test_a_plain_table_is_an_ordinary_lance_table(server: Server, table: str) -> None:
-    server.run(f'CREATE TABLE {table} (id BIGINT NOT NULL, "Mixed Name" VARCHAR, ts TIMESTAMP)')
+def test_a_plain_table_is_an_ordinary_lance_table(database: Database, table: str) -> None:
+    database.run(f'CREATE TABLE {table} (id BIGINT NOT NULL, "Mixed Name" VARCHAR, ts TIMESTAMP)')
     expected = pa.schema(
         [pa.field("id", pa.int64(), nullable=False), ("Mixed Name", pa.utf8()), ("ts", pa.timestamp("us"))]
     )
-    assert lance.dataset(str(server.root / f"{table}.lance")).schema == expected
-    assert server.query(f"SELECT * FROM {table}").schema.names == expected.names
+    assert lance.dataset(str(database.root / f"{table}.lance")).schema == expected
+    assert database.query(f"SELECT * FROM {table}").schema.names == expected.names
 
 
-def test_the_definition_of_a_partitioned_table_is_stored_as_the_spec_says(server: Server, table: str) -> None:
-    server.run(
+def test_the_definition_of_a_partitioned_table_is_stored_as_the_spec_says(database: Database, table: str) -> None:
+    database.run(
         f"CREATE TABLE {table} (id BIGINT NOT NULL, ts TIMESTAMP, country VARCHAR, s VARCHAR)"
         " PARTITIONED BY (country, year(ts), month(ts), day(ts), hour(ts), bucket(16, id),"
         " multi_bucket(8, id, s), truncate(4, s), expr('upper(left(col0, 1))', s) AS initial)"
@@ -162,7 +164,7 @@ def test_the_definition_of_a_partitioned_table_is_stored_as_the_spec_says(server
             "result_type": {"type": "utf8"},
         },
     ]
-    metadata = manifest(server.root / table).metadata
+    metadata = manifest(database.root / table).metadata
     assert metadata["partition_spec_v1"] == json.dumps({"id": 1, "fields": fields}, separators=(",", ":"))
     columns = json.loads(metadata["schema"])["fields"]
     assert [(c["name"], c["nullable"], c["metadata"]["lance:field_id"]) for c in columns] == [
@@ -171,7 +173,7 @@ def test_the_definition_of_a_partitioned_table_is_stored_as_the_spec_says(server
         ("country", True, "2"),
         ("s", True, "3"),
     ]
-    assert [row["object_id"] for row in manifest_rows(server.root / table)] == ["v1"]
+    assert [row["object_id"] for row in manifest_rows(database.root / table)] == ["v1"]
 
 
 FIELD_IDS = [
@@ -192,12 +194,12 @@ FIELD_IDS = [
 
 @pytest.mark.parametrize(("partitioned_by", "expected"), FIELD_IDS)
 def test_a_partition_field_has_the_name_that_was_given_or_follows_from_its_column(
-    server: Server, table: str, partitioned_by: str, expected: list[str]
+    database: Database, table: str, partitioned_by: str, expected: list[str]
 ) -> None:
     columns = 'a INT, b INT, ts TIMESTAMP, d DATE, "Mixed Name" INT'
-    server.run(f"CREATE TABLE {table} ({columns}) PARTITIONED BY ({partitioned_by})")
-    assert server.query(f"SELECT field_id FROM {table}$specs ORDER BY position")["field_id"].to_pylist() == expected
-    assert manifest(server.root / table).schema.names[8:] == [f"partition_field_{name}" for name in expected]
+    database.run(f"CREATE TABLE {table} ({columns}) PARTITIONED BY ({partitioned_by})")
+    assert database.query(f"SELECT field_id FROM {table}$specs ORDER BY position")["field_id"].to_pylist() == expected
+    assert manifest(database.root / table).schema.names[8:] == [f"partition_field_{name}" for name in expected]
 
 
 RESULT_TYPES = [
@@ -212,26 +214,26 @@ RESULT_TYPES = [
 
 @pytest.mark.parametrize(("expression", "column", "kind"), RESULT_TYPES)
 def test_the_result_type_of_an_expression_is_inferred(
-    server: Server, table: str, expression: str, column: str, kind: str
+    database: Database, table: str, expression: str, column: str, kind: str
 ) -> None:
     quoted = expression.replace("'", "''")
-    server.run(
+    database.run(
         f"CREATE TABLE {table} (a INT, s VARCHAR, ts TIMESTAMP) PARTITIONED BY (expr('{quoted}', {column}) AS e)"
     )
-    assert server.rows(f"SELECT expression, result_type FROM {table}$specs") == [(expression, kind)]
-    assert str(manifest(server.root / table).schema.field("partition_field_e").type) == kind
+    assert database.rows(f"SELECT expression, result_type FROM {table}$specs") == [(expression, kind)]
+    assert str(manifest(database.root / table).schema.field("partition_field_e").type) == kind
 
 
-def test_rows_go_where_every_transform_sends_them(server: Server, table: str) -> None:
-    server.run(
+def test_rows_go_where_every_transform_sends_them(database: Database, table: str) -> None:
+    database.run(
         f"CREATE TABLE {table} (id BIGINT, ts TIMESTAMP, s VARCHAR)"
         " PARTITIONED BY (year(ts), month(ts), day(ts), hour(ts), bucket(16, id), truncate(2, s), expr('left(col0, 1)', s))"
     )
-    server.run(
+    database.run(
         f"INSERT INTO {table} VALUES (34, '2017-11-16T22:31:08', 'iceberg'), (NULL, NULL, NULL), (34, '1969-12-31T00:00:00', 'é')"
     )
     # 34 hashes to 2017239379 in the vectors, which is 3 modulo 16.
-    assert stored_by_value(server.root / table, "id", "s") == {
+    assert stored_by_value(database.root / table, "id", "s") == {
         (2017, 11, 16, 22, 3, "ic", "i"): [{"id": 34, "s": "iceberg"}],
         (None, None, None, None, None, None, None): [{"id": None, "s": None}],
         (1969, 12, 31, 0, 3, "é", "é"): [{"id": 34, "s": "é"}],
@@ -241,33 +243,33 @@ def test_rows_go_where_every_transform_sends_them(server: Server, table: str) ->
 CTAS = "SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'a')) AS v(n, c)"
 
 
-def test_create_table_as_select_stores_the_rows_of_the_query(server: Server, table: str) -> None:
-    assert server.run(f"CREATE TABLE {table} AS {CTAS}") == 3
-    assert lance.dataset(str(server.root / f"{table}.lance")).to_table().to_pylist() == [
+def test_create_table_as_select_stores_the_rows_of_the_query(database: Database, table: str) -> None:
+    assert database.run(f"CREATE TABLE {table} AS {CTAS}") == 3
+    assert lance.dataset(str(database.root / f"{table}.lance")).to_table().to_pylist() == [
         {"n": 1, "c": "a"},
         {"n": 2, "c": "b"},
         {"n": 3, "c": "a"},
     ]
-    assert server.value(f"SELECT count(*) FROM {table}") == 3
+    assert database.value(f"SELECT count(*) FROM {table}") == 3
 
 
-def test_create_partitioned_table_as_select_splits_the_rows_of_the_query(server: Server, table: str) -> None:
-    assert server.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}") == 3
-    assert stored_by_value(server.root / table, "n") == {"a": [{"n": 1}, {"n": 3}], "b": [{"n": 2}]}
-    assert manifest(server.root / table).schema.field("partition_field_c").type == pa.utf8()
+def test_create_partitioned_table_as_select_splits_the_rows_of_the_query(database: Database, table: str) -> None:
+    assert database.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}") == 3
+    assert stored_by_value(database.root / table, "n") == {"a": [{"n": 1}, {"n": 3}], "b": [{"n": 2}]}
+    assert manifest(database.root / table).schema.field("partition_field_c").type == pa.utf8()
 
 
-def test_create_table_as_select_reads_other_tables(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}")
-    server.run(
+def test_create_table_as_select_reads_other_tables(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}")
+    database.run(
         f"CREATE TABLE {table}_copy PARTITIONED BY (bucket(2, n)) AS SELECT n * 10 AS n, c FROM {table} WHERE c = 'a'"
     )
-    assert sorted(server.rows(f"SELECT n, c FROM {table}_copy")) == [(10, "a"), (30, "a")]
+    assert sorted(database.rows(f"SELECT n, c FROM {table}_copy")) == [(10, "a"), (30, "a")]
 
 
-def test_create_table_as_select_without_rows_makes_an_empty_table(server: Server, table: str) -> None:
-    assert server.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS} WHERE n > 9") == 0
-    found = server.query(f"SELECT * FROM {table}")
+def test_create_table_as_select_without_rows_makes_an_empty_table(database: Database, table: str) -> None:
+    assert database.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS} WHERE n > 9") == 0
+    found = database.query(f"SELECT * FROM {table}")
     assert (found.num_rows, found.schema.names) == (0, ["n", "c"])
 
 
@@ -281,70 +283,72 @@ REPLACED = [
 
 @pytest.mark.parametrize(("new", "old", "expected"), REPLACED)
 def test_a_table_is_replaced_in_one_step(
-    server: Server, table: str, new: str, old: str, expected: list[tuple[int]]
+    database: Database, table: str, new: str, old: str, expected: list[tuple[int]]
 ) -> None:
-    server.run(f"CREATE OR REPLACE TABLE {table} (id BIGINT) {old}")
-    server.run(f"INSERT INTO {table} VALUES (1), (2)")
-    server.run(f"CREATE OR REPLACE TABLE {table} {new.format(t=table)}")
-    assert server.rows(f"SELECT * FROM {table} ORDER BY 1") == expected
+    database.run(f"CREATE OR REPLACE TABLE {table} (id BIGINT) {old}")
+    database.run(f"INSERT INTO {table} VALUES (1), (2)")
+    database.run(f"CREATE OR REPLACE TABLE {table} {new.format(t=table)}")
+    assert database.rows(f"SELECT * FROM {table} ORDER BY 1") == expected
 
 
-def test_a_table_stays_where_the_new_one_cannot_be_made(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
-    before = files(server.root)
-    with pytest.raises(dbapi.Error, match="Divide by zero"):
-        server.run(f"CREATE OR REPLACE TABLE {table} AS SELECT 1 / (id - 7) AS id FROM {table}")
-    assert server.value(f"SELECT id FROM {table}") == 7
-    assert files(server.root) == before
+def test_a_table_stays_where_the_new_one_cannot_be_made(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
+    before = files(database.root)
+    replacement = f"CREATE OR REPLACE TABLE {table} AS SELECT 1 / (id - 7) AS id FROM {table}"
+    assert "Divide by zero" in database.refuses(replacement)
+    assert database.value(f"SELECT id FROM {table}") == 7
+    assert files(database.root) == before
 
 
-def test_a_table_that_is_replaced_in_a_transaction_is_so_at_its_commit(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
-    for end, expected in (("rollback", 7), ("commit", 8)):
-        with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
-            cursor.execute(f"CREATE OR REPLACE TABLE {table} (id BIGINT) PARTITIONED BY (id)")
-            cursor.execute(f"INSERT INTO {table} VALUES (8)")
-            assert server.value(f"SELECT id FROM {table}") == 7
-            getattr(connection, end)()
-        assert server.value(f"SELECT id FROM {table}") == expected
+def test_a_table_that_is_replaced_in_a_transaction_is_so_at_its_commit(
+    database: Database, client: Client, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
+    for end, expected in (("ROLLBACK", 7), ("COMMIT", 8)):
+        client.run("BEGIN")
+        client.run(f"CREATE OR REPLACE TABLE {table} (id BIGINT) PARTITIONED BY (id)")
+        client.run(f"INSERT INTO {table} VALUES (8)")
+        assert database.value(f"SELECT id FROM {table}") == 7
+        client.run(end)
+        assert database.value(f"SELECT id FROM {table}") == expected
 
 
 @pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
-def test_if_not_exists_leaves_a_table_alone(server: Server, table: str, partitioned_by: str) -> None:
-    server.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
-    server.run(f"INSERT INTO {table} VALUES (1)")
+def test_if_not_exists_leaves_a_table_alone(database: Database, table: str, partitioned_by: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    database.run(f"INSERT INTO {table} VALUES (1)")
     assert (
-        server.run(f"CREATE TABLE IF NOT EXISTS {table} (other VARCHAR){partitioned_by}".replace("(id)", "(other)"))
+        database.run(f"CREATE TABLE IF NOT EXISTS {table} (other VARCHAR){partitioned_by}".replace("(id)", "(other)"))
         == 0
     )
-    assert server.rows(f"SELECT * FROM {table}") == [(1,)]
+    assert database.rows(f"SELECT * FROM {table}") == [(1,)]
 
 
 @pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
-def test_a_dropped_table_is_gone_with_its_files(server: Server, table: str, partitioned_by: str) -> None:
-    server.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
-    server.run(f"INSERT INTO {table} VALUES (1)")
-    server.run(f"DROP TABLE {table}")
-    assert "not_found" in server.refuses(f"SELECT * FROM {table}")
-    assert "not_found" in server.refuses(f"DROP TABLE {table}")
-    assert server.run(f"DROP TABLE IF EXISTS {table}") == 0
-    assert [path.name for path in server.root.iterdir() if path.name.startswith(f"{table}")] == []
+def test_a_dropped_table_is_gone_with_its_files(database: Database, table: str, partitioned_by: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    database.run(f"INSERT INTO {table} VALUES (1)")
+    database.run(f"DROP TABLE {table}")
+    assert "not_found" in database.refuses(f"SELECT * FROM {table}")
+    assert "not_found" in database.refuses(f"DROP TABLE {table}")
+    assert database.run(f"DROP TABLE IF EXISTS {table}") == 0
+    assert [path.name for path in database.root.iterdir() if path.name.startswith(f"{table}")] == []
 
 
 @pytest.mark.parametrize("second", ["", " PARTITIONED BY (name)"], ids=["plain", "partitioned"])
 @pytest.mark.parametrize("first", ["", " PARTITIONED BY (id)"], ids=["from plain", "from partitioned"])
 def test_a_table_made_again_under_the_same_name_holds_only_the_new_rows(
-    server: Server, table: str, first: str, second: str
+    database: Database, table: str, first: str, second: str
 ) -> None:
     for round_ in range(2):
-        server.run(f"CREATE TABLE {table} (id INT){first}")
-        server.run(f"INSERT INTO {table} VALUES ({round_})")
-        assert server.rows(f"SELECT * FROM {table}") == [(round_,)]
-        server.run(f"DROP TABLE {table}")
-        server.run(f"CREATE TABLE {table} (name VARCHAR){second}")
-        server.run(f"INSERT INTO {table} VALUES ('new {round_}')")
-        assert server.rows(f"SELECT * FROM {table}") == [(f"new {round_}",)]
-        server.run(f"DROP TABLE {table}")
+        database.run(f"CREATE TABLE {table} (id INT){first}")
+        database.run(f"INSERT INTO {table} VALUES ({round_})")
+        assert database.rows(f"SELECT * FROM {table}") == [(round_,)]
+        database.run(f"DROP TABLE {table}")
+        database.run(f"CREATE TABLE {table} (name VARCHAR){second}")
+        database.run(f"INSERT INTO {table} VALUES ('new {round_}')")
+        assert database.rows(f"SELECT * FROM {table}") == [(f"new {round_}",)]
+        database.run(f"DROP TABLE {table}")
 
 
 UNSTORABLE = [
@@ -361,46 +365,46 @@ UNSTORABLE = [
 
 @pytest.mark.parametrize(("definition", "says"), UNSTORABLE)
 def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_made(
-    server: Server, table: str, definition: str, says: list[str]
+    database: Database, table: str, definition: str, says: list[str]
 ) -> None:
-    before = files(server.root)
-    message = server.refuses(f"CREATE TABLE {table} {definition}")
+    before = files(database.root)
+    message = database.refuses(f"CREATE TABLE {table} {definition}")
     assert [part for part in ["invalid_schema", *says] if part not in message] == []
-    assert files(server.root) == before
+    assert files(database.root) == before
 
 
 @pytest.mark.parametrize("prefix", ["public.", "lance.public.", '"public".', '"lance"."public".'])
-def test_a_table_may_be_named_with_its_schema_and_catalog(server: Server, table: str, prefix: str) -> None:
-    server.run(f"CREATE TABLE {prefix}{table} (id INT) PARTITIONED BY (id)")
-    server.run(f"INSERT INTO {prefix}{table} VALUES (1)")
-    assert server.rows(f"SELECT {table}.id FROM {prefix}{table}") == [(1,)]
-    server.run(f"DROP TABLE {prefix}{table}")
+def test_a_table_may_be_named_with_its_schema_and_catalog(database: Database, table: str, prefix: str) -> None:
+    database.run(f"CREATE TABLE {prefix}{table} (id INT) PARTITIONED BY (id)")
+    database.run(f"INSERT INTO {prefix}{table} VALUES (1)")
+    assert database.rows(f"SELECT {table}.id FROM {prefix}{table}") == [(1,)]
+    database.run(f"DROP TABLE {prefix}{table}")
 
 
-def test_unquoted_names_are_folded_to_lower_case_and_quoted_ones_kept(server: Server, table: str) -> None:
-    server.run(f'CREATE TABLE {table.upper()} (ID INT, "Id" INT) PARTITIONED BY (Id, "Id" AS other)')
-    server.run(f'INSERT INTO {table} (id, "Id") VALUES (1, 2)')
-    assert server.rows(f'SELECT iD, "Id" FROM {table.upper()}') == [(1, 2)]
-    server.run(f'CREATE TABLE "{table.upper()}" (x INT)')
-    assert server.query(f'SELECT * FROM "{table.upper()}"').schema.names == ["x"]
-    assert server.query(f"SELECT * FROM {table}").schema.names == ["id", "Id"]
+def test_unquoted_names_are_folded_to_lower_case_and_quoted_ones_kept(database: Database, table: str) -> None:
+    database.run(f'CREATE TABLE {table.upper()} (ID INT, "Id" INT) PARTITIONED BY (Id, "Id" AS other)')
+    database.run(f'INSERT INTO {table} (id, "Id") VALUES (1, 2)')
+    assert database.rows(f'SELECT iD, "Id" FROM {table.upper()}') == [(1, 2)]
+    database.run(f'CREATE TABLE "{table.upper()}" (x INT)')
+    assert database.query(f'SELECT * FROM "{table.upper()}"').schema.names == ["x"]
+    assert database.query(f"SELECT * FROM {table}").schema.names == ["id", "Id"]
 
 
 @pytest.mark.parametrize(
     "layout", [pytest.param("", id="plain"), pytest.param(" PARTITIONED BY (id)", id="partitioned")]
 )
-def test_columns_have_defaults_for_rows_without_a_value(server: Server, layout: str, table: str) -> None:
+def test_columns_have_defaults_for_rows_without_a_value(database: Database, layout: str, table: str) -> None:
     columns = (
         "id BIGINT, n INT DEFAULT 2 + 3 NOT NULL, d DATE DEFAULT '2020-02-29', s VARCHAR DEFAULT 'it''s' COMMENT 'x'"
     )
-    server.run(f"CREATE TABLE {table} ({columns}, v REAL DEFAULT NULL){layout}")
-    server.run(f"INSERT INTO {table} (id) VALUES (1)")
-    server.run(f"INSERT INTO {table} VALUES (2, 6, NULL, NULL, 1.5)")
-    assert server.rows(f"SELECT * FROM {table} ORDER BY id") == [
+    database.run(f"CREATE TABLE {table} ({columns}, v REAL DEFAULT NULL){layout}")
+    database.run(f"INSERT INTO {table} (id) VALUES (1)")
+    database.run(f"INSERT INTO {table} VALUES (2, 6, NULL, NULL, 1.5)")
+    assert database.rows(f"SELECT * FROM {table} ORDER BY id") == [
         (1, 5, dt.date(2020, 2, 29), "it's", None),
         (2, 6, None, None, 1.5),
     ]
-    defaults = server.rows(
+    defaults = database.rows(
         f"SELECT column_name, column_default FROM information_schema.columns WHERE table_name = '{table}'"
         " AND column_default IS NOT NULL ORDER BY ordinal_position"
     )
@@ -415,6 +419,6 @@ DEFAULTS_REFUSED = [
 
 
 @pytest.mark.parametrize(("clause", "said"), DEFAULTS_REFUSED)
-def test_what_is_no_default_is_refused(server: Server, table: str, clause: str, said: str) -> None:
-    assert said in server.refuses(f"CREATE TABLE {table} (n INT {clause})")
-    assert "[not_found" in server.refuses(f"SELECT * FROM {table}")
+def test_what_is_no_default_is_refused(database: Database, table: str, clause: str, said: str) -> None:
+    assert said in database.refuses(f"CREATE TABLE {table} (n INT {clause})")
+    assert "[not_found" in database.refuses(f"SELECT * FROM {table}")
