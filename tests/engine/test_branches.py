@@ -8,13 +8,19 @@ from tests.engine.database import Database
 from tests.stock import manifest, manifest_rows, stored_by_value
 
 
-@pytest.fixture
-def branched(database: Database, table: str) -> str:
+@pytest.fixture(scope="module")
+def template(database: Database) -> str:
     """A table with the rows 1 to 3 in the partitions a and b, and a branch `draft` of it."""
-    database.run(f"CREATE TABLE {table} (id INT, p VARCHAR) PARTITIONED BY (p)")
-    database.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'a'), (3, 'b')")
-    database.run(f"ALTER TABLE {table} CREATE BRANCH draft")
-    return table
+    database.run("CREATE TABLE template (id INT, p VARCHAR) PARTITIONED BY (p)")
+    database.run("INSERT INTO template VALUES (1, 'a'), (2, 'a'), (3, 'b')")
+    database.run("ALTER TABLE template CREATE BRANCH draft")
+    return "template"
+
+
+@pytest.fixture
+def branched(database: Database, template: str, table: str) -> str:
+    """A copy of that table."""
+    return database.copy(template, table)
 
 
 def ids(database: Database, reference: str, where: str = "true") -> list[int]:
