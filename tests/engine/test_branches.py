@@ -1,11 +1,13 @@
-"""Branches of a partitioned table: made, written, read, published, dropped."""
+"""Branches of a partitioned table: made, written, read, published, dropped; and sessions on one, while others go on with main."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
-from tests.engine.database import Database
-from tests.stock import manifest, manifest_rows, stored_by_value
+from tests.engine.database import Client, Database
+from tests.stock import manifest, manifest_rows, stored_by_value, stored_rows
 
 
 @pytest.fixture(scope="module")
@@ -247,3 +249,89 @@ def test_a_plain_table_has_no_branches_and_says_so(database: Database, table: st
     database.run(f"CREATE TABLE {table} (id INT)")
     for alteration in ("CREATE BRANCH x", "PUBLISH BRANCH x", "DROP BRANCH x"):
         assert "not partitioned" in database.refuses(f"ALTER TABLE {table} {alteration}")
+
+
+@pytest.fixture
+def audited(database: Database, table: str) -> str:
+    """A table with a branch that is called as no other test calls one."""
+    database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    database.run(f"ALTER TABLE {table} CREATE BRANCH audit")
+    return table
+
+
+@pytest.fixture(params=[True, False], ids=["autocommit", "transactions"])
+def autocommit(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def client(database: Database, autocommit: bool) -> Iterator[Client]:  # noqa: FBT001 - a fixture
+    """A client with a session of its own, on the branch."""
+    with database.client(autocommit=autocommit) as opened:
+        opened.run("SET branch = 'audit'")
+        yield opened
+
+
+@pytest.fixture
+def end(client: Client, autocommit: bool) -> Callable[[], None]:  # noqa: FBT001 - a fixture
+    """Commits, where a client does that."""
+    return (lambda: None) if autocommit else client.commit
+
+
+def test_what_is_written_stays_on_the_branch_until_it_is_published(
+    database: Database, audited: str, client: Client, end: Callable[[], None]
+) -> None:
+    client.run(f"INSERT INTO {audited} VALUES (3, 'c')")
+    client.run(f"UPDATE {audited} SET p = 'z' WHERE id = 1")
+    written = [(1, "z"), (2, "b"), (3, "c")]
+    assert sorted(client.rows(f"SELECT * FROM {audited}")) == written
+    end()
+    assert sorted(client.rows(f"SELECT * FROM {audited}")) == written
+    end()
+    assert sorted(database.rows(f"SELECT * FROM {audited}")) == [(1, "a"), (2, "b")]
+    assert sorted(database.rows(f'SELECT * FROM "{audited}@audit"')) == written
+    assert sorted(stored_rows(database.root / audited)["id"].to_pylist()) == [1, 2]
+    database.run(f"ALTER TABLE {audited} PUBLISH BRANCH audit")
+    assert sorted(database.rows(f"SELECT * FROM {audited}")) == written
+    assert sorted(stored_rows(database.root / audited)["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_a_session_goes_back_to_the_main_branch(
+    database: Database, audited: str, client: Client, end: Callable[[], None]
+) -> None:
+    client.run(f"DELETE FROM {audited}")
+    end()
+    client.run("SET branch = 'main'")
+    assert sorted(client.rows(f"SELECT * FROM {audited}")) == [(1, "a"), (2, "b")]
+    end()
+    assert database.value(f'SELECT count(*) FROM "{audited}@audit"') == 0
+
+
+SESSION_WRITES = {
+    "insert": "INSERT INTO {t} VALUES (9, 'x')",
+    "update": "UPDATE {t} SET id = 0",
+    "delete": "DELETE FROM {t}",
+    "truncate": "TRUNCATE {t}",
+    "overwrite": "INSERT OVERWRITE {t} VALUES (9, 'a')",
+    "drop": "DROP TABLE {t}",
+    "create": "CREATE TABLE {t}_2 (id BIGINT)",
+}
+
+
+@pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (p)"], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("sql", SESSION_WRITES.values(), ids=SESSION_WRITES)
+def test_nothing_is_written_to_a_table_without_the_branch(
+    database: Database, table: str, client: Client, sql: str, partitioned_by: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR){partitioned_by}")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a')")
+    assert client.rows(f"SELECT * FROM {table}") == [(1, "a")]
+    assert "SET branch = 'main'" in client.refuses(sql.format(t=table))
+    assert database.rows(f"SELECT * FROM {table}") == [(1, "a")]
+    assert f"{table}_2" not in [name for _, name, _ in database.rows("SHOW TABLES")]
+
+
+@pytest.mark.parametrize("name", ["'1 x'", "''", "'a$b'"])
+def test_a_name_that_no_branch_can_have_is_refused(client: Client, name: str) -> None:
+    assert "branch name" in client.refuses(f"SET branch = {name}")
