@@ -11,6 +11,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
+from tests.engine.commands import Commands
 from tests.engine.database import Client, Database
 
 _NUMBERS = count(1)
@@ -39,3 +40,9 @@ def client(database: Database) -> Iterator[Client]:
 def table() -> str:
     """A table name that no other test uses."""
     return f"t{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
+    """The command line, within this process."""
+    return Commands(capsys)
