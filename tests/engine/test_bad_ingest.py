@@ -203,37 +203,6 @@ def test_an_append_to_a_plain_table_may_not_partition_it(database: Database, tab
     assert database.value(f"SELECT count(*) FROM {table}") == 0
 
 
-NAMES = [
-    "../x",
-    "a/b",
-    "/etc/x",
-    "..",
-    "a$b",
-    " a",
-    "a\tb",
-    "%2e%2e",
-    "a%2fb",
-    ".x",
-    "a.b",
-    "a\\b",
-    "x$partitions",
-    "x@1",
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_table_of_an_illegal_name_is_not_made(database: Database, name: str) -> None:
-    before = files(database.root.parent)
-    for mode in ("create", "append", "replace", "create_append"):
-        for message in (
-            database.refuses_ingest(name, rows(), mode),
-            database.refuses_ingest(name, rows(), mode, partition_by="id"),
-            database.refuses_ingest("t", rows(), mode, db_schema_name=name),
-        ):
-            assert "invalid_input" in message or "not_found" in message
-    assert files(database.root.parent) == before
-
-
 UNSTORABLE = [
     pytest.param(pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "month_day_nano_interval", id="interval"),
     pytest.param(pa.array([[(1, 2, 3)]], pa.list_(pa.month_day_nano_interval())), "list", id="list of intervals"),
