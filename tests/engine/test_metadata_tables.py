@@ -106,51 +106,11 @@ def test_snapshots_are_the_versions_of_the_manifest_that_can_be_read(database: D
 
 
 def test_specs_list_each_partition_field(database: Database, events: str) -> None:
-    stock = manifest(database.root / events)
-    first = next(v for v in stock.versions() if "partition_spec_v1" in stock.checkout_version(v["version"]).metadata)
-    brought = {
-        "is_current": True,
-        "snapshot": first["version"],
-        "committed_at": first["timestamp"].astimezone(dt.UTC),
-        "operation": database.value(f"SELECT operation FROM {events}$snapshots WHERE version = {first['version']}"),
-        "tables": 3,
-        "rows": 4,
-    }
-    assert database.query(f"SELECT * FROM {events}$specs ORDER BY spec_id, position").to_pylist() == [
-        {
-            "spec_id": 1,
-            "position": 0,
-            "field_id": "d_year",
-            "source_ids": [1],
-            "source_columns": ["d"],
-            "transform": '{"type": "year"}',
-            "expression": None,
-            "result_type": "int32",
-            **brought,
-        },
-        {
-            "spec_id": 1,
-            "position": 1,
-            "field_id": "country",
-            "source_ids": [2],
-            "source_columns": ["country"],
-            "transform": '{"type": "identity"}',
-            "expression": None,
-            "result_type": "string",
-            **brought,
-        },
+    columns = "spec_id, position, field_id, source_ids, source_columns, transform, expression, result_type, is_current"
+    assert database.rows(f"SELECT {columns} FROM {events}$specs ORDER BY spec_id, position") == [
+        (1, 0, "d_year", [1], ["d"], '{"type": "year"}', None, "int32", True),
+        (1, 1, "country", [2], ["country"], '{"type": "identity"}', None, "string", True),
     ]
-
-
-def test_namespaces_are_described_by_their_properties(database: Database, events: str) -> None:
-    (table, *_) = sorted(stored_tables(database.root / events), key=lambda table: str(table.values))
-    _, year, country, _ = table.object_id.split("$")
-    assert database.rows(f"DESCRIBE NAMESPACE {events} 'v1${year}'") == [
-        ("partition.d_year", str(table.values["d_year"]))
-    ]
-    shown = "NULL" if table.values["country"] is None else table.values["country"]
-    assert database.rows(f'DESCRIBE NAMESPACE {events}.v1."{year}"."{country}"') == [("partition.country", shown)]
-    assert dict(database.rows(f"DESCRIBE NAMESPACE {events}")).keys() == {"schema", "partition_spec_v1"}
 
 
 def test_files_are_the_data_files_at_the_pins(database: Database, events: str) -> None:
