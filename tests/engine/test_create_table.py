@@ -16,17 +16,17 @@ from tests.service.server_process import files
 from tests.stock import manifest, manifest_rows, stored_by_value
 
 
-@pytest.mark.parametrize("sample", TYPES)
-def test_a_column_type_is_stored_and_returned_as_it_was_declared(
-    database: Database, table: str, sample: Sample
-) -> None:
-    database.run(f"CREATE TABLE {table} (id INT NOT NULL, c {sample.sql}) PARTITIONED BY (id)")
-    database.run(f"INSERT INTO {table} VALUES (1, {sample.literal}), (2, NULL)")
-    found = database.query(f"SELECT c FROM {table} ORDER BY id")
-    assert found.schema.field("c").type == sample.kind
-    assert found["c"].to_pylist() == [sample.expected, None]
-    stored = stored_by_value(database.root / table, "c")
-    assert stored == {1: [{"c": sample.expected}], 2: [{"c": None}]}
+def test_column_types_are_stored_and_returned_as_they_were_declared(database: Database, table: str) -> None:
+    samples = {case.id: case.values[0] for case in TYPES}
+    columns = ", ".join(f'"{name}" {sample.sql}' for name, sample in samples.items())
+    literals = ", ".join(sample.literal for sample in samples.values())
+    database.run(f"CREATE TABLE {table} (part INT NOT NULL, {columns}) PARTITIONED BY (part)")
+    database.run(f"INSERT INTO {table} VALUES (1, {literals}), (2{', NULL' * len(samples)})")
+    found = database.query(f"SELECT * EXCLUDE (part) FROM {table} ORDER BY part")
+    assert {field.name: field.type for field in found.schema} == {name: each.kind for name, each in samples.items()}
+    expected = {name: sample.expected for name, sample in samples.items()}
+    assert found.to_pylist() == [expected, dict.fromkeys(samples)]
+    assert stored_by_value(database.root / table, *samples) == {1: [expected], 2: [dict.fromkeys(samples)]}
 
 
 LITERALS = [
