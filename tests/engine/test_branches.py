@@ -9,6 +9,8 @@ import pytest
 from tests.engine.database import Client, Database
 from tests.stock import manifest, manifest_rows, stored_by_value, stored_rows
 
+pytestmark = pytest.mark.slow  # each case writes on both sides of a branch, and publishes
+
 
 @pytest.fixture(scope="module")
 def template(database: Database) -> str:
