@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from lance_flight.engine.sql.hidden_columns import MOST_WILDCARDS, hidden_columns_in, with_visible_columns
@@ -128,12 +131,26 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def templates(database: Database) -> dict[str, Path]:
+    """A table of each kind with three rows, in two partitions if it has such."""
+    for kind, layout in KINDS.items():
+        database.run(f"CREATE TABLE {kind} (id INT, b VARCHAR){layout}")
+        database.run(f"INSERT INTO {kind} VALUES (1, 'x'), (2, 'x'), (3, 'y')")
+    return {place.stem: place for place in database.root.iterdir() if place.stem in KINDS}
+
+
 @pytest.fixture
-def filled(database: Database, table: str, kind: str) -> str:
-    """A table of three rows, in two partitions if it has such."""
-    database.run(f"CREATE TABLE {table} (id INT, b VARCHAR){KINDS[kind]}")
-    database.run(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'x'), (3, 'y')")
+def filled(templates: dict[str, Path], table: str, kind: str) -> str:
+    """A copy of the table of a kind."""
+    shutil.copytree(templates[kind], templates[kind].with_stem(table))
     return table
+
+
+@pytest.fixture
+def partitioned(templates: dict[str, Path], database: Database, table: str) -> str:
+    """A copy of the partitioned one."""
+    return database.copy("partitioned", table)
 
 
 def names(database: Database, table: str) -> dict[int, str]:
@@ -245,21 +262,19 @@ def test_a_name_holds_for_its_version_or_for_ever(database: Database, filled: st
         assert database.run(f"DELETE FROM {filled} WHERE _rowid = '{named[3]}'") == 1
 
 
-def test_a_transaction_keeps_the_names_that_it_has_read(database: Database, client: Client, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT, b VARCHAR) PARTITIONED BY (b)")
-    database.run(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'x'), (3, 'y')")
+def test_a_transaction_keeps_the_names_that_it_has_read(database: Database, client: Client, partitioned: str) -> None:
     client.run("BEGIN")
-    named = names(client, table)
-    database.run(f"INSERT INTO {table} VALUES (4, 'z')")
-    assert client.run(f"DELETE FROM {table} WHERE _rowid IN ('{named[1]}', '{named[3]}')") == 2
-    assert client.run(f"UPDATE {table} SET id = 20 WHERE _rowid = ?", [named[2]]) == 1
+    named = names(client, partitioned)
+    database.run(f"INSERT INTO {partitioned} VALUES (4, 'z')")
+    assert client.run(f"DELETE FROM {partitioned} WHERE _rowid IN ('{named[1]}', '{named[3]}')") == 2
+    assert client.run(f"UPDATE {partitioned} SET id = 20 WHERE _rowid = ?", [named[2]]) == 1
     for gone in named.values():
-        assert client.run(f"DELETE FROM {table} WHERE _rowid = '{gone}'") == 0
-    ((number, moved),) = names(client, table).items()
-    assert (number, client.run(f"UPDATE {table} SET b = 'w' WHERE _rowid = '{moved}'")) == (20, 1)
+        assert client.run(f"DELETE FROM {partitioned} WHERE _rowid = '{gone}'") == 0
+    ((number, moved),) = names(client, partitioned).items()
+    assert (number, client.run(f"UPDATE {partitioned} SET b = 'w' WHERE _rowid = '{moved}'")) == (20, 1)
     client.run("COMMIT")
-    assert sorted(database.rows(f"SELECT id, b FROM {table}")) == [(4, "z"), (20, "w")]
-    assert "[conflict]" in database.refuses(f"DELETE FROM {table} WHERE _rowid = '{named[1]}'")
+    assert sorted(database.rows(f"SELECT id, b FROM {partitioned}")) == [(4, "z"), (20, "w")]
+    assert "[conflict]" in database.refuses(f"DELETE FROM {partitioned} WHERE _rowid = '{named[1]}'")
 
 
 def test_names_of_a_transaction_that_was_rolled_back_hit_no_row(database: Database, client: Client, table: str) -> None:
@@ -279,12 +294,10 @@ def test_names_of_a_transaction_that_was_rolled_back_hit_no_row(database: Databa
     assert sorted(database.rows(f"SELECT id FROM {table}")) == [(1,), (3,)]
 
 
-def test_several_rows_are_changed_by_their_names_at_once(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT, b VARCHAR) PARTITIONED BY (b)")
-    database.run(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'x'), (3, 'y')")
-    named = names(database, table)
-    database.run(f"DELETE FROM {table} WHERE _rowid = ?", pa.record_batch({"0": [named[1], named[2]]}))
-    assert database.rows(f"SELECT id FROM {table}") == [(3,)]
+def test_several_rows_are_changed_by_their_names_at_once(database: Database, partitioned: str) -> None:
+    named = names(database, partitioned)
+    database.run(f"DELETE FROM {partitioned} WHERE _rowid = ?", pa.record_batch({"0": [named[1], named[2]]}))
+    assert database.rows(f"SELECT id FROM {partitioned}") == [(3,)]
 
 
 def test_a_table_that_is_not_there_is_named(database: Database, filled: str) -> None:
@@ -346,22 +359,13 @@ FORMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def template(database: Database) -> str:
-    """A table of three rows in two partitions."""
-    database.run("CREATE TABLE template (id INT, b VARCHAR) PARTITIONED BY (b)")
-    database.run("INSERT INTO template VALUES (1, 'x'), (2, 'x'), (3, 'y')")
-    return "template"
-
-
 @pytest.mark.parametrize("form", FORMS)
-def test_conditions_of_every_form(database: Database, template: str, table: str, form: str) -> None:
-    database.copy(template, table)
-    ((partition, row),) = database.rows(f"SELECT _partition, _rowid FROM {table} WHERE id = 3")
-    condition = form.format(p=partition, r=row, t=table)
-    assert database.rows(f"SELECT * FROM {table} WHERE {condition}") == [(3, "y")]
-    assert database.run(f"UPDATE {table} SET id = 30 WHERE {condition}") == 1
-    assert sorted(database.rows(f"SELECT id FROM {table}")) == [(1,), (2,), (30,)]
+def test_conditions_of_every_form(database: Database, partitioned: str, form: str) -> None:
+    ((partition, row),) = database.rows(f"SELECT _partition, _rowid FROM {partitioned} WHERE id = 3")
+    condition = form.format(p=partition, r=row, t=partitioned)
+    assert database.rows(f"SELECT * FROM {partitioned} WHERE {condition}") == [(3, "y")]
+    assert database.run(f"UPDATE {partitioned} SET id = 30 WHERE {condition}") == 1
+    assert sorted(database.rows(f"SELECT id FROM {partitioned}")) == [(1,), (2,), (30,)]
 
 
 def test_many_partitions_are_read_together(database: Database, table: str) -> None:
