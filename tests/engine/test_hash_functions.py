@@ -8,35 +8,35 @@ import pyarrow as pa
 import pytest
 from lance_flight.model.arrow_text import type_from_text
 
+from tests.engine.database import Database
 from tests.model.hash_vectors import VECTORS, vector_array, vector_name
-from tests.service.server_process import Server
 
 
 @pytest.mark.parametrize("kind", sorted({str(row["type"]) for row in VECTORS["murmur3"]}))
-def test_murmur3_of_a_column_is_the_hash_of_the_vectors(server: Server, table: str, kind: str) -> None:
+def test_murmur3_of_a_column_is_the_hash_of_the_vectors(database: Database, table: str, kind: str) -> None:
     vectors = [row for row in VECTORS["murmur3"] if row["type"] == kind]
     arrow = type_from_text(kind)
     values = pa.concat_arrays([vector_array(arrow, row["value"]) for row in vectors] + [pa.nulls(1, arrow)])
-    server.ingest(table, pa.table({"place": range(len(values)), "c": values}))
-    found = server.query(f"SELECT murmur3(c) AS hash FROM {table} ORDER BY place")
+    database.ingest(table, pa.table({"place": range(len(values)), "c": values}))
+    found = database.query(f"SELECT murmur3(c) AS hash FROM {table} ORDER BY place")
     assert found.schema.field("hash").type == pa.int32()
     assert found["hash"].to_pylist() == [row["murmur3"] for row in vectors] + [None]
 
 
 @pytest.mark.parametrize("row", VECTORS["murmur3"], ids=vector_name)
-def test_murmur3_of_a_parameter_is_the_hash_of_the_vectors(server: Server, row: dict[str, Any]) -> None:
+def test_murmur3_of_a_parameter_is_the_hash_of_the_vectors(database: Database, row: dict[str, Any]) -> None:
     value = pa.record_batch({"value": vector_array(type_from_text(row["type"]), row["value"])})
-    assert server.value("SELECT murmur3(?)", value) == row["murmur3"]
+    assert database.value("SELECT murmur3(?)", value) == row["murmur3"]
 
 
 @pytest.mark.parametrize("row", VECTORS["murmur3_multi"], ids=vector_name)
-def test_murmur3_multi_is_the_hash_of_the_vectors(server: Server, table: str, row: dict[str, Any]) -> None:
+def test_murmur3_multi_is_the_hash_of_the_vectors(database: Database, table: str, row: dict[str, Any]) -> None:
     kinds = [type_from_text(kind) for kind in row["types"]]
     columns = {
         f"c{n}": vector_array(kind, value) for n, (kind, value) in enumerate(zip(kinds, row["values"], strict=True))
     }
-    server.ingest(table, pa.table(columns))
-    assert server.value(f"SELECT murmur3_multi({', '.join(columns)}) FROM {table}") == row["murmur3_multi"]
+    database.ingest(table, pa.table(columns))
+    assert database.value(f"SELECT murmur3_multi({', '.join(columns)}) FROM {table}") == row["murmur3_multi"]
 
 
 LITERALS = [
@@ -62,8 +62,8 @@ LITERALS = [
 
 
 @pytest.mark.parametrize(("sql", "expected"), LITERALS)
-def test_a_hash_of_literals(server: Server, sql: str, expected: Any) -> None:
-    assert server.value(f"SELECT {sql} AS hash") == expected
+def test_a_hash_of_literals(database: Database, sql: str, expected: Any) -> None:
+    assert database.value(f"SELECT {sql} AS hash") == expected
 
 
 CLAUSES = [
@@ -79,26 +79,28 @@ CLAUSES = [
 @pytest.mark.parametrize("partition_by", ["s", None], ids=["partitioned", "plain"])
 @pytest.mark.parametrize(("sql", "parameters"), CLAUSES)
 def test_a_hash_stands_in_any_clause(
-    server: Server, table: str, sql: str, parameters: tuple[Any, ...], partition_by: str | None
+    database: Database, table: str, sql: str, parameters: tuple[Any, ...], partition_by: str | None
 ) -> None:
-    server.ingest(table, pa.table({"id": [1, 2, 3], "s": ["a", "b", None]}), partition_by=partition_by)
-    assert server.rows(sql.format(t=table), parameters or None) == [(1,)]
+    database.ingest(table, pa.table({"id": [1, 2, 3], "s": ["a", "b", None]}), partition_by=partition_by)
+    assert database.rows(sql.format(t=table), parameters or None) == [(1,)]
 
 
-def test_the_column_of_a_hash_is_named_as_it_was_written(server: Server, table: str) -> None:
-    server.ingest(table, pa.table({"a": [1], "b": ["x"]}))
-    found = server.query(f"SELECT murmur3(a), murmur3_multi(a, b), murmur3('text') FROM {table}")
+def test_the_column_of_a_hash_is_named_as_it_was_written(database: Database, table: str) -> None:
+    database.ingest(table, pa.table({"a": [1], "b": ["x"]}))
+    found = database.query(f"SELECT murmur3(a), murmur3_multi(a, b), murmur3('text') FROM {table}")
     assert found.schema.names == [f"murmur3({table}.a)", f"murmur3_multi({table}.a,{table}.b)", 'murmur3(Utf8("text"))']
 
 
-def test_buckets_are_what_the_hash_functions_say(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (a BIGINT, b VARCHAR) PARTITIONED BY (bucket(5, a), multi_bucket(7, a, b) AS ab)")
+def test_buckets_are_what_the_hash_functions_say(database: Database, table: str) -> None:
+    database.run(
+        f"CREATE TABLE {table} (a BIGINT, b VARCHAR) PARTITIONED BY (bucket(5, a), multi_bucket(7, a, b) AS ab)"
+    )
     rows = ", ".join(f"({n}, 's{n % 4}')" for n in range(-20, 20))
-    server.run(f"INSERT INTO {table} VALUES {rows}, (NULL, 'x'), (NULL, NULL), (1, NULL)")
-    computed = server.rows(
+    database.run(f"INSERT INTO {table} VALUES {rows}, (NULL, 'x'), (NULL, NULL), (1, NULL)")
+    computed = database.rows(
         f"SELECT abs(murmur3(a)) % 5 AS x, abs(murmur3_multi(a, b)) % 7 AS y, count(*) FROM {table} GROUP BY x, y"
     )
-    stored = server.rows(f"SELECT a_bucket, ab, rows FROM {table}$partitions")
+    stored = database.rows(f"SELECT a_bucket, ab, rows FROM {table}$partitions")
     assert sorted(computed, key=str) == sorted(stored, key=str)
 
 
@@ -115,7 +117,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("sql", "says"), WRONG)
-def test_a_hash_that_is_not_defined_is_refused_in_its_own_words(server: Server, sql: str, says: list[str]) -> None:
-    message = server.refuses(sql)
+def test_a_hash_that_is_not_defined_is_refused_in_its_own_words(database: Database, sql: str, says: list[str]) -> None:
+    message = database.refuses(sql)
     assert [part for part in ["invalid_sql", *says] if part not in message] == []
     assert [part for part in ("Traceback", "__", "internal") if part in message] == []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.service.server_process import Server, serving
+from tests.engine.database import Database
 
 COLUMNS = "id BIGINT, s VARCHAR, k INT, ts TIMESTAMP, d DATE, tz TIMESTAMPTZ"
 LAYOUTS = {
@@ -31,26 +30,19 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server over a root of its own, whose names no other module's tables have."""
-    with serving(tmp_path_factory.mktemp("computed_conditions") / "root") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def tables(server: Server) -> Server:
+def tables(database: Database) -> Database:
     """The same rows in every layout, and in none."""
-    server.run(f"CREATE TABLE plain ({COLUMNS})")
-    server.run(f"INSERT INTO plain VALUES {', '.join(ROWS)}")
+    database.run(f"CREATE TABLE plain ({COLUMNS})")
+    database.run(f"INSERT INTO plain VALUES {', '.join(ROWS)}")
     for name, fields in LAYOUTS.items():
-        server.run(f"CREATE TABLE {name} ({COLUMNS}) PARTITIONED BY ({fields})")
-        server.run(f"INSERT INTO {name} VALUES {', '.join(ROWS)}")
-    return server
+        database.run(f"CREATE TABLE {name} ({COLUMNS}) PARTITIONED BY ({fields})")
+        database.run(f"INSERT INTO {name} VALUES {', '.join(ROWS)}")
+    return database
 
 
-def partitions(server: Server, table: str, condition: str) -> tuple[int, str]:
+def partitions(database: Database, table: str, condition: str) -> tuple[int, str]:
     """The partitions that a query with this condition reads, and the report about them."""
-    rows = server.rows(f"EXPLAIN SELECT * FROM {table} WHERE {condition}")
+    rows = database.rows(f"EXPLAIN SELECT * FROM {table} WHERE {condition}")
     (report,) = [text for kind, text in rows if kind == "partitions"]
     return int(re.match(r"partitions: (\d+) /", report)[1]), report  # type: ignore[index]
 
@@ -104,7 +96,7 @@ def partitions(server: Server, table: str, condition: str) -> tuple[int, str]:
         ),
     ],
 )
-def test_a_condition_prunes_and_selects_the_same_rows(tables: Server, table: str, condition: str, read: int) -> None:
+def test_a_condition_prunes_and_selects_the_same_rows(tables: Database, table: str, condition: str, read: int) -> None:
     found, report = partitions(tables, table, condition)
     assert found == read, report
     expected = tables.rows(f"SELECT * FROM plain WHERE {condition} ORDER BY id")
@@ -121,7 +113,7 @@ def test_a_condition_prunes_and_selects_the_same_rows(tables: Server, table: str
         pytest.param("identities", "10 / (k + 20) = 1", "it cannot be computed", id="a division by zero"),
     ],
 )
-def test_a_condition_that_does_not_prune_says_why(tables: Server, table: str, condition: str, why: str) -> None:
+def test_a_condition_that_does_not_prune_says_why(tables: Database, table: str, condition: str, why: str) -> None:
     found, report = partitions(tables, table, condition)
     assert found == tables.value(f"SELECT count(*) FROM {table}$partitions")
     assert why in report
@@ -140,7 +132,7 @@ def test_a_condition_that_does_not_prune_says_why(tables: Server, table: str, co
         pytest.param("buckets", "id = (SELECT max(id) FROM plain WHERE s = 'b') AND k < 0", 1, id="under buckets"),
     ],
 )
-def test_the_value_of_a_scalar_subquery_prunes(tables: Server, table: str, condition: str, read: int) -> None:
+def test_the_value_of_a_scalar_subquery_prunes(tables: Database, table: str, condition: str, read: int) -> None:
     rows = tables.rows(f"EXPLAIN ANALYZE SELECT * FROM {table} WHERE {condition}")
     reports = [text for kind, text in rows if kind == "partitions" and f"table {table}," in text]
     assert [report.split(" / ")[0] for report in reports] == [f"partitions: {read}"], rows
@@ -149,14 +141,14 @@ def test_the_value_of_a_scalar_subquery_prunes(tables: Server, table: str, condi
     assert tables.rows(f"SELECT * FROM {table} WHERE {condition} ORDER BY id") == expected
 
 
-def test_a_subquery_of_no_row_is_null(tables: Server) -> None:
+def test_a_subquery_of_no_row_is_null(tables: Database) -> None:
     assert tables.rows("SELECT * FROM identities WHERE d = (SELECT d FROM plain WHERE k = 12345)") == []
 
 
-def test_a_subquery_of_several_rows_is_refused_as_without_pruning(tables: Server) -> None:
+def test_a_subquery_of_several_rows_is_refused_as_without_pruning(tables: Database) -> None:
     assert "more than one row" in tables.refuses("SELECT * FROM identities WHERE d = (SELECT d FROM plain)")
 
 
-def test_a_correlated_subquery_is_not_read_before(tables: Server) -> None:
+def test_a_correlated_subquery_is_not_read_before(tables: Database) -> None:
     sql = "SELECT count(*) FROM identities i WHERE d = (SELECT max(d) FROM plain p WHERE p.s = i.s)"
     assert tables.rows(sql) == [(10,)]

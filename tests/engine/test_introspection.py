@@ -1,37 +1,28 @@
-"""`information_schema`, SHOW and the functions about a session, over the wire, as a principal may see them."""
+"""`information_schema`, SHOW and the functions about a session."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from adbc_driver_flightsql import dbapi
 
-from tests.service.server_process import Server, serving
-
-COOKIES = "adbc.flight.sql.rpc.with_cookie_middleware"
+from tests.engine.database import Client, Database
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    root = tmp_path_factory.mktemp("introspection") / "root"
-    (root / "sales").mkdir(parents=True)
-    with serving(root) as running:
-        running.run(
-            "CREATE TABLE flights (id BIGINT NOT NULL, origin VARCHAR, at TIMESTAMP, fare DECIMAL(9, 2), tags VARCHAR[])"
-            " PARTITIONED BY (origin)"
-        )
-        running.run("CREATE TABLE planes (id INTEGER, built DATE)")
-        running.run("CREATE TABLE sales.orders (id BIGINT UNSIGNED, price REAL)")
-        yield running
-
-
-def connected(server: Server) -> dbapi.Connection:
-    """A connection whose session is known by its cookie."""
-    return dbapi.connect(server.uri, db_kwargs={COOKIES: "true"}, autocommit=True)
+def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    root = tmp_path_factory.mktemp("introspection")
+    (root / "sales").mkdir()
+    filled = Database(root)
+    filled.run(
+        "CREATE TABLE flights (id BIGINT NOT NULL, origin VARCHAR, at TIMESTAMP, fare DECIMAL(9, 2), tags VARCHAR[])"
+        " PARTITIONED BY (origin)"
+    )
+    filled.run("CREATE TABLE planes (id INTEGER, built DATE)")
+    filled.run("CREATE TABLE sales.orders (id BIGINT UNSIGNED, price REAL)")
+    return filled
 
 
 TABLES = [
@@ -150,36 +141,35 @@ LISTED = {
 
 
 @pytest.mark.parametrize(("sql", "expected"), LISTED.values(), ids=LISTED)
-def test_a_statement_lists(server: Server, sql: str, expected: list[tuple[Any, ...]]) -> None:
-    assert server.rows(sql) == expected
+def test_a_statement_lists(database: Database, sql: str, expected: list[tuple[Any, ...]]) -> None:
+    assert database.rows(sql) == expected
 
 
-def test_functions_are_listed(server: Server) -> None:
-    found = server.query("SHOW FUNCTIONS LIKE 'date_%'").to_pylist()
+def test_functions_are_listed(database: Database) -> None:
+    found = database.query("SHOW FUNCTIONS LIKE 'date_%'").to_pylist()
     assert {"date_trunc", "date_part"} <= {row["function_name"] for row in found}
 
 
-def test_the_version_names_the_service(server: Server) -> None:
-    assert server.value("SELECT version()").startswith(f"lance-flight {version('lance-flight')} (DataFusion ")
+def test_the_version_names_the_service(database: Database) -> None:
+    assert database.value("SELECT version()").startswith(f"lance-flight {version('lance-flight')} (DataFusion ")
 
 
-def test_the_schema_of_the_session_is_the_current_one(server: Server) -> None:
-    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute("USE sales")
-        cursor.execute("SELECT current_schema() FROM orders RIGHT JOIN (VALUES (1)) AS v (x) ON price = x")
-        assert cursor.fetchall() == [("sales",)]
+def test_the_schema_of_the_session_is_the_current_one(client: Client) -> None:
+    client.run("USE sales")
+    assert client.value("SELECT current_schema() FROM orders RIGHT JOIN (VALUES (1)) AS v (x) ON price = x") == "sales"
 
 
-def test_the_settings_of_the_session_are_shown(server: Server) -> None:
-    with connected(server) as connection, connection.cursor() as cursor:
-        for statement in ("USE sales", "SET isolation = 'serializable'", "SET dynamic_pruning = 'off'"):
-            cursor.execute(statement)
-        cursor.execute("SHOW ALL")
-        shown = dict(cursor.fetchall())
+def test_the_settings_of_the_session_are_shown(database: Database, client: Client) -> None:
+    with database.client() as other:
+        shown_to_others = dict(other.rows("SHOW ALL"))
+    for statement in ("USE sales", "SET isolation = 'serializable'", "SET dynamic_pruning = 'off'"):
+        client.run(statement)
+    shown = dict(client.rows("SHOW ALL"))
     changed = {"schema": "sales", "isolation": "serializable", "dynamic_pruning": "off"}
-    assert shown == dict(server.rows("SHOW ALL")) | changed
-    assert shown["catalog"] == "lance"
-    assert dict(server.rows("SHOW ALL"))["isolation"] == "snapshot"
+    with database.client() as other:
+        assert dict(other.rows("SHOW ALL")) == shown_to_others
+    assert shown == shown_to_others | changed
+    assert (shown["catalog"], shown_to_others["isolation"]) == ("lance", "snapshot")
 
 
 REFUSED = {
@@ -193,33 +183,30 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("sql", "code", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_listed_is_refused(server: Server, sql: str, code: str, said: str) -> None:
-    refusal = server.refuses(sql)
+def test_what_cannot_be_listed_is_refused(database: Database, sql: str, code: str, said: str) -> None:
+    refusal = database.refuses(sql)
     assert code in refusal
     assert said in refusal
 
 
-def test_tables_of_a_session_and_of_its_transaction_are_listed(server: Server) -> None:
+def test_tables_of_a_session_and_of_its_transaction_are_listed(database: Database, client: Client) -> None:
     listing = "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
-    with connected(server) as connection, connection.cursor() as cursor:
-        cursor.execute("CREATE TEMPORARY TABLE mine (x BIGINT)")
-        cursor.execute("BEGIN")
-        cursor.execute("CREATE TABLE draft (y BIGINT)")
-        cursor.execute(listing)
-        assert cursor.fetchall() == [
-            ("draft", "BASE TABLE"),
-            ("flights", "BASE TABLE"),
-            ("mine", "LOCAL TEMPORARY"),
-            ("planes", "BASE TABLE"),
-        ]
-        cursor.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'draft'")
-        assert cursor.fetchall() == [("y",)]
-        cursor.execute("ROLLBACK")
-    assert server.rows(listing) == [("flights", "BASE TABLE"), ("planes", "BASE TABLE")]
+    client.run("CREATE TEMPORARY TABLE mine (x BIGINT)")
+    client.run("BEGIN")
+    client.run("CREATE TABLE draft (y BIGINT)")
+    assert client.rows(listing) == [
+        ("draft", "BASE TABLE"),
+        ("flights", "BASE TABLE"),
+        ("mine", "LOCAL TEMPORARY"),
+        ("planes", "BASE TABLE"),
+    ]
+    assert client.rows("SELECT column_name FROM information_schema.columns WHERE table_name = 'draft'") == [("y",)]
+    client.run("ROLLBACK")
+    assert database.rows(listing) == [("flights", "BASE TABLE"), ("planes", "BASE TABLE")]
 
 
-def test_the_results_have_the_types_of_their_description(server: Server) -> None:
-    found = server.query("SELECT * FROM information_schema.columns LIMIT 0").schema
+def test_the_results_have_the_types_of_their_description(database: Database) -> None:
+    found = database.query("SELECT * FROM information_schema.columns LIMIT 0").schema
     assert found.field("ordinal_position").type == pa.int64()
     assert found.field("column_name").type == pa.utf8()
 
@@ -239,24 +226,24 @@ MADE_AGAIN = {
 
 
 @pytest.mark.parametrize("definition", MADE_AGAIN.values(), ids=MADE_AGAIN)
-def test_a_table_is_made_again_by_its_definition(server: Server, table: str, definition: str) -> None:
-    server.run(definition.replace("{}", table))
+def test_a_table_is_made_again_by_its_definition(database: Database, table: str, definition: str) -> None:
+    database.run(definition.replace("{}", table))
     try:
-        assert server.rows(f"SHOW CREATE TABLE {table}") == [
+        assert database.rows(f"SHOW CREATE TABLE {table}") == [
             ("lance", "public", table, definition.replace("{}", table))
         ]
     finally:
-        server.run(f"DROP TABLE {table}")
+        database.run(f"DROP TABLE {table}")
 
 
-def test_a_summary_has_a_row_for_each_column(server: Server, table: str) -> None:
-    server.run(f"CREATE TEMPORARY TABLE {table} (i BIGINT, f REAL, s VARCHAR, d DATE, l BIGINT[], b VARBINARY)")
+def test_a_summary_has_a_row_for_each_column(client: Client, table: str) -> None:
+    client.run(f"CREATE TEMPORARY TABLE {table} (i BIGINT, f REAL, s VARCHAR, d DATE, l BIGINT[], b VARBINARY)")
     rows = (
         "(1, 1.5, 'x', DATE '2020-01-01', [1], X'00ff'), (2, 2.5, 'y', NULL, [1], X'01'),"
         " (3, NULL, 'x', NULL, NULL, NULL), (NULL, NULL, 'z', NULL, NULL, NULL)"
     )
-    server.run(f"INSERT INTO {table} VALUES {rows}")
-    found = {row.pop("column_name"): row for row in server.query(f"SUMMARIZE {table}").to_pylist()}
+    client.run(f"INSERT INTO {table} VALUES {rows}")
+    found = {row.pop("column_name"): row for row in client.query(f"SUMMARIZE {table}").to_pylist()}
     shown = {
         name: (row["min"], row["max"], row["approx_unique"], row["avg"], str(row["null_percentage"]))
         for name, row in found.items()
@@ -271,31 +258,31 @@ def test_a_summary_has_a_row_for_each_column(server: Server, table: str) -> None
     }
     assert {row["count"] for row in found.values()} == {4}
     assert (found["i"]["column_type"], found["i"]["std"], found["i"]["q50"]) == ("BIGINT", "1.0", "2.0")
-    assert server.rows(f"SUMMARIZE SELECT i FROM {table} WHERE i > ?", (5,)) == [
+    assert client.rows(f"SUMMARIZE SELECT i FROM {table} WHERE i > ?", (5,)) == [
         ("i", "BIGINT", None, None, 0, None, None, None, None, None, 0, None)
     ]
 
 
-def test_a_view_that_is_not_there_is_not_shown(server: Server) -> None:
-    assert "no view 'nowhere'" in server.refuses("SHOW CREATE VIEW nowhere")
-    assert "did you mean 'planes'" in server.refuses("SHOW CREATE TABLE plane")
-    assert "did you mean 'planes'" in server.refuses("SUMMARIZE plane")
+def test_a_view_that_is_not_there_is_not_shown(database: Database) -> None:
+    assert "no view 'nowhere'" in database.refuses("SHOW CREATE VIEW nowhere")
+    assert "did you mean 'planes'" in database.refuses("SHOW CREATE TABLE plane")
+    assert "did you mean 'planes'" in database.refuses("SUMMARIZE plane")
 
 
-def test_a_view_is_shown_with_its_columns_and_its_query(server: Server, table: str) -> None:
-    server.run(f"CREATE VIEW {table} AS SELECT id, upper(origin) AS origin FROM flights")
+def test_a_view_is_shown_with_its_columns_and_its_query(database: Database, table: str) -> None:
+    database.run(f"CREATE VIEW {table} AS SELECT id, upper(origin) AS origin FROM flights")
     try:
-        assert server.rows("SHOW VIEWS FROM public") == [("public", table)]
-        assert [row[3:5] for row in server.rows(f"SHOW COLUMNS FROM {table}")] == [
+        assert database.rows("SHOW VIEWS FROM public") == [("public", table)]
+        assert [row[3:5] for row in database.rows(f"SHOW COLUMNS FROM {table}")] == [
             ("id", "BIGINT"),
             ("origin", "VARCHAR"),
         ]
-        ((catalog, db_schema, name, definition),) = server.rows(f"SHOW CREATE VIEW {table}")
+        ((catalog, db_schema, name, definition),) = database.rows(f"SHOW CREATE VIEW {table}")
         assert (catalog, db_schema, name) == ("lance", "public", table)
-        assert [row[0] for row in server.rows(f"SUMMARIZE {table}")] == ["id", "origin"]
-        server.run(f"DROP VIEW {table}")
-        server.run(definition)
-        assert server.rows(f"SHOW CREATE VIEW {table}")[0][:3] == ("lance", "public", table)
-        assert server.query(f"SELECT * FROM {table}").column_names == ["id", "origin"]
+        assert [row[0] for row in database.rows(f"SUMMARIZE {table}")] == ["id", "origin"]
+        database.run(f"DROP VIEW {table}")
+        database.run(definition)
+        assert database.rows(f"SHOW CREATE VIEW {table}")[0][:3] == ("lance", "public", table)
+        assert database.query(f"SELECT * FROM {table}").column_names == ["id", "origin"]
     finally:
-        server.run(f"DROP VIEW {table}")
+        database.run(f"DROP VIEW {table}")

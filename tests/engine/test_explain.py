@@ -6,27 +6,27 @@ import re
 
 import pytest
 
-from tests.service.server_process import Server
+from tests.engine.database import Database
 
 
 @pytest.fixture(scope="module")
-def sales(server: Server) -> str:
+def sales(database: Database) -> str:
     """24 partitions: 12 months, two countries."""
-    server.run(
+    database.run(
         "CREATE TABLE sales (id INT, ts TIMESTAMP, country VARCHAR, amount INT) PARTITIONED BY (month(ts), country)"
     )
     months = ", ".join(
         f"({m}, '2024-{m:02d}-15T12:00:00', '{c}', {m * 10})" for m in range(1, 13) for c in ("US", "DE")
     )
-    server.run(f"INSERT INTO sales VALUES {months}")
-    server.run("CREATE TABLE rates (country VARCHAR, rate DOUBLE)")
-    server.run("INSERT INTO rates VALUES ('US', 1.0), ('DE', 1.1)")
+    database.run(f"INSERT INTO sales VALUES {months}")
+    database.run("CREATE TABLE rates (country VARCHAR, rate DOUBLE)")
+    database.run("INSERT INTO rates VALUES ('US', 1.0), ('DE', 1.1)")
     return "sales"
 
 
-def reports(server: Server, sql: str) -> list[list[str]]:
+def reports(database: Database, sql: str) -> list[list[str]]:
     """The lines of each report of a plan."""
-    rows = server.rows(sql)
+    rows = database.rows(sql)
     assert [kind for kind, _ in rows[:2]] == ["logical_plan", "physical_plan"]
     return [text.splitlines() for kind, text in rows if kind == "partitions"]
 
@@ -83,18 +83,18 @@ SCANS = [
 @pytest.mark.parametrize(("sql", "first", "says"), SCANS)
 @pytest.mark.parametrize("explain", ["EXPLAIN", "EXPLAIN ANALYZE"])
 def test_a_plan_says_how_many_partitions_are_read_and_why(
-    server: Server, explain: str, sql: str, first: str, says: list[str]
+    database: Database, explain: str, sql: str, first: str, says: list[str]
 ) -> None:
-    (report,) = reports(server, f"{explain} {sql}")
+    (report,) = reports(database, f"{explain} {sql}")
     assert report[0].startswith(f"{first}  table sales, snapshot ")
     assert report[1].startswith("  v1: " + first.removeprefix("partitions: "))
     assert [part for part in says if part not in "\n".join(report)] == []
 
 
 @pytest.mark.usefixtures("sales")
-def test_each_scan_of_a_plan_has_a_report(server: Server) -> None:
+def test_each_scan_of_a_plan_has_a_report(database: Database) -> None:
     union = "SELECT id FROM sales WHERE country = 'US' UNION ALL SELECT id FROM sales"
-    found = [report[0].split("  ")[0] for report in reports(server, f"EXPLAIN {union}")]
+    found = [report[0].split("  ")[0] for report in reports(database, f"EXPLAIN {union}")]
     assert len(found) == 2
     assert set(found) <= {"partitions: 12 / 24", "partitions: 24 / 24"}
 
@@ -108,23 +108,23 @@ def test_each_scan_of_a_plan_has_a_report(server: Server) -> None:
         pytest.param("SELECT count(*) FROM sales WHERE country = 'FR'", 1, 0, id="none"),
     ],
 )
-def test_analyze_says_what_was_read(server: Server, sql: str, produced: int, opened: int) -> None:
-    found = dict(server.rows(f"EXPLAIN ANALYZE {sql}"))
+def test_analyze_says_what_was_read(database: Database, sql: str, produced: int, opened: int) -> None:
+    found = dict(database.rows(f"EXPLAIN ANALYZE {sql}"))
     rows, tables, seconds = found["analyze"].splitlines()
     assert rows == f"rows: {produced}"
     assert tables == f"tables opened: {opened}"
     assert re.fullmatch(r"seconds: \d+\.\d{3}", seconds)
 
 
-def test_explain_runs_nothing(server: Server, sales: str) -> None:
-    found = server.rows(f"EXPLAIN SELECT 1 / (id - id) FROM {sales}")
+def test_explain_runs_nothing(database: Database, sales: str) -> None:
+    found = database.rows(f"EXPLAIN SELECT 1 / (id - id) FROM {sales}")
     assert "analyze" not in [kind for kind, _ in found]
-    assert "Divide by zero" in server.refuses(f"EXPLAIN ANALYZE SELECT 1 / (id - id) FROM {sales}")
+    assert "Divide by zero" in database.refuses(f"EXPLAIN ANALYZE SELECT 1 / (id - id) FROM {sales}")
 
 
-def test_a_plan_without_partitioned_tables_has_no_report(server: Server, sales: str) -> None:
-    assert reports(server, "EXPLAIN SELECT * FROM rates") == []
-    assert reports(server, f"EXPLAIN SELECT * FROM {sales}$partitions") == []
+def test_a_plan_without_partitioned_tables_has_no_report(database: Database, sales: str) -> None:
+    assert reports(database, "EXPLAIN SELECT * FROM rates") == []
+    assert reports(database, f"EXPLAIN SELECT * FROM {sales}$partitions") == []
 
 
 CHANGES = [
@@ -149,22 +149,22 @@ CHANGES = [
 @pytest.mark.usefixtures("sales")
 @pytest.mark.parametrize(("sql", "first"), CHANGES)
 def test_a_change_says_which_partitions_it_looks_through_and_changes_nothing(
-    server: Server, sql: str, first: str
+    database: Database, sql: str, first: str
 ) -> None:
-    before = server.value("SELECT count(*) FROM sales WHERE country <> 'FR'")
-    found = [report[0].split("  ")[0] for report in reports(server, f"EXPLAIN {sql}")]
+    before = database.value("SELECT count(*) FROM sales WHERE country <> 'FR'")
+    found = [report[0].split("  ")[0] for report in reports(database, f"EXPLAIN {sql}")]
     assert found == [first]
-    assert server.value("SELECT count(*) FROM sales WHERE country <> 'FR'") == before
-    assert "EXPLAIN ANALYZE takes a query" in server.refuses(f"EXPLAIN ANALYZE {sql}")
+    assert database.value("SELECT count(*) FROM sales WHERE country <> 'FR'") == before
+    assert "EXPLAIN ANALYZE takes a query" in database.refuses(f"EXPLAIN ANALYZE {sql}")
 
 
-def test_an_index_of_a_filter_is_named(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT, part BIGINT) PARTITIONED BY (part)")
-    server.run(f"INSERT INTO {table} SELECT value, value % 100 FROM generate_series(0, 4999)")
-    server.run(f"CREATE INDEX ids ON {table} (id) WITH (min_rows = 1)")
-    (said,) = reports(server, f"EXPLAIN ANALYZE SELECT part FROM {table} WHERE id = 1234")
+def test_an_index_of_a_filter_is_named(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, part BIGINT) PARTITIONED BY (part)")
+    database.run(f"INSERT INTO {table} SELECT value, value % 100 FROM generate_series(0, 4999)")
+    database.run(f"CREATE INDEX ids ON {table} (id) WITH (min_rows = 1)")
+    (said,) = reports(database, f"EXPLAIN ANALYZE SELECT part FROM {table} WHERE id = 1234")
     assert said[0].startswith("partitions: 100 / 100")
     assert said[-1] == "  index: ids (btree) of id"
-    (said,) = reports(server, f"EXPLAIN SELECT part FROM {table} WHERE part = 7")
+    (said,) = reports(database, f"EXPLAIN SELECT part FROM {table} WHERE part = 7")
     assert not [line for line in said if "index" in line]
-    assert server.rows(f"SELECT part FROM {table} WHERE id = 1234") == [(34,)]
+    assert database.rows(f"SELECT part FROM {table} WHERE id = 1234") == [(34,)]

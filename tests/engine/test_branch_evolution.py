@@ -3,56 +3,60 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import closing
 from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from adbc_driver_flightsql import dbapi
-from lance_flight.faults import VARIABLE
 
-from tests.service.server_process import Server, started
+from tests.engine.database import Database
 from tests.stock import manifest, manifest_rows, stored_tables
+
+pytestmark = pytest.mark.slow  # each case publishes, and reads all rows by each of their values
 
 Rows = list[dict[str, Any]]
 OLD: Rows = [{"id": 1, "p": "a", "v": 10}, {"id": 2, "p": "a", "v": 20}, {"id": 3, "p": "b", "v": 30}]
 
 
-@pytest.fixture
-def branched(server: Server, table: str) -> str:
+@pytest.fixture(scope="module")
+def template(database: Database) -> str:
     """A table by `p` with rows in the partitions a and b, and a branch `draft` of it."""
-    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR, v INT) PARTITIONED BY (p)")
-    server.run(f"INSERT INTO {table} VALUES (1, 'a', 10), (2, 'a', 20), (3, 'b', 30)")
-    server.run(f"ALTER TABLE {table} CREATE BRANCH draft")
-    return table
+    database.run("CREATE TABLE template (id BIGINT, p VARCHAR, v INT) PARTITIONED BY (p)")
+    database.run("INSERT INTO template VALUES (1, 'a', 10), (2, 'a', 20), (3, 'b', 30)")
+    database.run("ALTER TABLE template CREATE BRANCH draft")
+    return "template"
 
 
-def on(server: Server, table: str, statements: str, *, branch: bool = False) -> None:
+@pytest.fixture
+def branched(database: Database, template: str, table: str) -> str:
+    """A copy of that table."""
+    return database.copy(template, table)
+
+
+def on(database: Database, table: str, statements: str, *, branch: bool = False) -> None:
     """Run statements on `{t}`, one a line, on main or on the branch."""
     name = f'"{table}@draft"' if branch else table
     for statement in filter(None, map(str.strip, statements.splitlines())):
-        server.run(statement.format(t=name))
+        database.run(statement.format(t=name))
 
 
-def publish(server: Server, table: str) -> None:
-    assert server.run(f"ALTER TABLE {table} PUBLISH BRANCH draft") == 0
+def publish(database: Database, table: str) -> None:
+    assert database.run(f"ALTER TABLE {table} PUBLISH BRANCH draft") == 0
 
 
-def rows(server: Server, reference: str) -> Rows:
-    found: Rows = server.query(f'SELECT * FROM "{reference}"').to_pylist()
+def rows(database: Database, reference: str) -> Rows:
+    found: Rows = database.query(f'SELECT * FROM "{reference}"').to_pylist()
     return sorted(found, key=lambda row: int(row.get("id") or row.get("number") or 0))
 
 
-def stored(server: Server, table: str) -> Rows:
+def stored(database: Database, table: str) -> Rows:
     """What stock Lance reads of all partition tables."""
-    found = [row for each in stored_tables(server.root / table) for row in each.dataset.to_table().to_pylist()]
+    found = [row for each in stored_tables(database.root / table) for row in each.dataset.to_table().to_pylist()]
     return sorted(found, key=lambda row: int(row.get("id") or row.get("number") or 0))
 
 
-def specs(server: Server, table: str) -> dict[str, Any]:
-    metadata = manifest(server.root / table).metadata
+def specs(database: Database, table: str) -> dict[str, Any]:
+    metadata = manifest(database.root / table).metadata
     return {key: json.loads(text) for key, text in metadata.items() if key.startswith("partition_spec_v")}
 
 
@@ -86,25 +90,25 @@ CHANGES = [
 
 @pytest.mark.parametrize(("statements", "expected"), CHANGES)
 def test_what_changes_on_a_branch_comes_to_main_in_one_commit(
-    server: Server, branched: str, statements: str, expected: Rows
+    database: Database, branched: str, statements: str, expected: Rows
 ) -> None:
-    before = int(manifest(server.root / branched).version)
-    untouched = manifest_rows(server.root / branched), manifest(server.root / branched).metadata
-    on(server, branched, statements, branch=True)
-    assert rows(server, f"{branched}@draft") == expected
-    assert rows(server, branched) == OLD
-    assert (manifest_rows(server.root / branched), manifest(server.root / branched).metadata) == untouched
-    columns = server.query(f'SELECT * FROM "{branched}@draft"').schema
-    publish(server, branched)
-    assert rows(server, branched) == stored(server, branched) == expected
-    assert server.query(f"SELECT * FROM {branched}").schema == columns
-    done = server.rows(f"SELECT version FROM {branched}$snapshots WHERE operation = 'publish branch draft'")
+    before = int(manifest(database.root / branched).version)
+    untouched = manifest_rows(database.root / branched), manifest(database.root / branched).metadata
+    on(database, branched, statements, branch=True)
+    assert rows(database, f"{branched}@draft") == expected
+    assert rows(database, branched) == OLD
+    assert (manifest_rows(database.root / branched), manifest(database.root / branched).metadata) == untouched
+    columns = database.query(f'SELECT * FROM "{branched}@draft"').schema
+    publish(database, branched)
+    assert rows(database, branched) == stored(database, branched) == expected
+    assert database.query(f"SELECT * FROM {branched}").schema == columns
+    done = database.rows(f"SELECT version FROM {branched}$snapshots WHERE operation = 'publish branch draft'")
     assert len(done) == 1
-    assert rows(server, f"{branched}@{before}") == OLD
-    assert rows(server, f"{branched}@{done[0][0]}") == expected
-    version = int(manifest(server.root / branched).version)
-    publish(server, branched)
-    assert int(manifest(server.root / branched).version) == version
+    assert rows(database, f"{branched}@{before}") == OLD
+    assert rows(database, f"{branched}@{done[0][0]}") == expected
+    version = int(manifest(database.root / branched).version)
+    publish(database, branched)
+    assert int(manifest(database.root / branched).version) == version
 
 
 MERGED = [
@@ -211,33 +215,33 @@ MERGED = [
 
 @pytest.mark.parametrize(("branch", "main", "expected"), MERGED)
 def test_what_both_have_changed_apart_from_each_other_comes_together(
-    server: Server, branched: str, branch: str, main: str, expected: Rows
+    database: Database, branched: str, branch: str, main: str, expected: Rows
 ) -> None:
-    on(server, branched, branch, branch=True)
-    on(server, branched, main)
-    before, version = rows(server, branched), int(manifest(server.root / branched).version)
-    changed = rows(server, f"{branched}@draft")
-    publish(server, branched)
-    assert rows(server, branched) == stored(server, branched) == expected
-    assert rows(server, f"{branched}@{version}") == before
-    assert rows(server, f"{branched}@draft") == changed
+    on(database, branched, branch, branch=True)
+    on(database, branched, main)
+    before, version = rows(database, branched), int(manifest(database.root / branched).version)
+    changed = rows(database, f"{branched}@draft")
+    publish(database, branched)
+    assert rows(database, branched) == stored(database, branched) == expected
+    assert rows(database, f"{branched}@{version}") == before
+    assert rows(database, f"{branched}@draft") == changed
     for row in expected:
         for name, value in row.items():
             literal = "NULL" if value is None else f"'{value}'" if isinstance(value, str) else value
-            found = server.query(f"SELECT * FROM {branched} WHERE {name} IS NOT DISTINCT FROM {literal}").to_pylist()
+            found = database.query(f"SELECT * FROM {branched} WHERE {name} IS NOT DISTINCT FROM {literal}").to_pylist()
             assert sorted(map(str, found)) == sorted(str(each) for each in expected if each[name] == value)
-    kinds = {field.name: field.type for field in manifest(server.root / branched).schema}
-    for spec in specs(server, branched).values():
+    kinds = {field.name: field.type for field in manifest(database.root / branched).schema}
+    for spec in specs(database, branched).values():
         for each in spec["fields"]:
             assert (
                 str(kinds[f"partition_field_{each['field_id']}"]).replace("string", "utf8")
                 == each["result_type"]["type"]
             )
-    server.rows(f"ALTER TABLE {branched} REWRITE PARTITIONS")
-    server.rows(f"ALTER TABLE {branched} COMPACT")
-    server.rows(f"VACUUM {branched}")
-    assert rows(server, branched) == stored(server, branched) == expected
-    assert rows(server, f"{branched}@draft") == changed
+    database.rows(f"ALTER TABLE {branched} REWRITE PARTITIONS")
+    database.rows(f"ALTER TABLE {branched} COMPACT")
+    database.rows(f"VACUUM {branched}")
+    assert rows(database, branched) == stored(database, branched) == expected
+    assert rows(database, f"{branched}@draft") == changed
 
 
 REFUSED = [
@@ -300,142 +304,112 @@ REFUSED = [
 
 @pytest.mark.parametrize(("branch", "main", "says"), REFUSED)
 def test_what_both_have_changed_is_refused_and_named(
-    server: Server, branched: str, branch: str, main: str, says: list[str]
+    database: Database, branched: str, branch: str, main: str, says: list[str]
 ) -> None:
-    on(server, branched, branch, branch=True)
-    on(server, branched, main)
-    before = manifest_rows(server.root / branched)
-    message = server.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    on(database, branched, branch, branch=True)
+    on(database, branched, main)
+    before = manifest_rows(database.root / branched)
+    message = database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
     assert [part for part in ("serialization_failure", "'draft'", *says) if part not in message] == []
-    assert manifest_rows(server.root / branched) == before
+    assert manifest_rows(database.root / branched) == before
 
 
-def test_a_branch_goes_on_after_its_publication(server: Server, branched: str) -> None:
+def test_a_branch_goes_on_after_its_publication(database: Database, branched: str) -> None:
     on(
-        server,
+        database,
         branched,
         "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7\nINSERT INTO {t} VALUES (4, 'a', 40, 8)",
         branch=True,
     )
-    on(server, branched, "ALTER TABLE {t} ADD COLUMN d INT\nINSERT INTO {t} VALUES (5, 'n', 50, 9)")
-    publish(server, branched)
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN d INT\nINSERT INTO {t} VALUES (5, 'n', 50, 9)")
+    publish(database, branched)
     on(
-        server,
+        database,
         branched,
         "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nINSERT INTO {t} VALUES (6, 'a', 5000000000, 1)",
         branch=True,
     )
-    on(server, branched, "ALTER TABLE {t} RENAME COLUMN d TO e")
-    publish(server, branched)
-    found = [(row["id"], row["v"], row["c"], row["e"]) for row in rows(server, branched)]
+    on(database, branched, "ALTER TABLE {t} RENAME COLUMN d TO e")
+    publish(database, branched)
+    found = [(row["id"], row["v"], row["c"], row["e"]) for row in rows(database, branched)]
     assert found == [
         (1, 10, 7, None), (2, 20, 7, None), (3, 30, 7, None), (4, 40, 8, None), (5, 50, 7, 9),
         (6, 5000000000, 1, None),
     ]  # fmt: skip
-    assert stored(server, branched) == rows(server, branched)
-    on(server, branched, "INSERT INTO {t} VALUES (7, 'n', 70, 2)", branch=True)
-    assert "was changed on the main branch" in server.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    server.run(f"ALTER TABLE {branched} DROP BRANCH draft")
-    server.run(f"VACUUM {branched}")
-    assert [row["id"] for row in rows(server, branched)] == [1, 2, 3, 4, 5, 6]
+    assert stored(database, branched) == rows(database, branched)
+    on(database, branched, "INSERT INTO {t} VALUES (7, 'n', 70, 2)", branch=True)
+    assert "was changed on the main branch" in database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    database.run(f"ALTER TABLE {branched} DROP BRANCH draft")
+    database.run(f"VACUUM {branched}")
+    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 4, 5, 6]
 
 
-def test_comments_and_keys_come_along_and_write_no_table(server: Server, branched: str) -> None:
-    server.run(f"COMMENT ON COLUMN \"{branched}@draft\".v IS 'a value'")
-    server.run(f"COMMENT ON TABLE \"{branched}@draft\" IS 'a table'")
-    on(server, branched, "ALTER TABLE {t} RENAME COLUMN v TO w")
-    pins = [(row["read_branch"], row["read_version"]) for row in manifest_rows(server.root / branched)]
-    publish(server, branched)
-    assert [(row["read_branch"], row["read_version"]) for row in manifest_rows(server.root / branched)] == pins
-    assert "a value" in str(server.rows(f"DESCRIBE {branched}"))
-    schema = json.loads(manifest(server.root / branched).metadata["schema"])
+def test_comments_and_keys_come_along_and_write_no_table(database: Database, branched: str) -> None:
+    database.run(f"COMMENT ON COLUMN \"{branched}@draft\".v IS 'a value'")
+    database.run(f"COMMENT ON TABLE \"{branched}@draft\" IS 'a table'")
+    on(database, branched, "ALTER TABLE {t} RENAME COLUMN v TO w")
+    pins = [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / branched)]
+    publish(database, branched)
+    assert [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / branched)] == pins
+    assert "a value" in str(database.rows(f"DESCRIBE {branched}"))
+    schema = json.loads(manifest(database.root / branched).metadata["schema"])
     assert schema["metadata"]["comment"] == "a table"
     assert [field["name"] for field in schema["fields"]] == ["id", "p", "w"]
 
 
-def test_two_branches_add_columns_and_both_are_published(server: Server, branched: str) -> None:
-    server.run(f"ALTER TABLE {branched} CREATE BRANCH other")
-    on(server, branched, "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7", branch=True)
-    server.run(f'ALTER TABLE "{branched}@other" ADD COLUMN d INT DEFAULT 8')
-    publish(server, branched)
-    server.run(f"ALTER TABLE {branched} PUBLISH BRANCH other")
-    assert rows(server, branched) == stored(server, branched) == [{**row, "c": 7, "d": 8} for row in OLD]
-    on(server, branched, "ALTER TABLE {t} ADD COLUMN e INT")
-    schema = json.loads(manifest(server.root / branched).metadata["schema"])
+def test_two_branches_add_columns_and_both_are_published(database: Database, branched: str) -> None:
+    database.run(f"ALTER TABLE {branched} CREATE BRANCH other")
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7", branch=True)
+    database.run(f'ALTER TABLE "{branched}@other" ADD COLUMN d INT DEFAULT 8')
+    publish(database, branched)
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH other")
+    assert rows(database, branched) == stored(database, branched) == [{**row, "c": 7, "d": 8} for row in OLD]
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN e INT")
+    schema = json.loads(manifest(database.root / branched).metadata["schema"])
     ids = [int(field["metadata"]["lance:field_id"]) for field in schema["fields"]]
     assert len(set(ids)) == len(ids) == 6
 
 
-def test_a_rollback_goes_behind_a_publication_and_what_changed_is_told(server: Server, branched: str) -> None:
-    before = int(manifest(server.root / branched).version)
-    server.run(f"ALTER TABLE {branched} CREATE TAG good")
-    on(server, branched, "ALTER TABLE {t} ADD COLUMN c INT\nINSERT INTO {t} VALUES (4, 'a', 40, 8)", branch=True)
-    publish(server, branched)
-    newest = int(manifest(server.root / branched).version)
-    changes = server.rows(f"SELECT id, c, _change FROM table_changes('{branched}', {before}, {newest})")
+def test_a_rollback_goes_behind_a_publication_and_what_changed_is_told(database: Database, branched: str) -> None:
+    before = int(manifest(database.root / branched).version)
+    database.run(f"ALTER TABLE {branched} CREATE TAG good")
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN c INT\nINSERT INTO {t} VALUES (4, 'a', 40, 8)", branch=True)
+    publish(database, branched)
+    newest = int(manifest(database.root / branched).version)
+    changes = database.rows(f"SELECT id, c, _change FROM table_changes('{branched}', {before}, {newest})")
     assert changes == [(4, 8, "insert")]
-    assert rows(server, f"{branched}@good") == OLD
-    server.run(f"ALTER TABLE {branched} ROLLBACK TO good")
-    assert rows(server, branched) == OLD
-    on(server, branched, "INSERT INTO {t} VALUES (9, 'a', 90)")
-    assert [row["id"] for row in rows(server, branched)] == [1, 2, 3, 9]
+    assert rows(database, f"{branched}@good") == OLD
+    database.run(f"ALTER TABLE {branched} ROLLBACK TO good")
+    assert rows(database, branched) == OLD
+    on(database, branched, "INSERT INTO {t} VALUES (9, 'a', 90)")
+    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 9]
 
 
 BRANCH = "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nALTER TABLE {t} SET PARTITIONED BY (v)\nINSERT INTO {t} VALUES (4, 'c', 40)"
-MAIN = "ALTER TABLE {t} ADD COLUMN d INT DEFAULT 9\nINSERT INTO {t} VALUES (5, 'n', 50, 1)"
-STOPS = [
-    pytest.param("columns_added", False, id="columns"),
-    pytest.param("table_staged", False, id="one table"),
-    pytest.param("table_staged:3", False, id="some tables"),
-    pytest.param("manifest_written", False, id="before the commit"),
-    pytest.param("committed", True, id="after the commit"),
-    pytest.param("evolved", True, id="before the metadata follows"),
-]
 
 
-@pytest.mark.parametrize(("point", "is_published"), STOPS)
-def test_a_server_killed_while_it_publishes_leaves_all_of_it_or_nothing(
-    server: Server, branched: str, point: str, *, is_published: bool
+def test_others_write_to_main_while_a_branch_is_published_and_nothing_is_lost(
+    database: Database, branched: str
 ) -> None:
-    on(server, branched, BRANCH, branch=True)
-    on(server, branched, MAIN)
-    before = rows(server, branched)
-    with started(server.root, environment=os.environ | {VARIABLE: point}) as dying:
-        dying.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-        assert dying.process.wait(60) != 0
-    expected = [
-        *({**row, "d": 9} for row in OLD), {"id": 4, "p": "c", "v": 40, "d": 9}, {"id": 5, "p": "n", "v": 50, "d": 1},
-    ]  # fmt: skip
-    assert rows(server, branched) == (expected if is_published else before)
-    assert len(server.rows(f"SELECT DISTINCT spec_id FROM {branched}$specs")) == 1 + is_published
-    publish(server, branched)
-    assert rows(server, branched) == stored(server, branched) == expected
-    assert sorted(specs(server, branched)) == ["partition_spec_v1", "partition_spec_v2"]
-    on(server, branched, "INSERT INTO {t} VALUES (6, 'z', 5000000000, 0)")
-    assert server.rows(f"SELECT id FROM {branched} WHERE v = 5000000000") == [(6,)]
-
-
-def test_others_write_to_main_while_a_branch_is_published_and_nothing_is_lost(server: Server, branched: str) -> None:
-    on(server, branched, BRANCH, branch=True)
+    on(database, branched, BRANCH, branch=True)
     begun, ended, written = Event(), Event(), list[int]()
 
     def insert() -> None:
-        with closing(dbapi.connect(server.uri, autocommit=True)) as other, other.cursor() as cursor:
-            while not ended.is_set() or len(written) < 3:
-                number = 1000 + len(written)
-                partition = "ab"[len(written) % 2]
-                cursor.execute(f"INSERT INTO {branched} VALUES ({number}, '{partition}', {number})")
-                written.append(number)
-                begun.set()
+        while not ended.is_set() or len(written) < 3:
+            number = 1000 + len(written)
+            partition = "ab"[len(written) % 2]
+            database.run(f"INSERT INTO {branched} VALUES ({number}, '{partition}', {number})")
+            written.append(number)
+            begun.set()
 
     writer = Thread(target=insert)
     writer.start()
     begun.wait(60)
     try:
-        publish(server, branched)
+        publish(database, branched)
     finally:
         ended.set()
         writer.join()
-    assert server.query(f"SELECT v FROM {branched}").schema.types == [pa.int64()]
-    assert [row["id"] for row in rows(server, branched)] == [1, 2, 3, 4, *written]
-    assert stored(server, branched) == rows(server, branched)
+    assert database.query(f"SELECT v FROM {branched}").schema.types == [pa.int64()]
+    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 4, *written]
+    assert stored(database, branched) == rows(database, branched)

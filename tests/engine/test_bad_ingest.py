@@ -1,4 +1,4 @@
-"""Ingests that must be refused: each wrong column named, nothing stored, the server still there."""
+"""Ingests that must be refused: each wrong column named, and nothing stored."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from adbc_driver_manager import Error
 
-from tests.service.server_process import Server, files
+from tests.engine.database import Database
+from tests.service.server_process import files
 from tests.stock import manifest, stored_rows
 
 COLUMNS = "id BIGINT NOT NULL, part INT, price DECIMAL(6, 2), name VARCHAR, d DATE, ratio REAL, n SMALLINT UNSIGNED"
@@ -21,11 +21,12 @@ LAYOUTS = {
 }
 
 
-@pytest.fixture(params=LAYOUTS.values(), ids=LAYOUTS.keys())
-def target(request: pytest.FixtureRequest, server: Server, table: str) -> str:
-    """A table with one row in it."""
-    server.run(f"CREATE TABLE {table} ({COLUMNS}){request.param}")
-    server.run(f"INSERT INTO {table} (id, part) VALUES (1, 1)")
+@pytest.fixture(scope="module", params=LAYOUTS)
+def target(request: pytest.FixtureRequest, database: Database) -> str:
+    """A table of each layout that all tests try to spoil."""
+    table = f"by_{list(LAYOUTS).index(request.param)}"
+    database.run(f"CREATE TABLE {table} ({COLUMNS}){LAYOUTS[request.param]}")
+    database.run(f"INSERT INTO {table} (id, part) VALUES (1, 1)")
     return table
 
 
@@ -95,35 +96,40 @@ UNFIT = [
 
 @pytest.mark.parametrize(("data", "says"), UNFIT)
 def test_rows_that_do_not_fit_are_refused_by_column_and_nothing_is_stored(
-    server: Server, target: str, data: pa.Table, says: list[str]
+    database: Database, target: str, data: pa.Table, says: list[str]
 ) -> None:
-    before = files(server.root)
-    with pytest.raises(Error) as raised:
-        server.ingest(target, data, "append")
-    assert [part for part in says if part not in str(raised.value)] == []
-    assert files(server.root) == before
-    assert server.rows(f"SELECT id FROM {target}") == [(1,)]
-    assert server.ingest(target, rows(), "append") == 3
+    before = files(database.root)
+    message = database.refuses_ingest(target, data, "append")
+    assert [part for part in says if part not in message] == []
+    assert files(database.root) == before
+    assert database.rows(f"SELECT id FROM {target}") == [(1,)]
 
 
-def test_one_bad_value_late_in_a_stream_undoes_all_of_it(server: Server, target: str) -> None:
-    before = files(server.root)
+def test_rows_that_fit_are_stored_after_others_were_refused(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY (part)")
+    for case in UNFIT:
+        database.refuses_ingest(table, case.values[0], "append")
+    assert database.ingest(table, rows(), "append") == 3
+    assert database.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_one_bad_value_late_in_a_stream_undoes_all_of_it(database: Database, target: str) -> None:
+    before = files(database.root)
     batches = [pa.record_batch({"id": [n], "part": pa.array([n % 7], pa.int64())}) for n in range(2000)]
     batches.append(pa.record_batch({"id": [1], "part": pa.array([2**40], pa.int64())}))
-    with pytest.raises(Error, match="'part'"):
-        server.ingest(target, pa.RecordBatchReader.from_batches(batches[0].schema, batches), "append")
-    assert files(server.root) == before
-    assert server.value(f"SELECT count(*) FROM {target}") == 1
+    late = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    assert "'part'" in database.refuses_ingest(target, late, "append")
+    assert files(database.root) == before
+    assert database.value(f"SELECT count(*) FROM {target}") == 1
 
 
-def test_a_replacement_that_fails_leaves_the_old_table(server: Server, target: str) -> None:
-    before = files(server.root)
+def test_a_replacement_that_fails_leaves_the_old_table(database: Database, target: str) -> None:
+    before = files(database.root)
     for partition_by in (None, "id", "nonsense(id)", "missing"):
         spoilt = pa.table({"id": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
-        with pytest.raises(Error):
-            server.ingest(target, spoilt, "replace", partition_by=partition_by)
-    assert files(server.root) == before
-    assert server.rows(f"SELECT id FROM {target}") == [(1,)]
+        database.refuses_ingest(target, spoilt, "replace", partition_by=partition_by)
+    assert files(database.root) == before
+    assert database.rows(f"SELECT id FROM {target}") == [(1,)]
 
 
 SPECS = [
@@ -140,13 +146,13 @@ SPECS = [
 
 @pytest.mark.parametrize(("partition_by", "says"), SPECS)
 def test_a_partitioning_that_cannot_be_is_refused(
-    server: Server, table: str, partition_by: str, says: list[str]
+    database: Database, table: str, partition_by: str, says: list[str]
 ) -> None:
-    before = files(server.root)
-    with pytest.raises(Error) as raised:
-        server.ingest(table, pa.table({"id": [1], "part": [1], "tags": [[1]]}), partition_by=partition_by)
-    assert [part for part in says if part not in str(raised.value)] == []
-    assert files(server.root) == before
+    before = files(database.root)
+    data = pa.table({"id": [1], "part": [1], "tags": [[1]]})
+    message = database.refuses_ingest(table, data, partition_by=partition_by)
+    assert [part for part in says if part not in message] == []
+    assert files(database.root) == before
 
 
 APPENDED = "part, bucket(4, id) AS b, year(d), expr('upper(col0)', name) AS up"
@@ -170,62 +176,31 @@ OTHERS = [
 
 @pytest.mark.parametrize("mode", ["append", "create_append"])
 @pytest.mark.parametrize("partition_by", THE_SAME)
-def test_an_append_may_repeat_the_partitioning(server: Server, table: str, partition_by: str | None, mode: str) -> None:
-    server.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY ({APPENDED})")
-    assert server.ingest(table, rows(), mode, partition_by=partition_by) == 3
-    assert server.value(f"SELECT count(*) FROM {table}") == 3
+def test_an_append_may_repeat_the_partitioning(
+    database: Database, table: str, partition_by: str | None, mode: str
+) -> None:
+    database.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY ({APPENDED})")
+    assert database.ingest(table, rows(), mode, partition_by=partition_by) == 3
+    assert database.value(f"SELECT count(*) FROM {table}") == 3
 
 
 @pytest.mark.parametrize("mode", ["append", "create_append"])
 @pytest.mark.parametrize(("partition_by", "says"), OTHERS)
 def test_an_append_may_not_ask_for_another_partitioning(
-    server: Server, table: str, partition_by: str, says: str, mode: str
+    database: Database, table: str, partition_by: str, says: str, mode: str
 ) -> None:
-    server.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY ({APPENDED})")
-    before = files(server.root)
-    with pytest.raises(Error) as raised:
-        server.ingest(table, rows(), mode, partition_by=partition_by)
+    database.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY ({APPENDED})")
+    before = files(database.root)
+    message = database.refuses_ingest(table, rows(), mode, partition_by=partition_by)
     has = "partitioned by part AS part, bucket(4, id) AS b, year(d) AS d_year, expr('upper(col0)', name) AS up"
-    assert [part for part in ("[invalid_spec]", repr(table), has, says) if part not in str(raised.value)] == []
-    assert files(server.root) == before
+    assert [part for part in ("[invalid_spec]", repr(table), has, says) if part not in message] == []
+    assert files(database.root) == before
 
 
-def test_an_append_to_a_plain_table_may_not_partition_it(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT)")
-    with pytest.raises(Error, match="not partitioned"):
-        server.ingest(table, rows(), "append", partition_by="id")
-    assert server.value(f"SELECT count(*) FROM {table}") == 0
-
-
-NAMES = [
-    "../x",
-    "a/b",
-    "/etc/x",
-    "..",
-    "a$b",
-    " a",
-    "a\tb",
-    "%2e%2e",
-    "a%2fb",
-    ".x",
-    "a.b",
-    "a\\b",
-    "x$partitions",
-    "x@1",
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_table_of_an_illegal_name_is_not_made(server: Server, name: str) -> None:
-    before = files(server.root.parent)
-    for mode in ("create", "append", "replace", "create_append"):
-        with pytest.raises(Error, match=r"invalid_input|not_found"):
-            server.ingest(name, rows(), mode)
-        with pytest.raises(Error, match=r"invalid_input|not_found"):
-            server.ingest(name, rows(), mode, partition_by="id")
-        with pytest.raises(Error, match=r"invalid_input|not_found"):
-            server.ingest("t", rows(), mode, db_schema_name=name)
-    assert files(server.root.parent) == before
+def test_an_append_to_a_plain_table_may_not_partition_it(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT)")
+    assert "not partitioned" in database.refuses_ingest(table, rows(), "append", partition_by="id")
+    assert database.value(f"SELECT count(*) FROM {table}") == 0
 
 
 UNSTORABLE = [
@@ -237,19 +212,17 @@ UNSTORABLE = [
 @pytest.mark.parametrize(("column", "says"), UNSTORABLE)
 @pytest.mark.parametrize("partition_by", [None, "id"])
 def test_a_type_that_cannot_be_stored_is_named(
-    server: Server, table: str, partition_by: str | None, column: pa.Array, says: str
+    database: Database, table: str, partition_by: str | None, column: pa.Array, says: str
 ) -> None:
-    before = files(server.root)
-    with pytest.raises(Error) as raised:
-        server.ingest(table, pa.table({"id": [1], "c": column}), partition_by=partition_by)
-    assert [part for part in ("invalid_schema", "'c'", says) if part not in str(raised.value)] == []
-    assert files(server.root) == before
+    before = files(database.root)
+    message = database.refuses_ingest(table, pa.table({"id": [1], "c": column}), partition_by=partition_by)
+    assert [part for part in ("invalid_schema", "'c'", says) if part not in message] == []
+    assert files(database.root) == before
 
 
-def test_a_failed_append_leaves_the_manifest_at_its_version(server: Server, table: str) -> None:
-    server.ingest(table, rows(part=[1, 2, 3]), partition_by="part")
-    version = manifest(server.root / table).version
-    with pytest.raises(Error):
-        server.ingest(table, rows(part=[1, 2, 3], extra=[1, 2, 3]), "append")
-    assert manifest(server.root / table).version == version
-    assert stored_rows(server.root / table).num_rows == 3
+def test_a_failed_append_leaves_the_manifest_at_its_version(database: Database, table: str) -> None:
+    database.ingest(table, rows(part=[1, 2, 3]), partition_by="part")
+    version = manifest(database.root / table).version
+    database.refuses_ingest(table, rows(part=[1, 2, 3], extra=[1, 2, 3]), "append")
+    assert manifest(database.root / table).version == version
+    assert stored_rows(database.root / table).num_rows == 3

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from contextlib import closing
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from adbc_driver_flightsql import dbapi
 from lance_flight.engine.sql import escapes
 from lance_flight.flight.metadata import sql_words
 
-from tests.service.server_process import Server, serving
+from tests.engine.database import Client, Database
 
 NOON = "{ts '2024-02-29 12:30:45'}"
 CALLS = [
@@ -87,11 +84,11 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("call", "value"), CALLS)
-def test_an_escape_means_what_odbc_says(server: Server, call: str, value: Any) -> None:
-    assert server.value(f"SELECT {call} AS x") == value
+def test_an_escape_means_what_odbc_says(database: Database, call: str, value: Any) -> None:
+    assert database.value(f"SELECT {call} AS x") == value
 
 
-def test_every_function_that_is_listed_is_known(server: Server) -> None:
+def test_every_function_that_is_listed_is_known(database: Database) -> None:
     tried = " ".join(str(each.values[0]) for each in CALLS).upper()
     for words in (
         sql_words.NUMERIC_FUNCTIONS,
@@ -106,18 +103,11 @@ def test_every_function_that_is_listed_is_known(server: Server) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server over a root of its own, whose names no other module's tables have."""
-    with serving(tmp_path_factory.mktemp("dialects") / "root") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sales(server: Server) -> Server:
-    server.run("CREATE TABLE sales (id INT, region VARCHAR, day DATE) PARTITIONED BY (region)")
-    server.run("INSERT INTO sales VALUES (1, 'n', '2024-01-01'), (2, 's', '2024-01-02'), (3, 'n', '2024-01-03')")
-    server.run("CREATE TABLE regions AS SELECT 'n' AS code, 'North' AS name")
-    return server
+def sales(database: Database) -> Database:
+    database.run("CREATE TABLE sales (id INT, region VARCHAR, day DATE) PARTITIONED BY (region)")
+    database.run("INSERT INTO sales VALUES (1, 'n', '2024-01-01'), (2, 's', '2024-01-02'), (3, 'n', '2024-01-03')")
+    database.run("CREATE TABLE regions AS SELECT 'n' AS code, 'North' AS name")
+    return database
 
 
 @pytest.mark.parametrize(
@@ -137,7 +127,7 @@ def sales(server: Server) -> Server:
         pytest.param("EXPLAIN SELECT id FROM sales WHERE {fn UCASE(region)} = 'S'", None, id="EXPLAIN"),
     ],
 )
-def test_a_query_of_another_dialect_is_answered(sales: Server, sql: str, rows: list[tuple[Any, ...]] | None) -> None:
+def test_a_query_of_another_dialect_is_answered(sales: Database, sql: str, rows: list[tuple[Any, ...]] | None) -> None:
     found = sales.rows(sql)
     if rows is None:
         assert any(text.startswith("partitions: 1 / 2") for _, text in found)
@@ -145,13 +135,13 @@ def test_a_query_of_another_dialect_is_answered(sales: Server, sql: str, rows: l
         assert found == rows
 
 
-def test_counts_of_rows_are_parameters(sales: Server) -> None:
+def test_counts_of_rows_are_parameters(sales: Database) -> None:
     assert sales.rows("SELECT id FROM sales ORDER BY id FETCH FIRST ? ROWS ONLY", [2]) == [(1,), (2,)]
     assert sales.rows("SELECT TOP (?) id FROM sales ORDER BY id", [1]) == [(1,)]
     assert sales.rows("SELECT {fn CONCAT(?, region)} FROM sales WHERE id = {fn ABS(?)}", ["x", -2]) == [("xs",)]
 
 
-def test_changes_take_escapes(sales: Server) -> None:
+def test_changes_take_escapes(sales: Database) -> None:
     sales.run("CREATE TABLE changed (id INT, day DATE)")
     assert sales.run("INSERT INTO changed VALUES (1, {d '2024-01-01'}), ({fn ABS(-2)}, {d '2024-01-02'})") == 2
     assert sales.run("UPDATE changed SET day = {d '2025-01-01'} WHERE id = {fn MOD(5, 4)}") == 1
@@ -178,11 +168,8 @@ def test_changes_take_escapes(sales: Server) -> None:
         pytest.param("SELECT {fn UCASE(nothing)} FROM sales", "nothing", id="an unknown column"),
     ],
 )
-def test_an_escape_that_is_not_understood_says_why(sales: Server, sql: str, says: str) -> None:
+def test_an_escape_that_is_not_understood_says_why(sales: Database, sql: str, says: str) -> None:
     assert says in sales.refuses(sql)
-
-
-COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 
 
 @pytest.mark.parametrize(
@@ -194,21 +181,17 @@ COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
         pytest.param('CREATE TEMPORARY TABLE "#Tableau_1" (id INT, name VARCHAR)', id="TEMPORARY"),
     ],
 )
-def test_tables_of_a_tools_session_are_made_filled_and_dropped(server: Server, create: str) -> None:
-    with (
-        closing(dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=True)) as connection,
-        connection.cursor() as cursor,
-    ):
-        cursor.execute(create)
-        cursor.execute("INSERT INTO \"#Tableau_1\" VALUES (1, 'a')")
-        cursor.adbc_ingest("#Tableau_1", pa.table({"id": pa.array([2], pa.int32()), "name": ["b"]}), mode="append")
-        cursor.execute('SELECT TOP 5 "#Tableau_1"."id" AS "id" FROM "#Tableau_1" ORDER BY 1')
-        assert cursor.fetchall() == [(1,), (2,)]
-        cursor.execute('DROP TABLE "#Tableau_1"')
-    assert "#Tableau_1" in server.refuses('SELECT * FROM "#Tableau_1"')
+def test_tables_of_a_tools_session_are_made_filled_and_dropped(database: Database, client: Client, create: str) -> None:
+    client.run(create)
+    client.run("INSERT INTO \"#Tableau_1\" VALUES (1, 'a')")
+    client.ingest("#Tableau_1", pa.table({"id": pa.array([2], pa.int32()), "name": ["b"]}), "append")
+    assert client.rows('SELECT TOP 5 "#Tableau_1"."id" AS "id" FROM "#Tableau_1" ORDER BY 1') == [(1,), (2,)]
+    client.run('DROP TABLE "#Tableau_1"')
+    assert "#Tableau_1" in client.refuses('SELECT * FROM "#Tableau_1"')
+    assert "#Tableau_1" in database.refuses('SELECT * FROM "#Tableau_1"')
 
 
-def test_a_select_into_makes_a_table(sales: Server) -> None:
+def test_a_select_into_makes_a_table(sales: Database) -> None:
     assert sales.run("SELECT id, region INTO copied FROM sales WHERE {fn UCASE(region)} = 'N'") == 2
     assert sales.rows("SELECT * FROM copied ORDER BY id") == [(1, "n"), (3, "n")]
     assert sales.run("SELECT TOP (?) id INTO public.first FROM sales ORDER BY id", [1]) == 1
@@ -218,13 +201,8 @@ def test_a_select_into_makes_a_table(sales: Server) -> None:
 
 
 @pytest.mark.parametrize("into", ['"#Extract"', "TEMPORARY extract", "#extract"])
-def test_a_select_into_a_temporary_table_is_for_its_session_alone(sales: Server, into: str) -> None:
+def test_a_select_into_a_temporary_table_is_for_its_session_alone(sales: Database, client: Client, into: str) -> None:
     table = into.removeprefix("TEMPORARY ")
-    with (
-        closing(dbapi.connect(sales.uri, db_kwargs=COOKIES, autocommit=True)) as connection,
-        connection.cursor() as cursor,
-    ):
-        cursor.execute(f"SELECT * INTO {into} FROM sales WHERE id > 1")
-        cursor.execute(f"SELECT count(*) FROM {table}")
-        assert cursor.fetchall() == [(2,)]
+    client.run(f"SELECT * INTO {into} FROM sales WHERE id > 1")
+    assert client.value(f"SELECT count(*) FROM {table}") == 2
     assert "not_found" in sales.refuses(f"SELECT * FROM {table}")
