@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -17,9 +16,10 @@ from lance_flight.engine.sql.functions import evaluate
 from tests.catalog.aging import age
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
+from tests.selection import IS_FULL
 from tests.stock import manifest
 
-COMMITS = 10_000 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 300
+COMMITS = 10_000 if IS_FULL else 300
 MOST_FRAGMENTS = 16
 
 

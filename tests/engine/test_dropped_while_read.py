@@ -15,6 +15,8 @@ from lance_flight.engine.writes.ingest import create
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, QueryFailed
 
+pytestmark = pytest.mark.slow  # every query over every layout
+
 T = TableName("public", "t")
 LAYOUTS = pytest.mark.parametrize("layout", ["", "id", "bucket(2, id)"], ids=["plain", "by value", "by bucket"])
 QUERIES = pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
@@ -20,6 +20,7 @@ from lance_flight.engine.writes.partition_fields import parse_partition_by
 from tests.engine.evolved_events import EVENTS, VERSIONS, events, evolved
 from tests.engine.evolving import add_spec
 from tests.engine.random_conditions import CONDITIONS, FIELDS, SCHEMA, conditions, in_memory, rows
+from tests.examples import examples
 from tests.stock import manifest_rows, stored_tables
 
 
@@ -100,7 +101,7 @@ def test_versions_whose_numbers_begin_alike_are_told_apart(tmp_path: Path) -> No
     assert [row["spec_id"] for row in found] == [1, 10, 11]
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@examples(10)
 @given(
     rows,
     st.lists(st.lists(st.sampled_from(FIELDS), min_size=1, max_size=2, unique=True), min_size=2, max_size=3),

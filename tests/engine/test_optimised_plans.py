@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
@@ -13,11 +14,13 @@ from lance_flight.errors import SqlError
 ROWS = pa.table({"id": [1, 2], "at": pa.array([1, 2], pa.time64("us"))})
 
 
-@pytest.fixture(autouse=True)
-def tables(engine: Engine) -> None:
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A partitioned table `t` and a plain one `p` of the same rows."""
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("id"), [ROWS])
     ingest.create(engine.root, TableName("public", "p"), ROWS.schema, PLAIN, [ROWS])
+    return engine
 
 
 REFUSED = [

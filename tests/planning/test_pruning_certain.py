@@ -12,6 +12,7 @@ from lance_flight.model.transforms import Identity, Month, Truncate, Year
 from lance_flight.planning.predicates import UNKNOWN, And, Opaque, Or, Predicate, StartsWith
 from lance_flight.planning.pruning import SpecPartitions
 
+from tests.examples import examples
 from tests.planning.planning_cases import X, among, at, compare, null, one_column, part, partitions, pruned
 from tests.planning.planning_oracle import Split, evaluate, split
 from tests.planning.planning_strategies import Statement, rows_of, schemas, specs_of, sql_answer, statements
@@ -98,6 +99,7 @@ def worlds(draw: st.DrawFn) -> tuple[NamespaceSchema, pa.Table, Split, Statement
 
 
 @given(worlds())
+@examples(100)
 def test_every_row_of_a_certain_partition_matches(world: tuple[NamespaceSchema, pa.Table, Split, Statement]) -> None:
     schema, rows, parts, statement = world
     note(f"{statement.sql}\n{[(f.rule, f.source_ids) for f in parts.partitions.spec.fields]}\n{rows.to_pydict()}")

@@ -11,6 +11,7 @@ from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import prune
 
+from tests.examples import examples
 from tests.planning.planning_oracle import Split, answer, evaluate, pushed, split
 from tests.planning.planning_strategies import (
     Statement,
@@ -33,6 +34,7 @@ def worlds(draw: st.DrawFn) -> tuple[NamespaceSchema, pa.Table, Split, Statement
 
 
 @given(worlds())
+@examples(100)
 def test_every_matching_row_is_in_a_kept_partition(world: tuple[NamespaceSchema, pa.Table, Split, Statement]) -> None:
     schema, rows, parts, statement = world
     note(f"{statement.sql}\n{[(f.rule, f.source_ids) for f in parts.partitions.spec.fields]}\n{rows.to_pydict()}")

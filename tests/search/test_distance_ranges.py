@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Interval, Wanted
 from lance_flight.engine.sql.vector_functions import DISTANCES
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, EXACTLY, Documents, literal, made, query, searches
 
 pytestmark = pytest.mark.slow  # a long property
@@ -96,7 +97,7 @@ CONDITIONS: dict[str, Holds] = {
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(12)
 def test_a_range_in_where_answers_as_sorting_every_row(docs: Engine, data: st.DataObject) -> None:
     form, condition = data.draw(st.sampled_from(KEYS)), data.draw(st.sampled_from(list(CONDITIONS)))
     vector = data.draw(st.sampled_from([VECTOR, [1.0] * DIMENSIONS, [0.5] * DIMENSIONS]))

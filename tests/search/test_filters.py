@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from datafusion import SessionContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 from tests.search.layouts import COLUMNS, lance_plans
+from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # a long property
 
@@ -29,7 +30,6 @@ def documents() -> Documents:
 
 
 INDICES = {"none": None, "all": 1, "some": 140, "half": 1}
-IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 
 
 @pytest.fixture(scope="module", params=INDICES if IS_FULL else ["some", "half"])
@@ -135,7 +135,7 @@ def conditions(draw: st.DrawFn) -> str:
 
 
 @given(condition=conditions(), count=st.integers(1, 60))
-@settings(max_examples=12)
+@examples(6)
 def test_any_condition(docs: Engine, documents: Documents, condition: str, count: int) -> None:
     chosen = fulfilling(documents, condition)
     found = vectors(docs, condition, f", k => {count}, {EXACTLY}")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
@@ -17,6 +17,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import advice, query_vectors, vectors
 from lance_flight.errors import DataError, InvalidInput, Unsupported
 
+from tests.examples import examples
 from tests.search.collection import engine, query, searches, told
 
 SIZE = 8
@@ -99,7 +100,7 @@ QUERIES = st.integers(1, 6).flatmap(
 @given(
     QUERIES, st.sampled_from(METRICS), st.sampled_from([1, 10, 400]), st.sampled_from([None, "price < 2", "id % 3 = 1"])
 )
-@settings(max_examples=30)
+@examples(12)
 def test_rows_are_found_as_all_of_them_compared(
     docs: tuple[Engine, Multivectors], asked: npt.NDArray[np.float32], metric: str, count: int, condition: str | None
 ) -> None:

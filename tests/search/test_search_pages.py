@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import LanceFlightError
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 
 pytestmark = pytest.mark.slow  # every page over every layout
@@ -86,7 +87,7 @@ def pages(docs: tuple[Engine, str], vector: str, more: str, count: int) -> list[
 @pytest.mark.parametrize(
     "condition", ["", "price < 6", "price % 3 > 0", "tenant IN ('a', 'b')", "_partition LIKE 'v%'"]
 )
-@pytest.mark.parametrize("count", [23, 100])
+@pytest.mark.parametrize("count", [47, 100])
 def test_pages_put_together_are_the_whole_list(docs: tuple[Engine, str], condition: str, count: int) -> None:
     more = f", filter => {text_literal(condition)}" if condition else ""
     if docs[1] == CODES and condition in FOUND_FIRST:
@@ -102,7 +103,7 @@ def test_pages_put_together_are_the_whole_list(docs: tuple[Engine, str], conditi
 
 
 @given(st.data())
-@settings(max_examples=15)
+@examples(6)
 def test_a_page_follows_any_row(docs: tuple[Engine, str], data: st.DataObject) -> None:
     whole = query(docs[0], f"SELECT id, _distance, _rowid FROM {call(docs, ORIGIN, ', k => 10000')}")
     place, count = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 30))
