@@ -19,7 +19,7 @@ from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
 from tests.selection import IS_FULL
 from tests.stock import manifest
 
-COMMITS = 10_000 if IS_FULL else 300
+COMMITS = 10_000 if IS_FULL else 60
 MOST_FRAGMENTS = 16
 
 
@@ -31,13 +31,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.at
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
-    opened(tmp_path / "t").append([rows((1, "a"))], evaluate)
-    return tmp_path / "t"
 
 
 def looking(place: Path, clock: Clock) -> LatestVersion:

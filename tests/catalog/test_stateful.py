@@ -176,7 +176,7 @@ class Namespace(RuleBasedStateMachine):
 
 TestNamespace = pytest.mark.filterwarnings("ignore::ResourceWarning")(Namespace.TestCase)
 TestNamespace.settings = settings(
-    max_examples=200 if IS_FULL else 15,
+    max_examples=200 if IS_FULL else 8,
     stateful_step_count=30 if IS_FULL else 15,
     deadline=None,
     suppress_health_check=list(HealthCheck),

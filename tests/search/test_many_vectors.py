@@ -16,6 +16,8 @@ from lance_flight.engine.engine import Engine
 from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
 
+pytestmark = pytest.mark.slow  # every search over every kind of index
+
 INDICES = {
     "none": (None, ""),
     "flat": ("ivf_flat WITH (min_rows = 1, num_partitions = 3)", ", nprobes => 100"),
@@ -65,7 +67,7 @@ def one_by_one(docs: tuple[Engine, str], vectors: dict[Any, list[float]], more: 
 
 
 @given(st.data())
-@examples(8)
+@examples(5)
 def test_each_vector_finds_what_it_finds_by_itself(docs: tuple[Engine, str], data: st.DataObject) -> None:
     vectors = dict(enumerate(data.draw(VECTORS), 1))
     count = data.draw(st.sampled_from([1, 6, 80]))

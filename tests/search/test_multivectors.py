@@ -20,6 +20,8 @@ from lance_flight.errors import DataError, InvalidInput, Unsupported
 from tests.examples import examples
 from tests.search.collection import engine, query, searches, told
 
+pytestmark = pytest.mark.slow  # every kind of index
+
 SIZE = 8
 KINDS = ["ivf_flat", "ivf_sq", "ivf_pq", "ivf_rq", "ivf_hnsw_flat", "ivf_hnsw_sq", "ivf_hnsw_pq"]
 PLACES = {"plain": "", "partitioned": " PARTITIONED BY (bucket(3, id))"}

@@ -29,6 +29,8 @@ from tests.search.articles import (
 )
 from tests.search.collection import query, told
 
+pytestmark = pytest.mark.slow  # every query over every layout
+
 approx = partial(pytest.approx, rel=1e-4)
 
 
