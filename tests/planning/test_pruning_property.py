@@ -54,3 +54,21 @@ def check(schema: NamespaceSchema, rows: pa.Table, parts: Split, predicate: Pred
     if found.residual is None:
         inside = {row for row in range(len(rows)) if parts.place[row] in kept}
         assert wanted <= inside
+    certain = set(found.certain.tolist())
+    assert certain <= kept
+    assert {row for row in range(len(rows)) if parts.place[row] in certain} <= wanted
+
+
+@given(worlds(), st.data())
+def test_what_a_scan_does_not_filter_by_holds_in_every_kept_partition(
+    world: tuple[NamespaceSchema, pa.Table, Split, Statement], data: st.DataObject
+) -> None:
+    schema, rows, parts, statement = world
+    hint = data.draw(statements(schema))
+    note(f"{statement.sql}\n{hint.sql}\n{[(f.rule, f.source_ids) for f in parts.partitions.spec.fields]}")
+    (found,) = prune([parts.partitions], schema, statement.tree, evaluate, hint.tree).versions
+    wanted = sql_answer(rows, statement)
+    kept = set(found.kept.tolist())
+    assert parts.kept(wanted & sql_answer(rows, hint)) <= kept
+    if found.unfiltered is None:
+        assert {row for row in range(len(rows)) if parts.place[row] in kept} <= wanted
