@@ -111,13 +111,14 @@ VOLATILE = {
 @pytest.mark.parametrize("source", VOLATILE.values(), ids=VOLATILE)
 def test_a_source_that_is_another_one_each_time_is_evaluated_once(engine: Engine, source: str) -> None:
     """Every key that it can have is there already: whatever it says once matches."""
-    for _ in range(4 if IS_FULL else 2):
+    for round_ in range(4 if IS_FULL else 2):
+        if round_:
+            engine.update("DELETE FROM t")
+            engine.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
         engine.update(
             f"MERGE INTO t USING {source} WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (-1)"
         )
         assert engine.query("SELECT count(*) AS n FROM t WHERE id = -1").to_pylist() == [{"n": 0}]
-        engine.update("DELETE FROM t")
-        engine.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
 
 
 def test_what_the_server_says_of_itself_is_asked_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ START = datetime(2025, 1, 1)
 ROWS = pa.table(
     {
         "id": range(COUNT),
-        "at": pa.array([START + timedelta(hours=number) for number in range(COUNT)], pa.timestamp("us")),
+        "at": pa.array([START + timedelta(minutes=15 * number) for number in range(COUNT)], pa.timestamp("us")),
         "Site": [("Oslo", "Lima", None)[number % 3] for number in range(COUNT)],
         "celsius": [number / 7 for number in range(COUNT)],
         "tags": [[number] for number in range(COUNT)],
@@ -32,13 +32,13 @@ def _few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def months(number: int) -> tuple[int, int]:
-    at = START + timedelta(hours=number)
+    at = START + timedelta(minutes=15 * number)
     return at.year, at.month
 
 
 EXPECTED: dict[str, Callable[[int], object]] = {
     "year(at), month(at)": months,
-    "year(at), month(at), day(at)": lambda number: (START + timedelta(hours=number)).date(),
+    "year(at), month(at), day(at)": lambda number: (START + timedelta(minutes=15 * number)).date(),
     '"Site"': lambda number: number % 3,
     'year(at), month(at), "Site"': lambda number: (months(number), number % 3),
 }
