@@ -99,6 +99,7 @@ def test_object_stores_are_asked_themselves() -> None:
     assert newest.look() is None
 
 
+@pytest.mark.slow  # many commits
 def test_many_commits_list_the_versions_no_more_often_than_few(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     namespace = opened(place)
     snapshot = namespace.snapshot()

@@ -104,6 +104,7 @@ def test_versions_whose_numbers_begin_alike_are_told_apart(tmp_path: Path) -> No
     assert [row["spec_id"] for row in found] == [1, 10, 11]
 
 
+@pytest.mark.slow  # a long property
 @examples(10)
 @given(
     rows,
@@ -141,6 +142,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.slow  # every change of columns
 @pytest.mark.parametrize("change", CHANGES)
 def test_many_batches_become_one_file_in_each_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str

@@ -26,6 +26,8 @@ from lance_flight.errors import LanceFlightError, LimitExceeded, SqlError
 
 from tests.engine.principals import engine, query
 
+pytestmark = pytest.mark.slow  # every long list in every form
+
 COUNT = 3 * LONG_RUN
 ROWS = pa.table(
     {

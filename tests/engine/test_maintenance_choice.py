@@ -24,6 +24,8 @@ from lance_flight.errors import Conflict, InvalidInput, SqlError, StorageFull
 
 from tests.catalog.aging import age, table_files
 
+pytestmark = pytest.mark.slow  # every option, and work that is run
+
 PATIENCE = 60.0
 
 

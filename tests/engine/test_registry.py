@@ -118,6 +118,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow  # a server of other sources, which Python compiles first
 def test_a_new_statement_is_one_file_and_one_entry(tmp_path: Path) -> None:
     sources = shutil.copytree(SERVER / "lance_flight", tmp_path / "lance_flight", ignore=lambda *_: {"__pycache__"})
     (sources / "engine" / "statements" / "analyze_table.py").write_text(ANALYZE_TABLE)
