@@ -258,7 +258,8 @@ def test_multivectors_of_bytes_are_searched_and_not_indexed(tmp_path: Path) -> N
 # Indices
 
 
-@pytest.mark.parametrize(("kind", "place"), [*((kind, "partitioned") for kind in KINDS), ("ivf_flat", "plain")])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", PLACES)
 def test_an_index_finds_most_of_the_nearest_at_their_distances(tmp_path: Path, kind: str, place: str) -> None:
     of, stored = engine(tmp_path / "root"), multivectors(900)
     made(of, stored, PLACES[place])

@@ -1,0 +1,119 @@
+"""The options of a table's maintenance: what ALTER TABLE … SET and CREATE TABLE … WITH take, refuse, and show again."""
+
+from __future__ import annotations
+
+import pytest
+from lance_flight.catalog.maintenance.policies import DEFAULTS, MaintenancePolicy, policy_of
+from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.engine import Engine
+from lance_flight.errors import InvalidInput, SqlError
+
+COLUMNS = "(id BIGINT, p VARCHAR)"
+KINDS = pytest.mark.parametrize("partitioned", ["", " PARTITIONED BY (p)"], ids=["plain", "partitioned"])
+DAY = 86400.0
+
+
+def policy(engine: Engine, table: str = "t") -> MaintenancePolicy:
+    return policy_of(engine.root.table(TableName("public", table)).snapshot())
+
+
+def definition(engine: Engine, table: str = "t") -> str:
+    return str(engine.query(f"SHOW CREATE TABLE {table}")["definition"][0].as_py())
+
+
+TAKEN = [
+    pytest.param("compact_files = 4", MaintenancePolicy(compact_files=4), "compact_files = 4", id="files"),
+    pytest.param(
+        "compact_deleted = 0.25", MaintenancePolicy(compact_deleted=0.25), "compact_deleted = 0.25", id="part"
+    ),
+    pytest.param("compact_deleted = 0", MaintenancePolicy(compact_deleted=0), "compact_deleted = 0", id="nothing"),
+    pytest.param("reindex_missing = 1", MaintenancePolicy(reindex_missing=1), "reindex_missing = 1", id="all"),
+    pytest.param("retain = '36h'", MaintenancePolicy(retain=1.5 * DAY), "retain = '36h'", id="hours"),
+    pytest.param("retain = '30d'", MaintenancePolicy(retain=30 * DAY), "retain = '30d'", id="days"),
+    pytest.param("retain = 7200", MaintenancePolicy(retain=7200), "retain = '2h'", id="seconds"),
+    pytest.param(
+        "transactions = '6h'", MaintenancePolicy(transactions=DAY / 4), "transactions = '6h'", id="uncommitted"
+    ),
+    pytest.param("maintenance = off", MaintenancePolicy(maintenance=False), "maintenance = off", id="off"),
+    pytest.param("maintenance = 'OFF'", MaintenancePolicy(maintenance=False), "maintenance = off", id="off in quotes"),
+    pytest.param(
+        "retain = '1h30min', compact_files = 1",
+        MaintenancePolicy(retain=5400, compact_files=1),
+        "compact_files = 1, retain = '90min'",
+        id="several",
+    ),
+]
+
+
+@KINDS
+@pytest.mark.parametrize(("options", "expected", "shown"), TAKEN)
+def test_an_option_is_stored_and_shown(
+    engine: Engine, partitioned: str, options: str, expected: MaintenancePolicy, shown: str
+) -> None:
+    engine.update(f"CREATE TABLE t {COLUMNS}{partitioned}")
+    engine.update(f"ALTER TABLE t SET ({options})")
+    assert policy(engine) == expected
+    assert definition(engine).endswith(f"WITH ({shown})")
+    engine.update(definition(engine).replace('"t"', '"again"', 1))
+    assert policy(engine, "again") == expected
+    assert definition(engine, "again") == definition(engine).replace('"t"', '"again"', 1)
+
+
+REFUSED = [
+    pytest.param("compact_files = 0", "compact_files is 0; expected a number of files, 1 or more", id="no file"),
+    pytest.param("compact_files = 1.5", "compact_files is '1.5'; expected a number", id="half a file"),
+    pytest.param(
+        "compact_deleted = 2", "compact_deleted is 2; expected a part of the rows, 0 to 1", id="more than all"
+    ),
+    pytest.param("compact_deleted = nan", "compact_deleted is 'nan'; expected a part", id="no number"),
+    pytest.param("reindex_missing = 'x'", "reindex_missing is 'x'; expected a part", id="a word"),
+    pytest.param(
+        "retain = '59min'", "retain is '59min'; expected a number of seconds, .*, an hour at least", id="soon"
+    ),
+    pytest.param(
+        "transactions = '119min'", "transactions is '119min'; expected a number of seconds, .*, 2 hours", id="in use"
+    ),
+    pytest.param("transactions = 'nan'", "transactions is 'nan'; expected", id="no time"),
+    pytest.param("retain = 7", "retain is 7; expected .* with its unit, such as '7d'", id="without its unit"),
+    pytest.param("retain = '7 weeks'", "retain is '7 weeks'; expected", id="another unit"),
+    pytest.param("maintenance = perhaps", "maintenance is 'perhaps'; expected on or off", id="undecided"),
+    pytest.param("compact = 4", "'compact' .* maintenance, compact_files, .* retain or transactions", id="misspelt"),
+    pytest.param("compact_files = 4, x = 1", "option 'x' ", id="one of several"),
+]
+
+
+@KINDS
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_an_option_cannot_be_is_refused_by_name_and_nothing_changes(
+    engine: Engine, partitioned: str, options: str, message: str
+) -> None:
+    engine.update(f"CREATE TABLE t {COLUMNS}{partitioned}")
+    with pytest.raises(InvalidInput, match=message):
+        engine.update(f"ALTER TABLE t SET ({options})")
+    assert policy(engine) == DEFAULTS
+    with pytest.raises(InvalidInput):
+        engine.update(f"CREATE TABLE u {COLUMNS}{partitioned} WITH ({options})")
+    assert not engine.root.has(TableName("public", "u"))
+
+
+@KINDS
+def test_default_takes_an_option_back(engine: Engine, partitioned: str) -> None:
+    engine.update(f"CREATE TABLE t {COLUMNS}{partitioned} WITH (compact_files = 2, maintenance = off)")
+    engine.update("ALTER TABLE t SET (compact_files = DEFAULT)")
+    assert policy(engine) == MaintenancePolicy(maintenance=False)
+    engine.update("ALTER TABLE t SET (maintenance = DEFAULT)")
+    assert "WITH" not in definition(engine)
+
+
+def test_the_history_says_which_options_were_set(engine: Engine) -> None:
+    engine.update(f"CREATE TABLE t {COLUMNS} PARTITIONED BY (p)")
+    engine.update("ALTER TABLE t SET (compact_files = 2, retain = '8d')")
+    (operation,) = engine.query("SELECT operation FROM t$snapshots ORDER BY version DESC LIMIT 1")["operation"]
+    assert operation.as_py() == "set compact_files, retain"
+
+
+@pytest.mark.parametrize("sql", ["ALTER TABLE t SET", "ALTER TABLE t SET compact_files = 1", "ALTER TABLE t SET ()"])
+def test_other_forms_are_refused(engine: Engine, sql: str) -> None:
+    engine.update(f"CREATE TABLE t {COLUMNS}")
+    with pytest.raises(SqlError, match="expected"):
+        engine.update(sql)
