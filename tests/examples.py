@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import settings
 
 from tests.selection import IS_FULL
 
 
-def examples(count: int, **more: Any) -> settings:
-    """The settings of a property with `count` examples in the default run, and as many as others in the full one.
+def examples(count: int, full: int | None = None) -> settings:
+    """The settings of a property: its numbers of examples in the default run and in the full one (None: those of its profile).
 
     A property without these settings looks at the number of its profile (`tests/conftest.py`): a cheap one may look at
     more, one whose examples take longer than some 20 ms looks at fewer.
     """
-    return settings(**({} if IS_FULL else {"max_examples": count}), **more)
+    chosen = full if IS_FULL else count
+    return settings() if chosen is None else settings(max_examples=chosen)

@@ -66,7 +66,7 @@ def same(rows: list[dict[str, Any]], expected: list[tuple[float, int]]) -> bool:
 
 
 @given(st.data())
-@examples(10)
+@examples(8, full=400)
 def test_bounds_leave_out_rows_before_the_nearest_are_counted(
     docs: tuple[Engine, str], documents: Documents, data: st.DataObject
 ) -> None:

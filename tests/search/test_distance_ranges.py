@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ KEYS = [
 ]
 
 
+@cache
 def documents() -> Documents:
     """Rows of which many have the same vector as others."""
     found = Documents.random(400, seed=3)
@@ -97,7 +99,7 @@ CONDITIONS: dict[str, Holds] = {
 
 
 @given(st.data())
-@examples(12)
+@examples(12, full=400)
 def test_a_range_in_where_answers_as_sorting_every_row(docs: Engine, data: st.DataObject) -> None:
     form, condition = data.draw(st.sampled_from(KEYS)), data.draw(st.sampled_from(list(CONDITIONS)))
     vector = data.draw(st.sampled_from([VECTOR, [1.0] * DIMENSIONS, [0.5] * DIMENSIONS]))

@@ -135,7 +135,7 @@ def conditions(draw: st.DrawFn) -> str:
 
 
 @given(condition=conditions(), count=st.integers(1, 60))
-@examples(6)
+@examples(6, full=400)
 def test_any_condition(docs: Engine, documents: Documents, condition: str, count: int) -> None:
     chosen = fulfilling(documents, condition)
     found = vectors(docs, condition, f", k => {count}, {EXACTLY}")

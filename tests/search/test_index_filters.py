@@ -175,7 +175,7 @@ conditions = st.recursive(
 
 
 @given(condition=conditions)
-@examples(25)
+@examples(15, full=400)
 def test_any_condition_finds_the_rows_that_it_finds_without_indices(state: Engine, condition: str) -> None:
     assert found(state, condition, "docs") == found(state, condition, "twin")
 

@@ -67,7 +67,7 @@ def one_by_one(docs: tuple[Engine, str], vectors: dict[Any, list[float]], more: 
 
 
 @given(st.data())
-@examples(5)
+@examples(5, full=400)
 def test_each_vector_finds_what_it_finds_by_itself(docs: tuple[Engine, str], data: st.DataObject) -> None:
     vectors = dict(enumerate(data.draw(VECTORS), 1))
     count = data.draw(st.sampled_from([1, 6, 80]))

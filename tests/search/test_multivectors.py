@@ -102,7 +102,7 @@ QUERIES = st.integers(1, 6).flatmap(
 @given(
     QUERIES, st.sampled_from(METRICS), st.sampled_from([1, 10, 400]), st.sampled_from([None, "price < 2", "id % 3 = 1"])
 )
-@examples(12)
+@examples(12, full=400)
 def test_rows_are_found_as_all_of_them_compared(
     docs: tuple[Engine, Multivectors], asked: npt.NDArray[np.float32], metric: str, count: int, condition: str | None
 ) -> None:

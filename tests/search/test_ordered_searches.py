@@ -115,7 +115,7 @@ def same(one: list[float | None], other: list[float | None]) -> bool:
 
 
 @given(st.data())
-@examples(10)
+@examples(10, full=400)
 def test_a_search_answers_as_sorting_every_row(docs: Engine, documents: Documents, data: st.DataObject) -> None:
     form, (where, holds) = data.draw(st.sampled_from(FORMS)), data.draw(st.sampled_from(FILTERS))
     vector = data.draw(st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=DIMENSIONS, max_size=DIMENSIONS))

@@ -103,7 +103,7 @@ def combined(inner: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
     )
 
 
-@examples(12)
+@examples(12, full=400)
 @given(asked=st.recursive(leaf(), combined, max_leaves=6), title=st.sampled_from([None, 1.0, 0.5, 4.0]))
 def test_any_query_finds_what_comparing_every_row_finds(docs: Docs, asked: Query, title: float | None) -> None:
     of, rows = docs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ TABLES: dict[str, tuple[str | None, str, bool]] = {
 """Tables by their index, how it is searched, and whether their rows have stable ids."""
 
 
+@cache
 def documents(count: int = 360, start: int = 0) -> Documents:
     """Rows of which many have the same vector as others, in the same and in other partitions."""
     found = Documents.random(count, seed=3, start=start)
@@ -87,7 +89,7 @@ def pages(docs: tuple[Engine, str], vector: str, more: str, count: int) -> list[
 @pytest.mark.parametrize(
     "condition", ["", "price < 6", "price % 3 > 0", "tenant IN ('a', 'b')", "_partition LIKE 'v%'"]
 )
-@pytest.mark.parametrize("count", [47, 100])
+@pytest.mark.parametrize("count", [60, 150])
 @pytest.mark.parametrize("vector", [ORIGIN, literal(VECTOR)], ids=["between equal rows", "anywhere"])
 def test_pages_put_together_are_the_whole_list(
     docs: tuple[Engine, str], condition: str, count: int, vector: str
@@ -105,7 +107,7 @@ def test_pages_put_together_are_the_whole_list(
 
 
 @given(st.data())
-@examples(6)
+@examples(6, full=400)
 def test_a_page_follows_any_row(docs: tuple[Engine, str], data: st.DataObject) -> None:
     whole = query(docs[0], f"SELECT id, _distance, _rowid FROM {call(docs, ORIGIN, ', k => 10000')}")
     place, count = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 30))

@@ -130,7 +130,7 @@ def few_texts(seed: int) -> Documents:
     )
 
 
-@pytest.mark.parametrize("seed", range(40 if IS_FULL else 4))
+@pytest.mark.parametrize("seed", range(40 if IS_FULL else 2))
 def test_equal_texts_are_worth_the_same_however_the_tables_are_read(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,7 @@ def test_a_where_counts_after_the_search(docs: Engine, documents: Documents) -> 
 
 
 @given(st.data())
-@examples(6)
+@examples(6, full=400)
 def test_any_vector_filter_and_count(docs: Engine, documents: Documents, data: st.DataObject) -> None:
     vector = data.draw(st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=DIMENSIONS, max_size=DIMENSIONS))
     count, price = data.draw(st.integers(1, 40)), data.draw(st.integers(0, 9))
