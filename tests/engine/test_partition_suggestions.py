@@ -63,11 +63,14 @@ def test_most_tables_of_enough_rows_come_first() -> None:
     assert all(each.typical >= COUNT // 4 for each in found if each.is_fit)
 
 
-def test_columns_of_too_many_values_are_suggested_as_buckets_where_there_are_rows_enough() -> None:
-    parts = [pa.table({"id": pa.array(range(part * 700_000, (part + 1) * 700_000))}) for part in range(6)]
+def test_columns_of_too_many_values_are_suggested_as_buckets_where_there_are_rows_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_suggestions, "_BUCKET_ROWS", 10_000)
+    parts = [pa.table({"id": pa.array(range(part * 7_000, (part + 1) * 7_000))}) for part in range(6)]
     found = suggestions(parts[0].schema, (batch for part in parts for batch in part.to_batches()))
     assert [(each.fields, each.tables, each.typical, each.is_fit) for each in found] == [
-        ("bucket(4, id)", 4, 1_050_000, True)
+        ("bucket(4, id)", 4, 10_500, True)
     ]
 
 
