@@ -20,7 +20,6 @@ from lance_flight.engine.query.policies.file import Policies
 from tests.examples import examples
 from tests.search.collection import engine, query, told
 from tests.search.layouts import lance_plans
-from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # a long property
 
@@ -93,7 +92,7 @@ LAYOUTS = {
 }
 
 
-@pytest.fixture(scope="module", params=LAYOUTS if IS_FULL else ["partitions", "plain"])
+@pytest.fixture(scope="module", params=LAYOUTS)
 def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """Rows that indices are about, rows that came later, deleted and changed ones, and the same rows without an index."""
     of = engine(tmp_path_factory.mktemp("docs") / "root")
@@ -175,7 +174,7 @@ conditions = st.recursive(
 
 
 @given(condition=conditions)
-@examples(15, full=400)
+@examples(12, full=400)
 def test_any_condition_finds_the_rows_that_it_finds_without_indices(state: Engine, condition: str) -> None:
     assert found(state, condition, "docs") == found(state, condition, "twin")
 
