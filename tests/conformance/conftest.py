@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import go, java, node, rust
+from tests.selection import IS_FULL
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
 
@@ -39,11 +40,11 @@ def adbc_validation() -> Path:
 
 
 @pytest.fixture(scope="session")
-def jdbc_driver() -> Path:
-    """The Flight SQL JDBC driver."""
+def jdbc() -> str:
+    """The class path of the Flight SQL JDBC driver and of our programs."""
     if not java.is_installed():
         _missing("a Java compiler or Maven")
-    return java.driver(CACHE)
+    return java.class_path(CACHE)
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +60,7 @@ def rust_client() -> Path:
     """The client of the crate `arrow-flight`; it is built where everything is run, and used wherever it has been built."""
     client = rust.program(CACHE)
     if not client.exists():
-        if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
+        if not IS_FULL:
             pytest.skip("it is built with LANCE_FLIGHT_TESTS=full, which takes minutes")
         if not rust.is_installed():
             _missing("Cargo")

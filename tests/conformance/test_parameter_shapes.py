@@ -14,12 +14,10 @@ import pytest
 from adbc_driver_manager import Error
 
 from tests.conformance import java
-from tests.conformance.parameter_shapes import SETUP, Line, lines, stored
+from tests.conformance.parameter_shapes import GO, JDBC, PYTHON, SETUP, Line, lines, stored
 from tests.conformance.transcripts import said_in
 from tests.service.server_process import Server, serving
 from tests.stock import stored_rows
-
-PYTHON, GO, JDBC = "by_python", "by_go", "by_jdbc"
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +38,9 @@ def by_go(server: Server, adbc_program: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-def by_jdbc(server: Server, jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def by_jdbc(server: Server, jdbc: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     file = _written(server, JDBC, tmp_path_factory.mktemp("jdbc"))
-    return _said([*java.program(server, jdbc_driver, "Parameters.java"), str(file)])
+    return _said([*java.program(server, jdbc, "Parameters"), str(file)])
 
 
 @pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
@@ -60,7 +58,7 @@ def test_every_statement_is_answered(request: pytest.FixtureRequest, driver: str
 def test_every_bound_value_is_stored(request: pytest.FixtureRequest, server: Server, driver: str) -> None:
     request.getfixturevalue(driver)
     rows = {row["name"]: row for row in stored_rows(server.root / driver).to_pylist()}
-    expected = list(stored(by_jdbc=driver == JDBC))
+    expected = list(stored(driver))
     assert [(name, value) for name, column, value in expected if rows[name][column] != value] == []
     names = {name for name, _, _ in expected}
     assert rows.keys() - names - {f"{name} too" for name in names} == {"a", "b"}

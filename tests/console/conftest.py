@@ -61,7 +61,7 @@ class Console:
 
     running: RunningConsole
     announced: list[str]
-    browser: Browser
+    browser: Callable[[], Browser]
     pages: ExitStack
 
     @property
@@ -70,7 +70,7 @@ class Console:
 
     def open(self, path: str = "", **options: Any) -> Page:
         """Open a page in a browser of its own, which is let in first; errors of scripts fail the test at its end."""
-        context = self.browser.new_context(**options)
+        context = self.browser().new_context(**options)
         self.pages.callback(context.close)
         page = context.new_page()
         page.set_default_timeout(15_000)
@@ -84,8 +84,13 @@ class Console:
 
 
 @pytest.fixture
-def consoles(browser: Browser) -> Iterator[Callable[..., Console]]:
-    """Starts consoles over servers."""
+def consoles(request: pytest.FixtureRequest) -> Iterator[Callable[..., Console]]:
+    """Starts consoles over servers, and the browser when one of them is opened."""
+
+    def browser() -> Browser:
+        started: Browser = request.getfixturevalue("browser")
+        return started
+
     with ExitStack() as stack:
 
         def start(

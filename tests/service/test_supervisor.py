@@ -26,9 +26,9 @@ from tests.service.supervised import Supervised, supervised
 
 PATIENCE = 60.0
 KILOBYTES = 40_000
+"""More than an interpreter that parses arguments takes, and a quarter of what a server does."""
 ASKED = 40
 TABLE_TYPES = flight.FlightDescriptor.for_command(encode_command(GetTableTypes()))
-"""More than an interpreter that parses arguments takes, and a quarter of what a server does."""
 
 
 @pytest.fixture
@@ -155,13 +155,14 @@ def test_no_server_is_left_where_its_parent_is_killed(running: Supervised) -> No
         taking.bind(("127.0.0.1", int(uri.rpartition(":")[2])))
 
 
-def test_the_parent_has_loaded_nothing_of_what_serves(running: Supervised) -> None:
-    running.next_uri()
-    status = Path(f"/proc/{running.process.pid}/status").read_text()
-    (resident,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
-    assert int(resident) < KILOBYTES
-    mapped = Path(f"/proc/{running.process.pid}/maps").read_text()
-    assert [library for library in ("arrow", "lance", "datafusion", "numpy", "grpc") if f"{library}/" in mapped] == []
+def test_the_parent_has_loaded_nothing_of_what_serves(tmp_path: Path) -> None:
+    with supervised(tmp_path / "place", is_forked=False) as running:
+        running.next_uri()
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        (resident,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+        assert int(resident) < KILOBYTES
+        mapped = Path(f"/proc/{running.process.pid}/maps").read_text()
+        assert [name for name in ("arrow", "lance", "datafusion", "numpy", "grpc") if f"{name}/" in mapped] == []
 
 
 ENDINGS = [
