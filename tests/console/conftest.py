@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from lance_flight_client.adbc import NOBODY, Credentials
 from lance_flight_client.console.server import ConsoleLimits
 from lance_flight_client.console.serving import ConsoleOptions, RunningConsole, running
-from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.browsers import CHROMIUM
 from tests.service.server_process import Server, serving
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 MONTHS = 12
-
-
-expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +48,8 @@ def fill(server: Server) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium: the one of this machine, or else the one that Playwright has downloaded."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield started

@@ -12,8 +12,8 @@ import pytest
 from lance_flight_client.console import queries
 from lance_flight_client.console.logins import MOST_REQUESTS
 from lance_flight_client.console.server import ConsoleLimits
-from playwright.sync_api import expect
 
+from tests.console.browsers import expect
 from tests.console.conftest import HOSTILE, Console
 from tests.console.console_client import Client
 from tests.service.server_process import Server, serving

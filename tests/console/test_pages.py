@@ -6,20 +6,22 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from lance_flight_client.console import partition_grid, tables
 from lance_flight_client.console.partition_grid import MOST_SVG_CELLS
 from lance_flight_client.console.server import ConsoleLimits
-from playwright.sync_api import Page, Route, expect
 
+from tests.console.browsers import expect
 from tests.console.conftest import HOSTILE, Console
 from tests.service.server_process import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
 
 LONG = "SELECT sum(a.value * b.value) FROM generate_series(1, 30000000) a, generate_series(1, 1000) b"
 
@@ -403,6 +405,8 @@ PAGES = [
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
 def test_everybody_can_use_a_page(console: Console, path: str, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
     page = console.open(path, color_scheme=scheme)
     page.wait_for_load_state("networkidle")
     found = json.loads(json.dumps(Axe().run(page).response))["violations"]

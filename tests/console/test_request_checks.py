@@ -12,8 +12,8 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight_client.console.request_checks import CHANGE_HEADER
-from playwright.sync_api import expect
 
+from tests.console.browsers import expect
 from tests.console.conftest import Console
 from tests.console.console_client import Client
 from tests.flight.certificates import authority

@@ -29,10 +29,10 @@ from lance_flight.cli.serving.children import Child, ChildSpec
 from lance_flight.cli.serving.reloading import Reloader
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.commands import StatementIngest, StatementQuery, TableDefinitionOptions
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
 from pyarrow import flight
 
+from tests.flight.statements import descriptor, planned, reader
 from tests.service.replicated import PATIENCE, Replicated, replicated, wait_for
 from tests.service.server_process import COMMAND, Server, serving, started_uri
 from tests.service.supervised import Supervised, supervised
@@ -104,27 +104,22 @@ def alone(tmp_path: Path) -> Iterator[Reloading]:
         yield found
 
 
-def planned(server: Server, sql: str) -> flight.FlightInfo:
-    return server.client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
-
-
 @contextmanager
 def at_work(server: Server) -> Iterator[None]:
     """A statement that runs and has its slot until the block ends."""
     with flight.connect(server.uri) as client:
-        info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=LONG))))
-        reader = client.do_get(info.endpoints[0].ticket)
+        result = reader(client, LONG)
 
         def read() -> None:
             with suppress(flight.FlightError, pa.ArrowException, OSError):
-                reader.read_chunk()
+                result.read_chunk()
 
         reading = threading.Thread(target=read, daemon=True)
         reading.start()
         try:
             yield
         finally:
-            reader.cancel()
+            result.cancel()
             reading.join(PATIENCE)
 
 
@@ -168,17 +163,17 @@ def of_statement_limit(reloaded: Reloading) -> None:
 
 
 def of_ticket_lifetime(reloaded: Reloading) -> None:
-    expires = planned(reloaded.server, "SELECT 1").endpoints[0].expiration_time
+    expires = planned(reloaded.server.client, "SELECT 1").endpoints[0].expiration_time
     assert expires.as_py() < datetime.now(UTC) + timedelta(seconds=100)
 
 
 def of_ingest_idle_timeout(reloaded: Reloading) -> None:
     options = TableDefinitionOptions(if_not_exist=1, if_exists=2)
-    command = encode_command(StatementIngest(table=f"t{next(NUMBERS)}", table_definition_options=options))
+    command = descriptor(StatementIngest(table=f"t{next(NUMBERS)}", table_definition_options=options))
     ingests = "SELECT count(*) AS n FROM system.statements WHERE kind = 'ingest' AND outcome = 'limit_exceeded'"
     before = reloaded.server.value(ingests)
     with flight.connect(reloaded.server.uri) as client:
-        writer, _ = client.do_put(flight.FlightDescriptor.for_command(command), pa.schema({"id": pa.int64()}))
+        writer, _ = client.do_put(command, pa.schema({"id": pa.int64()}))
         batch = pa.record_batch({"id": list(range(5000))})
         writer.write_batch(batch)
         wait_for(lambda: reloaded.server.value(ingests) == before + 1)
@@ -188,24 +183,22 @@ def of_ingest_idle_timeout(reloaded: Reloading) -> None:
 def unread(server: Server) -> Iterator[flight.FlightStreamReader]:
     """A result of which a client has taken the first rows, and no others."""
     with flight.connect(server.uri) as client:
-        sql = "SELECT value, repeat('x', 1000) AS word FROM generate_series(1, 2000000000)"
-        info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
-        reader = client.do_get(info.endpoints[0].ticket)
-        assert reader.read_chunk().data.num_rows
+        result = reader(client, "SELECT value, repeat('x', 1000) AS word FROM generate_series(1, 2000000000)")
+        assert result.read_chunk().data.num_rows
         try:
-            yield reader
+            yield result
         finally:
-            reader.cancel()
+            result.cancel()
 
 
 def of_stream_idle_timeout(reloaded: Reloading) -> None:
     ended = "SELECT count(*) AS n FROM system.statements WHERE outcome = 'limit_exceeded'"
     before = reloaded.server.value(ended)
-    with unread(reloaded.server) as reader:
+    with unread(reloaded.server) as result:
         wait_for(lambda: reloaded.server.value(ended) == before + 1)
         with pytest.raises(flight.FlightError, match=r"0\.1 seconds \(stream_idle_timeout\)"):  # noqa: PT012 - at which rows is no matter
             for _ in range(200):
-                reader.read_chunk()
+                result.read_chunk()
 
 
 def of_stream_memory(reloaded: Reloading) -> None:
@@ -455,18 +448,13 @@ def test_every_replica_has_its_share_of_a_new_value(tmp_path: Path, file: Path) 
         def shared() -> bool:
             """A connection stays with one replica, which has one of two slots."""
             with flight.connect(running.uri) as client:
-                said = client.get_flight_info(
-                    flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=LONG)))
-                )
-                reader = client.do_get(said.endpoints[0].ticket)
+                result = reader(client, LONG)
                 try:
-                    client.get_flight_info(
-                        flight.FlightDescriptor.for_command(encode_command(StatementQuery(query="SELECT 1")))
-                    )
+                    planned(client, "SELECT 1")
                 except flight.FlightError as exc:
                     return "1 statements are at work and 0 wait" in str(exc)
                 finally:
-                    reader.cancel()
+                    result.cancel()
             return False
 
         wait_for(shared)

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance_flight.flight import commands
-from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.engine.waiting import until
+from tests.flight.statements import reader
 from tests.service.server_process import Server, serving
 
 MIB = 1 << 20
@@ -32,12 +31,6 @@ QUERIES = {
 }
 """Results of many rows of 1 to 4 KiB."""
 MOST_CHUNKS = 200
-
-
-def reader(client: flight.FlightClient, sql: str) -> flight.FlightStreamReader:
-    command = encode_command(commands.StatementQuery(query=sql))
-    info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
-    return client.do_get(info.endpoints[0].ticket)
 
 
 @contextmanager
