@@ -11,17 +11,17 @@ from tempfile import TemporaryDirectory
 from tests.service.forked import forked
 from tests.service.server_process import COMMAND
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 def run(
-    *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None
+    *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `lance-flight` to its end, in a forked process with more variables: see `run_command` for the command itself."""
     with TemporaryDirectory() as place:
         streams = {name: Path(place, name) for name in ("given", "out", "log")}
         streams["given"].write_bytes(given)
-        with forked(arguments, environment={**os.environ, **(environment or {})}, **streams) as process:
+        with forked(arguments, environment={**os.environ, **(environment or {})}, folder=folder, **streams) as process:
             status = process.wait(PATIENCE)
         return subprocess.CompletedProcess(arguments, status, streams["out"].read_bytes(), streams["log"].read_bytes())
 

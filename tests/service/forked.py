@@ -49,6 +49,7 @@ class Forked:
         given: Path | None = None,
         out: Path | None = None,
         log: Path | None = None,
+        folder: Path | None = None,
         is_piped: bool = False,
     ) -> None:
         _start_forking()
@@ -57,7 +58,7 @@ class Forked:
         variables = dict(os.environ if environment is None else environment)
         files = [None if file is None else str(file) for file in (given, out, log)]
         reads, writes = _CONTEXT.Pipe(duplex=False) if is_piped else (None, None)
-        told = (self.args, variables, str(Path.cwd()), files, writes)
+        told = (self.args, variables, str(folder or Path.cwd()), files, writes)
         self._process = _CONTEXT.Process(target=_run, args=told, daemon=True)
         self._process.start()
         if is_piped:

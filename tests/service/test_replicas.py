@@ -28,6 +28,7 @@ from pyarrow import flight
 
 from tests.flight.certificates import authority
 from tests.flight.statements import planned, reader
+from tests.service import commands
 from tests.service.replicated import PATIENCE, Replicated, replicated, wait_for
 from tests.service.server_process import COMMAND
 from tests.stock import stored_rows
@@ -298,10 +299,9 @@ def test_a_replica_has_its_share_and_knows_the_others() -> None:
 
 
 def refusal(*arguments: str, path: str = os.environ["PATH"]) -> str:
-    command, environment = [COMMAND, "serve", *arguments], {**os.environ, "PATH": path}
-    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
+    found = commands.run("serve", *arguments, environment={"PATH": path})
     assert found.returncode == 1
-    return found.stderr
+    return found.stderr.decode()
 
 
 REFUSED: dict[str, tuple[Sequence[str], str]] = {
