@@ -27,10 +27,10 @@ from tests.flight.statements import descriptor, reader
 from tests.selection import IS_FULL
 from tests.service.server_process import PRIVATE, Server, serving
 
-MANY = int(os.environ.get("LANCE_FLIGHT_CLIENTS") or (10_000 if IS_FULL else 240))
+MANY = int(os.environ.get("LANCE_FLIGHT_CLIENTS") or (10_000 if IS_FULL else 120))
 """Clients; the server keeps two sessions of three."""
 MOST = MANY * 2 // 3
-STREAMS = 150 if IS_FULL else 40
+STREAMS = 150 if IS_FULL else 20
 """Calls that are open at once: each has a thread of gRPC's in the server, and what it does not read takes 20 MiB there and 35 here."""
 WORKING = 16
 MIB = 1 << 20

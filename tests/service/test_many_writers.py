@@ -25,7 +25,7 @@ from tests.service.server_process import Server, serving
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
 WRITERS = 16
-COMMITS = 100 if IS_FULL else 6
+COMMITS = 100 if IS_FULL else 4
 SHARED = ("a", "b", None)
 
 
