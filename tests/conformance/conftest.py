@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,12 @@ def adbc_validation() -> Path:
 
 
 @pytest.fixture(scope="session")
-def jdbc() -> str:
-    """The class path of the Flight SQL JDBC driver and of our programs."""
+def jdbc() -> Iterator[java.Jdbc]:
+    """A JVM with the Flight SQL JDBC driver and our programs."""
     if not java.is_installed():
         _missing("a Java compiler or Maven")
-    return java.class_path(CACHE)
+    with java.running(CACHE) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

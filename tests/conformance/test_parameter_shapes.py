@@ -34,13 +34,15 @@ def by_python(server: Server) -> Mapping[str, str]:
 @pytest.fixture(scope="module")
 def by_go(server: Server, adbc_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     file = _written(server, GO, tmp_path_factory.mktemp("go"))
-    return _said([str(adbc_program), server.uri, str(file)])
+    command = [adbc_program, server.uri, str(file)]
+    ran = subprocess.run(command, check=True, timeout=java.PATIENCE, capture_output=True, text=True)
+    return said_in(ran.stdout)
 
 
 @pytest.fixture(scope="module")
-def by_jdbc(server: Server, jdbc: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def by_jdbc(server: Server, jdbc: java.Jdbc, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     file = _written(server, JDBC, tmp_path_factory.mktemp("jdbc"))
-    return _said([*java.program(server, jdbc, "Parameters"), str(file)])
+    return jdbc.said_of(server, "Parameters", str(file))
 
 
 @pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
@@ -81,12 +83,6 @@ def _written(server: Server, table: str, place: Path) -> Path:
     statements = _prepared(server, table)
     file.write_text("".join(f"{s.name}\t{s.sql}\t{'|'.join(bound.sent for bound in s.bound)}\n" for s in statements))
     return file
-
-
-def _said(command: list[str]) -> Mapping[str, str]:
-    ran = subprocess.run(command, check=False, timeout=java.PATIENCE, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    return said_in(ran.stdout)
 
 
 def _in_python(server: Server, line: Line) -> str:
