@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.service.server_process import Server
-from tests.service.tagged_tables import PLACES, grown, stock
+from tests.engine.database import Database
+from tests.engine.tagged_tables import PLACES, grown, stock
 
 
 @PLACES
-def test_a_tag_names_the_newest_version_or_the_one_it_is_given(server: Server, table: str, partitioned_by: str) -> None:
-    first, second, third = grown(server, table, partitioned_by)
-    moment = next(v["timestamp"] for v in stock(server, table, partitioned_by).versions() if v["version"] == second)
+def test_a_tag_names_the_newest_version_or_the_one_it_is_given(
+    database: Database, table: str, partitioned_by: str
+) -> None:
+    first, second, third = grown(database, table, partitioned_by)
+    moment = next(v["timestamp"] for v in stock(database, table, partitioned_by).versions() if v["version"] == second)
     for statement in (
         f"ALTER TABLE {table} CREATE TAG newest",
         f"ALTER TABLE public.{table} CREATE TAG Oldest AS OF {first}",
@@ -19,26 +21,26 @@ def test_a_tag_names_the_newest_version_or_the_one_it_is_given(server: Server, t
         f"ALTER TABLE {table} CREATE TAG again AS OF oldest",
         f"alter table {table} create tag 'quoted' as of 'v1.0-RC'",
     ):
-        assert server.run(statement) == 0
-    server.run(f"INSERT INTO {table} VALUES (3)")
+        assert database.run(statement) == 0
+    database.run(f"INSERT INTO {table} VALUES (3)")
     rows = {"newest": 3, "oldest": 1, '"v1.0-RC"': 2, "again": 1, "quoted": 2}
     for name, expected in rows.items():
-        assert server.value(f'SELECT count(*) FROM "{table}@{name.strip(chr(34))}"') == expected
+        assert database.value(f'SELECT count(*) FROM "{table}@{name.strip(chr(34))}"') == expected
     named = {"again": first, "newest": third, "oldest": first, "quoted": second, "v1.0-RC": second}
     listed = [(name, version, None) for name, version in sorted(named.items())]
-    assert server.rows(f"SELECT * FROM {table}$tags ORDER BY name") == listed
-    assert {name: tag["version"] for name, tag in stock(server, table, partitioned_by).tags.list().items()} == named
+    assert database.rows(f"SELECT * FROM {table}$tags ORDER BY name") == listed
+    assert {name: tag["version"] for name, tag in stock(database, table, partitioned_by).tags.list().items()} == named
 
 
 @PLACES
-def test_a_tag_is_dropped_and_its_name_is_free_again(server: Server, table: str, partitioned_by: str) -> None:
-    first, second, _ = grown(server, table, partitioned_by)
-    server.run(f"ALTER TABLE {table} CREATE TAG x AS OF {first}")
-    server.run(f"ALTER TABLE {table} DROP TAG x")
-    assert "not_found" in server.refuses(f"SELECT * FROM {table}@x")
-    assert server.rows(f"SELECT * FROM {table}$tags") == []
-    server.run(f"ALTER TABLE {table} CREATE TAG x AS OF {second}")
-    assert server.value(f"SELECT count(*) FROM {table}@x") == 2
+def test_a_tag_is_dropped_and_its_name_is_free_again(database: Database, table: str, partitioned_by: str) -> None:
+    first, second, _ = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {first}")
+    database.run(f"ALTER TABLE {table} DROP TAG x")
+    assert "not_found" in database.refuses(f"SELECT * FROM {table}@x")
+    assert database.rows(f"SELECT * FROM {table}$tags") == []
+    database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {second}")
+    assert database.value(f"SELECT count(*) FROM {table}@x") == 2
 
 
 REFUSED = [
@@ -63,17 +65,17 @@ REFUSED = [
 @PLACES
 @pytest.mark.parametrize(("alteration", "says"), REFUSED)
 def test_what_cannot_be_is_named_and_changes_nothing(
-    server: Server, table: str, partitioned_by: str, alteration: str, says: list[str]
+    database: Database, table: str, partitioned_by: str, alteration: str, says: list[str]
 ) -> None:
-    (first, *_) = grown(server, table, partitioned_by)
-    server.run(f"ALTER TABLE {table} CREATE TAG taken AS OF {first}")
-    message = server.refuses(f"ALTER TABLE {table} {alteration}")
+    (first, *_) = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} CREATE TAG taken AS OF {first}")
+    message = database.refuses(f"ALTER TABLE {table} {alteration}")
     assert [part for part in says if part not in message] == []
-    assert str(server.root) not in message
-    assert server.rows(f"SELECT * FROM {table}$tags") == [("taken", first, None)]
+    assert str(database.root) not in message
+    assert database.rows(f"SELECT * FROM {table}$tags") == [("taken", first, None)]
 
 
-def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
-    assert "not_found" in server.refuses(f"ALTER TABLE {table} CREATE TAG x AS OF 1")
-    assert "not_found" in server.refuses("ALTER TABLE nowhere CREATE TAG x")
+def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    assert "not_found" in database.refuses(f"ALTER TABLE {table} CREATE TAG x AS OF 1")
+    assert "not_found" in database.refuses("ALTER TABLE nowhere CREATE TAG x")
