@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -29,27 +28,6 @@ def template(database: Database) -> str:
 def flights(database: Database, template: str, table: str) -> str:
     """Three months of two origins and of none."""
     return database.copy(template, table)
-
-
-Value = tuple[int, str | None]
-DROPPED: list[object] = [
-    pytest.param("month = 3, origin = 'JFK'", lambda v: v == (3, "JFK"), id="one partition"),
-    pytest.param("month = 3", lambda v: v[0] == 3, id="all below a value"),
-    pytest.param("origin IS NULL", lambda v: v[1] is None, id="an inner value, NULL"),
-    pytest.param("month = 4", lambda _: False, id="none"),
-]
-
-
-@pytest.mark.parametrize(("values", "goes"), DROPPED)
-def test_a_dropped_partition_takes_its_rows_away_and_says_how_many(
-    database: Database, flights: str, values: str, goes: Callable[[Value], bool]
-) -> None:
-    before = stored_by_value(database.root / flights, "n")
-    gone = [value for value in before if goes(value)]
-    assert database.run(f"ALTER TABLE {flights} DROP PARTITION ({values})") == 2 * len(gone)
-    assert stored_by_value(database.root / flights, "n") == {v: rows for v, rows in before.items() if v not in gone}
-    assert database.value(f"SELECT count(*) FROM {flights}") == 2 * (len(before) - len(gone))
-    assert len(database.rows(f"SHOW PARTITIONS {flights}")) == len(before) - len(gone)
 
 
 def test_a_partition_is_not_dropped_inside_a_transaction(database: Database, flights: str) -> None:

@@ -33,15 +33,6 @@ def specs(database: Database, table: str) -> dict[str, Any]:
     return found
 
 
-def scanned(database: Database, table: str, where: str) -> str:
-    """What EXPLAIN says of the partitions, first line and one for each spec version."""
-    (plan,) = (
-        text for kind, text in database.rows(f"EXPLAIN SELECT * FROM {table} WHERE {where}") if kind == "partitions"
-    )
-    lines = [line.split("  table")[0].strip() for line in plan.splitlines() if "/" in line]
-    return "; ".join(lines)
-
-
 def test_new_rows_go_under_the_new_spec_and_old_ones_stay(database: Database, table: str) -> None:
     evolved(database, table)
     assert specs(database, table) == {
@@ -63,27 +54,6 @@ def test_new_rows_go_under_the_new_spec_and_old_ones_stay(database: Database, ta
         "v2",
     ]
     assert database.rows(f"SELECT id FROM {table} ORDER BY id") == [(n,) for n in range(1, 7)]
-
-
-PRUNED = [
-    pytest.param(
-        "event_date = '2025-12-10' AND country = 'US'",
-        "partitions: 2 / 6; v1: 1 / 3; v2: 1 / 3",
-        [1, 4],
-        id="appendix D",
-    ),
-    pytest.param("country = 'DE'", "partitions: 4 / 6; v1: 3 / 3; v2: 1 / 3", [5], id="only the new spec"),
-    pytest.param("event_date IS NULL", "partitions: 1 / 6; v1: 0 / 3; v2: 1 / 3", [6], id="null"),
-]
-
-
-@pytest.mark.parametrize(("where", "partitions", "ids"), PRUNED)
-def test_every_version_is_pruned_by_its_own_spec(
-    database: Database, table: str, where: str, partitions: str, ids: list[int]
-) -> None:
-    evolved(database, table)
-    assert scanned(database, table, where) == partitions
-    assert database.rows(f"SELECT id FROM {table} WHERE {where} ORDER BY id") == [(n,) for n in ids]
 
 
 FIELDS = [

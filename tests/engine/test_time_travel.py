@@ -1,38 +1,19 @@
-"""Older versions of plain and partitioned tables, by number, tag and time."""
+"""Versions of plain and partitioned tables: read by number, tag and time, named by tags, and rolled back to."""
 
 from __future__ import annotations
 
 import datetime as dt
 
-import lance
 import pytest
 
 from tests.engine.database import Database
+from tests.engine.tagged_tables import PLACES, grown, stock
 from tests.stock import manifest
-
-PLACES = pytest.mark.parametrize(
-    "partitioned_by", ["", " PARTITIONED BY (bucket(3, id))"], ids=["plain", "partitioned"]
-)
-
-
-def dataset(database: Database, table: str, partitioned_by: str) -> lance.LanceDataset:
-    """The Lance table whose versions are the table's versions."""
-    return manifest(database.root / table) if partitioned_by else lance.dataset(str(database.root / f"{table}.lance"))
-
-
-def grown(database: Database, table: str, partitioned_by: str) -> dict[int, int]:
-    """A table with one more row in each version: its last versions, each with its number of rows."""
-    database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
-    rows = {}
-    for number in range(3):
-        database.run(f"INSERT INTO {table} VALUES ({number})")
-        rows[int(dataset(database, table, partitioned_by).version)] = number + 1
-    return rows
 
 
 @PLACES
 def test_a_version_is_read_by_its_number(database: Database, table: str, partitioned_by: str) -> None:
-    for version, rows in grown(database, table, partitioned_by).items():
+    for rows, version in enumerate(grown(database, table, partitioned_by), 1):
         for name in (f"{table}@{version}", f'"{table}@{version}"', f'public."{table}@{version}"'):
             assert database.value(f"SELECT count(*) FROM {name}") == rows
             assert sorted(database.rows(f"SELECT id FROM {name}")) == [(n,) for n in range(rows)]
@@ -40,21 +21,19 @@ def test_a_version_is_read_by_its_number(database: Database, table: str, partiti
 
 @PLACES
 def test_a_version_is_read_by_a_time(database: Database, table: str, partitioned_by: str) -> None:
-    rows = grown(database, table, partitioned_by)
-    for version in dataset(database, table, partitioned_by).versions():
-        moment = version["timestamp"].astimezone(dt.UTC)
-        if version["version"] not in rows:
-            continue
+    versions = grown(database, table, partitioned_by)
+    moments = {each["version"]: each["timestamp"] for each in stock(database, table, partitioned_by).versions()}
+    for rows, version in enumerate(versions, 1):
+        moment = moments[version].astimezone(dt.UTC)
         for text in (moment.isoformat(), moment.replace(tzinfo=None).isoformat(sep=" ")):
-            assert database.value(f'SELECT count(*) FROM "{table}@{text}"') == rows[version["version"]]
+            assert database.value(f'SELECT count(*) FROM "{table}@{text}"') == rows
     assert database.value(f'SELECT count(*) FROM "{table}@2999-01-01"') == 3
 
 
 @PLACES
 def test_a_version_is_read_by_a_tag(database: Database, table: str, partitioned_by: str) -> None:
-    rows = grown(database, table, partitioned_by)
-    oldest = min(rows)
-    dataset(database, table, partitioned_by).tags.create("first", oldest)
+    oldest, *_ = grown(database, table, partitioned_by)
+    stock(database, table, partitioned_by).tags.create("first", oldest)
     for name in (f"{table}@first", f'"{table}@first"'):
         assert database.value(f"SELECT count(*) FROM {name}") == 1
 
@@ -69,8 +48,7 @@ def test_versions_of_one_table_stand_beside_each_other(database: Database, table
 
 
 def test_metadata_tables_travel_too(database: Database, table: str) -> None:
-    versions = grown(database, table, " PARTITIONED BY (id)")
-    for version, rows in versions.items():
+    for rows, version in enumerate(grown(database, table, " PARTITIONED BY (id)"), 1):
         assert database.value(f"SELECT count(*) FROM {table}@{version}$partitions") == rows
         assert database.value(f'SELECT sum(rows) FROM "{table}@{version}$partitions"') == rows
         assert database.value(f"SELECT count(*) FROM {table}@{version}$files") == rows
@@ -129,7 +107,7 @@ CLAUSES = [
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_version_is_read_by_a_clause(database: Database, table: str, partitioned_by: str, clause: str) -> None:
     oldest, *_ = grown(database, table, partitioned_by)
-    stored = dataset(database, table, partitioned_by)
+    stored = stock(database, table, partitioned_by)
     stored.tags.create("first", oldest)
     (time,) = (each["timestamp"] for each in stored.versions() if each["version"] == oldest)
     old = clause.format(t=table, v=oldest, time=time.astimezone(dt.UTC).isoformat())
@@ -160,7 +138,7 @@ def test_rows_come_back_from_a_version(database: Database, table: str) -> None:
     assert database.value(f"SELECT count(*) FROM {table}$partitions FOR VERSION AS OF {version}") == 2
 
 
-REFUSED = [
+NO_VERSIONS = [
     pytest.param("SELECT * FROM {t} FOR VERSION AS OF 999", "[not_found]", "no version 999", id="no such version"),
     pytest.param("SELECT * FROM {t} FOR TAG nowhere", "[not_found]", "no tag 'nowhere'", id="no such tag"),
     pytest.param(
@@ -189,7 +167,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "code", "says"), REFUSED)
+@pytest.mark.parametrize(("sql", "code", "says"), NO_VERSIONS)
 def test_a_clause_that_names_no_version_is_refused(
     database: Database, table: str, sql: str, code: str, says: str
 ) -> None:
@@ -197,3 +175,138 @@ def test_a_clause_that_names_no_version_is_refused(
     message = database.refuses(sql.format(t=table), [None] * sql.count("?") or None)
     assert code in message
     assert says in message
+
+
+# Tags
+
+
+@PLACES
+def test_a_tag_names_the_newest_version_or_the_one_it_is_given(
+    database: Database, table: str, partitioned_by: str
+) -> None:
+    first, second, third = grown(database, table, partitioned_by)
+    moment = next(v["timestamp"] for v in stock(database, table, partitioned_by).versions() if v["version"] == second)
+    for statement in (
+        f"ALTER TABLE {table} CREATE TAG newest",
+        f"ALTER TABLE public.{table} CREATE TAG Oldest AS OF {first}",
+        f"ALTER TABLE {table} CREATE TAG \"v1.0-RC\" AS OF '{moment.astimezone().isoformat()}'",
+        f"ALTER TABLE {table} CREATE TAG again AS OF oldest",
+        f"alter table {table} create tag 'quoted' as of 'v1.0-RC'",
+    ):
+        assert database.run(statement) == 0
+    database.run(f"INSERT INTO {table} VALUES (3)")
+    rows = {"newest": 3, "oldest": 1, '"v1.0-RC"': 2, "again": 1, "quoted": 2}
+    for name, expected in rows.items():
+        assert database.value(f'SELECT count(*) FROM "{table}@{name.strip(chr(34))}"') == expected
+    named = {"again": first, "newest": third, "oldest": first, "quoted": second, "v1.0-RC": second}
+    listed = [(name, version, None) for name, version in sorted(named.items())]
+    assert database.rows(f"SELECT * FROM {table}$tags ORDER BY name") == listed
+    assert {name: tag["version"] for name, tag in stock(database, table, partitioned_by).tags.list().items()} == named
+
+
+@PLACES
+def test_a_tag_is_dropped_and_its_name_is_free_again(database: Database, table: str, partitioned_by: str) -> None:
+    first, second, _ = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {first}")
+    database.run(f"ALTER TABLE {table} DROP TAG x")
+    assert "not_found" in database.refuses(f"SELECT * FROM {table}@x")
+    assert database.rows(f"SELECT * FROM {table}$tags") == []
+    database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {second}")
+    assert database.value(f"SELECT count(*) FROM {table}@x") == 2
+
+
+NO_TAGS = [
+    pytest.param("CREATE TAG taken", ["already_exists", "'taken'"], id="a name that is taken"),
+    pytest.param("CREATE TAG '12'", ["invalid_input", "'12'", "expected [A-Za-z_]"], id="a number"),
+    pytest.param("CREATE TAG 12", ["invalid_input", "'12'"], id="a bare number"),
+    pytest.param("CREATE TAG '2026-01-31'", ["invalid_input", "'2026-01-31'"], id="a time"),
+    pytest.param("CREATE TAG 'a/b'", ["invalid_input", "'a/b'"], id="a slash"),
+    pytest.param("CREATE TAG 'a@b'", ["invalid_input", "'a@b'"], id="an at sign"),
+    pytest.param("CREATE TAG ''", ["invalid_input", "''"], id="nothing"),
+    pytest.param("CREATE TAG main", ["invalid_input", "main branch"], id="the main branch"),
+    pytest.param("CREATE TAG x AS OF 999", ["not_found", "999"], id="a version that is not there"),
+    pytest.param("CREATE TAG x AS OF nope", ["not_found", "'nope'"], id="a tag that is not there"),
+    pytest.param("CREATE TAG x AS OF '2000-01-01'", ["not_found", "2000-01-01T00:00:00"], id="a time before the table"),
+    pytest.param("CREATE TAG x AS OF", ["invalid_sql", "a version, a tag or a time"], id="as of nothing"),
+    pytest.param("CREATE TAG x OF 12", ["invalid_sql", "the end of the statement"], id="of"),
+    pytest.param("DROP TAG takn", ["not_found", "'takn'", "did you mean 'taken'"], id="a misspelt tag"),
+    pytest.param("MOVE TO x", ["invalid_sql", "CREATE TAG"], id="something else"),
+]
+
+
+@PLACES
+@pytest.mark.parametrize(("alteration", "says"), NO_TAGS)
+def test_what_cannot_be_a_tag_is_named_and_changes_nothing(
+    database: Database, table: str, partitioned_by: str, alteration: str, says: list[str]
+) -> None:
+    (first, *_) = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} CREATE TAG taken AS OF {first}")
+    message = database.refuses(f"ALTER TABLE {table} {alteration}")
+    assert [part for part in says if part not in message] == []
+    assert str(database.root) not in message
+    assert database.rows(f"SELECT * FROM {table}$tags") == [("taken", first, None)]
+
+
+def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    assert "not_found" in database.refuses(f"ALTER TABLE {table} CREATE TAG x AS OF 1")
+    assert "not_found" in database.refuses("ALTER TABLE nowhere CREATE TAG x")
+
+
+# Rollbacks
+
+
+POINTS = pytest.mark.parametrize("point", ["a version", "a tag", "a time"])
+
+
+@PLACES
+@POINTS
+def test_a_table_is_rolled_back_to_any_point_and_written_on(
+    database: Database, table: str, partitioned_by: str, point: str
+) -> None:
+    first, second, last = grown(database, table, partitioned_by)
+    versions = stock(database, table, partitioned_by).versions()
+    moment = next(v["timestamp"] for v in versions if v["version"] == second)
+    database.run(f"ALTER TABLE {table} CREATE TAG good AS OF {second}")
+    text = {"a version": f"{second}", "a tag": "good", "a time": f"'{moment.astimezone().isoformat()}'"}[point]
+    assert database.run(f"ALTER TABLE {table} ROLLBACK TO {text}") == 0
+    assert sorted(database.rows(f"SELECT id FROM {table}")) == [(0,), (1,)]
+    assert int(stock(database, table, partitioned_by).version) == last + 1
+    assert database.value(f"SELECT count(*) FROM {table}@{last}") == 3
+    database.run(f"INSERT INTO {table} VALUES (2), (7)")
+    assert sorted(database.rows(f"SELECT id FROM {table}")) == [(0,), (1,), (2,), (7,)]
+    database.run(f"ALTER TABLE {table} ROLLBACK TO {first}")
+    assert database.rows(f"SELECT id FROM {table}") == [(0,)]
+
+
+@PLACES
+def test_a_rollback_to_the_newest_version_makes_no_new_one(database: Database, table: str, partitioned_by: str) -> None:
+    *_, last = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} ROLLBACK TO {last}")
+    assert int(stock(database, table, partitioned_by).version) == last
+
+
+@PLACES
+@pytest.mark.parametrize(
+    ("point", "says"),
+    [
+        pytest.param("999", ["not_found", "999"], id="a version that is not there"),
+        pytest.param("nope", ["not_found", "'nope'"], id="a tag that is not there"),
+        pytest.param("", ["invalid_sql", "a version, a tag or a time"], id="nothing"),
+    ],
+)
+def test_what_is_not_there_is_not_rolled_back_to(
+    database: Database, table: str, partitioned_by: str, point: str, says: list[str]
+) -> None:
+    grown(database, table, partitioned_by)
+    message = database.refuses(f"ALTER TABLE {table} ROLLBACK TO {point}")
+    assert [part for part in says if part not in message] == []
+    assert str(database.root) not in message
+    assert database.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_the_history_says_so(database: Database, table: str) -> None:
+    first, *_ = grown(database, table, " PARTITIONED BY (id)")
+    database.run(f"ALTER TABLE {table} ROLLBACK TO {first}")
+    newest = f"SELECT operation, tables_added, tables_changed, tables_removed FROM {table}$snapshots ORDER BY version DESC LIMIT 1"
+    assert database.rows(newest) == [(f"rollback to {first}", 0, 0, 2)]
