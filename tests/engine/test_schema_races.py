@@ -16,8 +16,6 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import AlreadyExists, Conflict, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
@@ -323,33 +321,29 @@ def metadata(engine: Engine) -> dict[str, str]:
     return dict(manifest(place(engine)).metadata)
 
 
-def test_a_not_null_that_comes_back_is_another_schema(engine: Engine) -> None:
+def test_a_not_null_that_comes_back_is_another_schema(engine: Engine, database: Database) -> None:
     engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
-    session = Session()
-    scope = Scope(session, engine.clients.begin(session))
-    engine.update("INSERT INTO t (id, p) VALUES (7, 'a')", scope=scope)
-    engine.update("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
-    engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
-    assert scope.transaction is not None
-    with pytest.raises(SerializationFailure):
-        engine.clients.end(scope.transaction, commit=True)
+    with database.client(autocommit=False) as client:
+        client.run("INSERT INTO t (id, p) VALUES (7, 'a')")
+        engine.update("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
+        engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
+        with pytest.raises(SerializationFailure):
+            client.commit()
     assert rows(engine) == HELD
 
 
-def test_a_schema_that_is_rolled_back_to_is_another_one(engine: Engine) -> None:
+def test_a_schema_that_is_rolled_back_to_is_another_one(engine: Engine, database: Database) -> None:
     """Two columns that are written anew twice, in another order: Lance gives their numbers the other way round."""
     engine.update("ALTER TABLE t ADD COLUMN m INT DEFAULT 1")
     first = manifest(place(engine)).version
     engine.update("ALTER TABLE t ALTER COLUMN n TYPE BIGINT")
     engine.update("ALTER TABLE t ALTER COLUMN m TYPE BIGINT")
-    session = Session()
-    scope = Scope(session, engine.clients.begin(session))
-    engine.update("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)", scope=scope)
-    for change in (f"ROLLBACK TO {first}", "ALTER COLUMN m TYPE BIGINT", "ALTER COLUMN n TYPE BIGINT"):
-        engine.update(f"ALTER TABLE t {change}")
-    assert scope.transaction is not None
-    with pytest.raises(SerializationFailure):
-        engine.clients.end(scope.transaction, commit=True)
+    with database.client(autocommit=False) as client:
+        client.run("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)")
+        for change in (f"ROLLBACK TO {first}", "ALTER COLUMN m TYPE BIGINT", "ALTER COLUMN n TYPE BIGINT"):
+            engine.update(f"ALTER TABLE t {change}")
+        with pytest.raises(SerializationFailure):
+            client.commit()
     assert rows(engine) == HELD
     engine.update("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)")
     assert engine.query("SELECT n, m FROM t WHERE id = 7").to_pylist() == [{"n": 70, "m": 700}]

@@ -143,12 +143,6 @@ def test_a_rollback_leaves_nothing_that_a_reader_can_see(
     assert contents(database, held) == stored(database, held) == [*BEFORE, (5, "a"), (6, "b"), (7, "new")]
 
 
-def test_a_connection_that_closes_takes_its_changes_along(database: Database, held: str) -> None:
-    with database.client(autocommit=False) as client:
-        client.run(f"DELETE FROM {held}")
-    assert contents(database, held) == stored(database, held) == BEFORE
-
-
 def test_all_statements_of_a_transaction_are_one_commit_which_says_what_they_did(
     database: Database, client: Client, held: str
 ) -> None:

@@ -13,11 +13,11 @@ from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from google.protobuf.any_pb2 import Any as AnyMessage
 from lance_flight.flight.commands import CreatePreparedStatement, PreparedStatementQuery, StatementQuery
-from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
+from tests.service.principals import connect, refusal, rows, token_of, tokens_file
 from tests.service.server_process import Server, serving
 
 POLICIES = """
@@ -29,8 +29,6 @@ grants = ["ALL ON *"]
 members = ["alice", "bob"]
 grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER"]
 """
-TOKENS = {name: f"the token of {name}" for name in ("alice", "bob", "owner")}
-BEARER = "adbc.flight.sql.authorization_header"
 
 
 @dataclass(frozen=True)
@@ -41,31 +39,24 @@ class Tenants:
     policies: Path
 
     def connect(self, name: str) -> dbapi.Connection:
-        return dbapi.connect(self.server.uri, db_kwargs={BEARER: f"Bearer {TOKENS[name]}"}, autocommit=True)
+        return connect(self.server.uri, name)
 
     def rows(self, name: str, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-        with self.connect(name) as connection, connection.cursor() as cursor:
-            cursor.execute(sql, parameters)
-            return list(cursor.fetchall())
+        return rows(self.server.uri, name, sql, parameters)
 
     def refuses(self, name: str, sql: str) -> str:
-        with pytest.raises(Error) as raised:
-            self.rows(name, sql)
-        return str(raised.value)
+        return refusal(self.server.uri, name, sql)
 
     def options(self, name: str) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKENS[name]}".encode())])
+        return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token_of(name)}".encode())])
 
 
 @pytest.fixture(scope="module")
 def serving_tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
     tmp_path = tmp_path_factory.mktemp("policies")
-    (tmp_path / "tokens").write_text("".join(f'[tokens.{n}]\nsha256 = "{hash_of(t)}"\n' for n, t in TOKENS.items()))
-    (tmp_path / "tokens").chmod(0o600)
-    policies = tmp_path / "policies"
+    tokens, policies = tokens_file(tmp_path / "tokens", ("alice", "bob", "owner")), tmp_path / "policies"
     policies.write_text(POLICIES)
-    arguments = ["--tokens-file", str(tmp_path / "tokens"), "--policy-file", str(policies)]
-    with serving(tmp_path / "root", *arguments) as server:
+    with serving(tmp_path / "root", "--tokens-file", tokens, "--policy-file", str(policies)) as server:
         made = Tenants(server, policies)
         made.rows("owner", "CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)")
         made.rows("owner", "INSERT INTO events VALUES ('alice', 1), ('alice', 2), ('bob', 777), (NULL, 888)")

@@ -199,15 +199,6 @@ def test_a_connection_that_closes_takes_its_changes_along(server: Server, held: 
     assert contents(server, held) == stored(server, held) == BEFORE
 
 
-def test_of_a_statement_that_fails_half_way_nothing_can_be_committed(server: Server, client: Client, held: str) -> None:
-    with client.connection.cursor() as cursor, pytest.raises(Error, match="NOT NULL"):
-        cursor.executemany(f"UPDATE {held} SET id = ? WHERE id = ?", [(10, 1), (None, 2)])
-    assert "can only be rolled back" in client.refuses(f"SELECT * FROM {held}")
-    with pytest.raises(Error, match="can only be rolled back"):
-        client.commit()
-    assert contents(server, held) == stored(server, held) == BEFORE
-
-
 def test_a_commit_that_fails_is_in_nobodys_way_when_the_driver_forgets_it(
     server: Server, client: Client, held: str
 ) -> None:
