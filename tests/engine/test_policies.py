@@ -86,6 +86,12 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return shared, alone
 
 
+@pytest.fixture(scope="module")
+def untouched(templates: tuple[Path, Path]) -> tuple[Engine, Engine]:
+    """Both roots for what changes neither of them."""
+    return engine(templates[0]), engine(templates[1])
+
+
 @pytest.fixture
 def shared(templates: tuple[Path, Path], tmp_path: Path) -> Engine:
     return engine(Path(shutil.copytree(templates[0], tmp_path / "shared")))
@@ -133,14 +139,16 @@ READS = [
 
 
 @pytest.mark.parametrize("sql", READS)
-def test_what_is_read_is_what_there_would_be_without_the_others(shared: Engine, alone: Engine, sql: str) -> None:
+def test_what_is_read_is_what_there_would_be_without_the_others(untouched: tuple[Engine, Engine], sql: str) -> None:
+    shared, alone = untouched
     if sql == "SHOW TABLES":
         assert "hidden" not in told(shared, sql, A)
     else:
         assert told(shared, sql, A) == told(alone, sql)
 
 
-def test_the_oracle_can_fail(shared: Engine, alone: Engine) -> None:
+def test_the_oracle_can_fail(untouched: tuple[Engine, Engine]) -> None:
+    shared, alone = untouched
     assert sum(told(shared, sql) != told(alone, sql) for sql in READS) > len(READS) / 2
 
 
@@ -250,7 +258,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_is_not_granted_is_refused_and_changes_nothing(shared: Engine, sql: str) -> None:
+def test_what_is_not_granted_is_refused_and_changes_nothing(untouched: tuple[Engine, Engine], sql: str) -> None:
+    shared, _ = untouched
     before = {name: told(shared, f"SELECT * FROM {name}") for name in ("events", "plain", "bucketed", "unpartitioned")}
     said = told(shared, sql, A)
     assert said.startswith("Refused: "), said
