@@ -10,6 +10,8 @@ import pytest
 
 from tests.engine.database import Database
 
+pytestmark = pytest.mark.slow  # all that tables do, under every name
+
 NAMES = [
     "Sales 2024",
     "naïve-τ",

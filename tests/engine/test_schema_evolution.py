@@ -14,6 +14,8 @@ from tests.engine.database import Database
 from tests.service.server_process import files
 from tests.stock import manifest, stored_tables
 
+pytestmark = pytest.mark.slow  # every change of columns, written on afterwards
+
 INNER = pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.utf8())])
 COLUMNS = pa.schema(
     [
@@ -37,9 +39,15 @@ ROWS = [
 Rows = list[dict[str, Any]]
 
 
-def made(database: Database, table: str, partition_by: str = "p") -> None:
-    """A table with columns of every kind, and three rows in two partitions."""
-    database.ingest(table, pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by=partition_by)
+@pytest.fixture(scope="module", autouse=True)
+def template(database: Database) -> None:
+    """A table with columns of every kind, and three rows in two partitions, which nobody changes."""
+    database.ingest("evolving", pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by="p")
+
+
+def made(database: Database, table: str) -> None:
+    """A copy of it."""
+    database.copy("evolving", table)
 
 
 def alter(database: Database, table: str, change: str) -> None:
@@ -275,7 +283,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 
 def test_a_computed_column_that_is_not_null_has_none_in_files_of_one_row(database: Database, table: str) -> None:
-    made(database, table, "id")
+    database.ingest(table, pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by="id")
     message = database.refuses(f"ALTER TABLE {table} ADD COLUMN c INT NOT NULL AS (small)")
     assert "column 'c' is NOT NULL and its expression gives NULL" in message
     assert rows(database, table) == ROWS

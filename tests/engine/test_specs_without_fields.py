@@ -18,14 +18,20 @@ def values(rows: list[tuple[int, str | None, int]]) -> str:
     return ", ".join(f"({n}, {'NULL' if p is None else repr(p)}, {v})" for n, p, v in rows)
 
 
+@pytest.fixture(scope="module")
+def template(database: Database) -> str:
+    """A table by `p` with the old rows, and the new ones under a spec without fields, which nobody changes."""
+    database.run("CREATE TABLE without_fields (id BIGINT, p VARCHAR, v INT) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO without_fields VALUES {values(OLD)}")
+    assert database.run("ALTER TABLE without_fields SET PARTITIONED BY ()") == 0
+    database.run(f"INSERT INTO without_fields VALUES {values(NEW)}")
+    return "without_fields"
+
+
 @pytest.fixture
-def evolved(database: Database, table: str) -> str:
-    """A table by `p` with the old rows, and the new ones under a spec without fields."""
-    database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR, v INT) PARTITIONED BY (p)")
-    database.run(f"INSERT INTO {table} VALUES {values(OLD)}")
-    assert database.run(f"ALTER TABLE {table} SET PARTITIONED BY ()") == 0
-    database.run(f"INSERT INTO {table} VALUES {values(NEW)}")
-    return table
+def evolved(database: Database, template: str, table: str) -> str:
+    """A copy of it."""
+    return database.copy(template, table)
 
 
 def rows(database: Database, reference: str, where: str = "true") -> list[tuple[int, str | None, int]]:

@@ -12,6 +12,8 @@ from tests.engine.database import Database
 from tests.engine.tagged_tables import PLACES, stock
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every statement in both kinds of tables
+
 COLUMNS = "_change, _snapshot, id, name"
 
 

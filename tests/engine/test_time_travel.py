@@ -10,6 +10,8 @@ from tests.engine.database import Database
 from tests.engine.tagged_tables import PLACES, grown, stock
 from tests.stock import manifest
 
+pytestmark = pytest.mark.slow  # every way to name a version of both kinds of tables
+
 
 @PLACES
 def test_a_version_is_read_by_its_number(database: Database, table: str, partitioned_by: str) -> None:

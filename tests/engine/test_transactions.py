@@ -327,7 +327,7 @@ def test_a_second_table_is_refused_and_the_first_one_can_be_committed(
     database: Database, client: Client, held: str, first: str, second: str
 ) -> None:
     other = f"{held}_other"
-    database.run(f"CREATE TABLE {other} PARTITIONED BY (p) AS SELECT * FROM {held}")
+    database.copy(held, other)
     names = {"t": held, "u": other, "n": f"{held}_new"}
     client.run(first.format(**names))
     message = client.refuses(second.format(**names))

@@ -20,6 +20,8 @@ from lance_flight.errors import Conflict, LimitExceeded, OutsideRoot, SqlError
 from tests.engine.database import Database, refusal
 from tests.selection import IS_FULL
 
+pytestmark = pytest.mark.slow  # every query over every view
+
 
 @pytest.fixture(scope="module")
 def views(database: Database) -> Database:
