@@ -48,6 +48,9 @@ class Database:
     root: Path
     access: Access = UNLIMITED
 
+    def __post_init__(self) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+
     @cached_property
     def engine(self) -> Engine:
         return Engine(Root(Store(str(self.root))), target_partitions=2)

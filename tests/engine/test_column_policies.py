@@ -141,9 +141,18 @@ def who(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.fixture(scope="module")
+def attacked(templates: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A root that reads and attacks share, since none of them changes it."""
+    made = engine(Path(shutil.copytree(templates["full"], tmp_path_factory.mktemp("attacked") / "full")))
+    made.update("ALTER TABLE renamed CREATE BRANCH work AS OF before")
+    return made
+
+
 @pytest.fixture
-def alone(templates: dict[str, Path], tmp_path: Path, who: str) -> Engine:
-    return engine(Path(shutil.copytree(templates[who], tmp_path / who)))
+def alone(templates: dict[str, Path], who: str) -> Engine:
+    """A root that has just what a principal may see, which nobody changes."""
+    return engine(templates[who])
 
 
 READS = [
@@ -187,13 +196,13 @@ READS = [
 
 @pytest.mark.parametrize("sql", READS)
 def test_what_is_read_is_what_there_would_be_if_the_table_were_so(
-    full: Engine, alone: Engine, who: str, sql: str
+    attacked: Engine, alone: Engine, who: str, sql: str
 ) -> None:
-    assert told(full, sql, RESTRICTED[who]) == told(alone, sql)
+    assert told(attacked, sql, RESTRICTED[who]) == told(alone, sql)
 
 
-def test_the_oracle_can_fail(full: Engine, alone: Engine) -> None:
-    assert sum(told(full, sql) != told(alone, sql) for sql in READS) > len(READS) / 3
+def test_the_oracle_can_fail(attacked: Engine, alone: Engine) -> None:
+    assert sum(told(attacked, sql) != told(alone, sql) for sql in READS) > len(READS) / 3
 
 
 @pytest.mark.parametrize("sql", ["SELECT * FROM customers", "SELECT * FROM customers WHERE id = ?"])
@@ -242,20 +251,26 @@ REFUSED = [
     "ALTER TABLE customers RENAME TO mine",
     "ALTER TABLE customers RENAME COLUMN phone TO id2",
     "ALTER TABLE customers ROLLBACK TO first",
-    "CREATE TABLE other AS SELECT phone FROM customers",
 ]
 
 
 @pytest.mark.parametrize("sql", REFUSED)
 @pytest.mark.parametrize("principal", ["narrow", "masked", "clerk", "masked_clerk"])
-def test_what_reads_or_writes_whole_rows_is_refused_and_changes_nothing(full: Engine, sql: str, principal: str) -> None:
-    if sql.startswith("CREATE TABLE other") and principal == "masked_clerk":
-        pytest.skip("it may make this table, of what it sees")
-    before = told(full, "SELECT * FROM customers")
-    said = told(full, sql, POLICIES.access(principal))
+def test_what_reads_or_writes_whole_rows_is_refused_and_changes_nothing(
+    attacked: Engine, sql: str, principal: str
+) -> None:
+    before = told(attacked, "SELECT * FROM customers")
+    said = told(attacked, sql, POLICIES.access(principal))
     assert said.startswith("Refused: "), said
     assert not SECRET.search(said.replace(sql, ""))
-    assert told(full, "SELECT * FROM customers") == before
+    assert told(attacked, "SELECT * FROM customers") == before
+
+
+@pytest.mark.parametrize("principal", ["narrow", "masked", "clerk"])
+def test_who_may_make_no_table_makes_none_of_what_it_sees(attacked: Engine, principal: str) -> None:
+    assert told(attacked, "CREATE TABLE other AS SELECT phone FROM customers", POLICIES.access(principal)).startswith(
+        "Refused: "
+    )
 
 
 ATTACKS = [
@@ -294,14 +309,6 @@ ATTACKS = [
     "SELECT secret FROM renamed",
     "SELECT * FROM system.queries WHERE principal <> 'me'",
 ]
-
-
-@pytest.fixture(scope="module")
-def attacked(templates: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """A root that the attacks share, since none of them changes it."""
-    made = engine(Path(shutil.copytree(templates["full"], tmp_path_factory.mktemp("attacked") / "full")))
-    made.update("ALTER TABLE renamed CREATE BRANCH work AS OF before")
-    return made
 
 
 @pytest.mark.parametrize("sql", ATTACKS)

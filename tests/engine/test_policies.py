@@ -20,6 +20,7 @@ from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.sql.substrait import statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
+from tests.engine.database import Database
 from tests.engine.principals import engine, query, told
 from tests.stock import stored_rows, stored_tables
 
@@ -85,6 +86,12 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return shared, alone
 
 
+@pytest.fixture(scope="module")
+def untouched(templates: tuple[Path, Path]) -> tuple[Engine, Engine]:
+    """Both roots for what changes neither of them."""
+    return engine(templates[0]), engine(templates[1])
+
+
 @pytest.fixture
 def shared(templates: tuple[Path, Path], tmp_path: Path) -> Engine:
     return engine(Path(shutil.copytree(templates[0], tmp_path / "shared")))
@@ -132,14 +139,16 @@ READS = [
 
 
 @pytest.mark.parametrize("sql", READS)
-def test_what_is_read_is_what_there_would_be_without_the_others(shared: Engine, alone: Engine, sql: str) -> None:
+def test_what_is_read_is_what_there_would_be_without_the_others(untouched: tuple[Engine, Engine], sql: str) -> None:
+    shared, alone = untouched
     if sql == "SHOW TABLES":
         assert "hidden" not in told(shared, sql, A)
     else:
         assert told(shared, sql, A) == told(alone, sql)
 
 
-def test_the_oracle_can_fail(shared: Engine, alone: Engine) -> None:
+def test_the_oracle_can_fail(untouched: tuple[Engine, Engine]) -> None:
+    shared, alone = untouched
     assert sum(told(shared, sql) != told(alone, sql) for sql in READS) > len(READS) / 2
 
 
@@ -249,7 +258,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_is_not_granted_is_refused_and_changes_nothing(shared: Engine, sql: str) -> None:
+def test_what_is_not_granted_is_refused_and_changes_nothing(untouched: tuple[Engine, Engine], sql: str) -> None:
+    shared, _ = untouched
     before = {name: told(shared, f"SELECT * FROM {name}") for name in ("events", "plain", "bucketed", "unpartitioned")}
     said = told(shared, sql, A)
     assert said.startswith("Refused: "), said
@@ -437,3 +447,79 @@ def test_a_plan_sees_the_rows_of_the_tenant(shared: Engine, alone: Engine) -> No
     assert SECRET.search(told(shared, plan, OWNER))
     with pytest.raises(NotFound):
         query(shared, plan, NOBODY)
+
+
+TENANTS = Policies.parse("""
+[roles.tenants]
+members = ["a", "b"]
+grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER", "SELECT ON recent", "SELECT ON money"]
+
+[roles.definer]
+members = ["definer"]
+grants = ["DDL ON *"]
+""")
+
+
+@pytest.fixture
+def tenants(tmp_path: Path) -> Callable[..., Database]:
+    """A table of two tenants and one that is hidden from them, asked by somebody of `TENANTS`, or without a name by the owner."""
+    owner = Database(tmp_path)
+    owner.run("CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)")
+    owner.run("INSERT INTO events VALUES ('a', 1), ('a', 2), ('b', 777), (NULL, 888)")
+    owner.run("CREATE TABLE ledger (n BIGINT)")
+
+    def asking(name: str | None = None) -> Database:
+        database = Database(tmp_path, UNLIMITED if name is None else TENANTS.access(name))
+        database.engine = owner.engine
+        return database
+
+    return asking
+
+
+LISTINGS = {
+    "tables": "SELECT table_name FROM information_schema.tables",
+    "columns": "SELECT DISTINCT table_name FROM information_schema.columns",
+    "columns of a hidden table": (
+        "SELECT DISTINCT table_name FROM information_schema.columns WHERE table_name IN ('ledger', 'events')"
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", LISTINGS.values(), ids=LISTINGS)
+def test_a_tenant_is_listed_what_it_may_see(tenants: Callable[..., Database], sql: str) -> None:
+    assert tenants("a").rows(sql) == [("events",)]
+    assert sorted(tenants().rows(sql)) == [("events",), ("ledger",)]
+    assert tenants("a").rows("SUMMARIZE events")[1][:4] == ("n", "BIGINT", "1", "2")
+    for statement in ("SHOW COLUMNS FROM ledger", "SHOW CREATE TABLE ledger", "SUMMARIZE ledger"):
+        assert "not_found" in tenants("a").refuses(statement)
+
+
+def test_hidden_columns_find_no_hidden_rows(tenants: Callable[..., Database]) -> None:
+    owned = dict(tenants().rows("SELECT n, _rowid FROM events"))
+    partitions = dict(tenants().rows("SELECT n, _partition FROM events"))
+    a = tenants("a")
+    assert dict(a.rows("SELECT n, _rowid FROM events")) == {n: owned[n] for n in (1, 2)}
+    assert a.rows(f"SELECT n FROM events WHERE _partition = '{partitions[777]}'") == []
+    assert a.value("SELECT count(DISTINCT _partition) FROM events") == 1
+    dropped = owned[777].replace(partitions[777], "v1$0000000000000000$dataset")
+    for sql in ("SELECT n FROM events WHERE _rowid = '{}'", "DELETE FROM events WHERE _rowid = '{}'"):
+        # just as of a partition that is not there
+        hidden, absent = (a.refuses(sql.format(name)) for name in (owned[777], dropped))
+        assert hidden.replace(owned[777], "") == absent.replace(dropped, "")
+    assert tenants().value("SELECT count(*) FROM events") == 4
+
+
+def test_a_view_shows_what_its_reader_may_see_of_the_tables(tenants: Callable[..., Database]) -> None:
+    owner, a = tenants(), tenants("a")
+    for view, table in {"recent": "events", "money": "ledger", "secret": "events"}.items():
+        owner.run(f"CREATE VIEW {view} AS SELECT n FROM {table}")
+    assert owner.value("SELECT count(*) FROM recent") == 4
+    assert sorted(a.rows("SELECT n FROM recent")) == [(1,), (2,)]
+    assert tenants("b").value("SELECT sum(n) FROM recent") == 777
+    assert "[not_found]" in a.refuses("SELECT n FROM money")
+    assert "[not_found]" in a.refuses("SELECT n FROM secret")
+    assert a.rows("SHOW VIEWS") == [("public", "money"), ("public", "recent")]
+    assert "[refused]" in a.refuses("CREATE OR REPLACE VIEW recent AS SELECT 1 AS n")
+    assert "[refused]" in a.refuses("DROP VIEW recent")
+    assert "[refused]" in tenants("definer").refuses("CREATE VIEW mine AS SELECT n FROM events")
+    assert sorted(a.rows("SELECT n FROM recent")) == [(1,), (2,)]

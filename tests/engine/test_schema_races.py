@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +16,12 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.errors import AlreadyExists, DataError, LanceFlightError, NotFound, SerializationFailure
+from lance_flight.errors import AlreadyExists, Conflict, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
 
 from tests.catalog.interrupted_commits import interrupted
+from tests.engine.database import Database
 from tests.stock import manifest, stored_tables
 
 pytestmark = pytest.mark.slow  # every change beside every writer
@@ -35,6 +37,14 @@ CHANGES = {
     "not null": "ALTER COLUMN id SET NOT NULL",
 }
 EACH = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+
+
+@pytest.fixture
+def database(tmp_path: Path, engine: Engine) -> Database:
+    """The engine, as clients ask it."""
+    database = Database(tmp_path)
+    database.engine = engine
+    return database
 
 
 @pytest.fixture(autouse=True)
@@ -68,19 +78,98 @@ def another(engine: Engine) -> Engine:
     return Engine(Root(Store(engine.root.store.uri)), target_partitions=2)
 
 
+MORE = pa.table({"id": [7, 8], "p": ["a", "c"]})
+WRITES: dict[str, Callable[[Database], int]] = {
+    "insert": lambda client: client.run("INSERT INTO t (id, p) VALUES (7, 'a'), (8, 'c')"),
+    "update": lambda client: client.run("UPDATE t SET p = 'c'"),
+    "ingest": lambda client: client.ingest("t", MORE, "append"),
+}
+
+
 @EACH
-@pytest.mark.parametrize("statement", ["INSERT INTO t (id, p) VALUES (7, 'a'), (8, 'c')", "UPDATE t SET p = 'c'"])
-def test_a_transaction_that_began_before_fails_and_shows_nothing(engine: Engine, change: str, statement: str) -> None:
-    session = Session()
-    scope = Scope(session, engine.clients.begin(session))
-    engine.update(statement, scope=scope)
-    another(engine).update(f"ALTER TABLE t {change}")
-    after = columns(engine)
-    assert scope.transaction is not None
-    with pytest.raises(SerializationFailure, match="changed in its schema"):
-        engine.clients.end(scope.transaction, commit=True)
-    assert (rows(engine), columns(engine)) == (HELD, after)
-    engine.update(statement)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_transaction_that_began_before_fails_and_shows_nothing(
+    engine: Engine, database: Database, change: str, write: Callable[[Database], int]
+) -> None:
+    with database.client(autocommit=False) as client:
+        write(client)
+        another(engine).update(f"ALTER TABLE t {change}")
+        after = columns(engine)
+        with pytest.raises(SerializationFailure, match="changed in its schema"):
+            client.commit()
+        assert (rows(engine), columns(engine)) == (HELD, after)
+        write(client)
+        client.commit()
+    assert rows(engine) in ([*HELD, (7, "a"), (8, "c")], [(number, "c") for number, _ in HELD])
+
+
+@pytest.mark.parametrize("change", [*CHANGES.values(), "SET PARTITIONED BY (n)"])
+def test_nothing_is_altered_inside_a_transaction(engine: Engine, database: Database, change: str) -> None:
+    with database.client(autocommit=False) as client:
+        client.run("INSERT INTO t (id, p) VALUES (7, 'a')")
+        assert "inside a transaction; commit first" in client.refuses(f"ALTER TABLE t {change}")
+        client.commit()
+    assert rows(engine) == [*HELD, (7, "a")]
+
+
+@EACH
+def test_a_branch_keeps_the_columns_that_it_began_with_and_gets_those_of_main_when_it_is_published(
+    engine: Engine, database: Database, change: str
+) -> None:
+    database.run("ALTER TABLE t CREATE BRANCH b")
+    database.run(f"ALTER TABLE t {change}")
+    database.run("INSERT INTO \"t@b\" VALUES (4, 'a', 3), (5, 'new', 4)")
+    then = [*HELD, (4, "a"), (5, "new")]
+    assert database.rows('SELECT id, p FROM "t@b" ORDER BY id') == then
+    before = database.query("SELECT * FROM t").schema
+    database.run("ALTER TABLE t PUBLISH BRANCH b")
+    assert rows(engine) == then
+    assert database.query("SELECT * FROM t").schema.equals(before)
+    assert database.query('SELECT * FROM "t@b"').schema.names == ["id", "p", "n"]
+
+
+def test_a_branch_that_began_under_an_older_spec_is_published_under_it(engine: Engine, database: Database) -> None:
+    database.run("ALTER TABLE t CREATE BRANCH b")
+    database.run("ALTER TABLE t SET PARTITIONED BY (n)")
+    database.run("INSERT INTO \"t@b\" VALUES (4, 'a', 3)")
+    database.run("ALTER TABLE t PUBLISH BRANCH b")
+    assert rows(engine) == [*HELD, (4, "a")]
+    assert {each.spec_id for each in stored_tables(place(engine))} == {1}
+
+
+ROUNDS = 4
+
+
+def test_changes_from_two_writers_at_once_are_both_there_or_refused(engine: Engine) -> None:
+    """Nothing that was acknowledged is lost: neither a column nor a row."""
+    writers = engine, another(engine)
+
+    def change(number: int) -> tuple[list[str], list[int]]:
+        added, stored = [], []
+        for round_ in range(ROUNDS):
+            name, row = f"c{number}_{round_}", 100 * (number + 1) + round_
+            for sql, done in (
+                (f"ALTER TABLE t ADD COLUMN {name} INT DEFAULT {row}", partial(added.append, name)),
+                (f"INSERT INTO t (id, p) VALUES ({row}, 'a')", partial(stored.append, row)),
+            ):
+                with suppress(Conflict):  # of which SerializationFailure is one
+                    writers[number].update(sql)
+                    done()
+        return added, stored
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(change, range(2)))
+    added = [name for names, _ in outcomes for name in names]
+    stored = [row for _, numbers in outcomes for row in numbers]
+    assert added
+    for writer in writers:
+        assert set(columns(writer)) == {"id", "p", "n", *added}
+        assert rows(writer) == sorted([*HELD, *((row, "a") for row in stored)])
+        for name in added:
+            assert writer.query(f"SELECT id FROM t WHERE {name} IS NULL").num_rows == 0
+    for table in stored_tables(place(engine)):
+        found = [field.metadata[b"lance_flight:field_id"] for field in table.dataset.schema]
+        assert len(found) == len(set(found)) == 3 + len(added)
 
 
 @EACH
@@ -232,33 +321,29 @@ def metadata(engine: Engine) -> dict[str, str]:
     return dict(manifest(place(engine)).metadata)
 
 
-def test_a_not_null_that_comes_back_is_another_schema(engine: Engine) -> None:
+def test_a_not_null_that_comes_back_is_another_schema(engine: Engine, database: Database) -> None:
     engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
-    session = Session()
-    scope = Scope(session, engine.clients.begin(session))
-    engine.update("INSERT INTO t (id, p) VALUES (7, 'a')", scope=scope)
-    engine.update("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
-    engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
-    assert scope.transaction is not None
-    with pytest.raises(SerializationFailure):
-        engine.clients.end(scope.transaction, commit=True)
+    with database.client(autocommit=False) as client:
+        client.run("INSERT INTO t (id, p) VALUES (7, 'a')")
+        engine.update("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
+        engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
+        with pytest.raises(SerializationFailure):
+            client.commit()
     assert rows(engine) == HELD
 
 
-def test_a_schema_that_is_rolled_back_to_is_another_one(engine: Engine) -> None:
+def test_a_schema_that_is_rolled_back_to_is_another_one(engine: Engine, database: Database) -> None:
     """Two columns that are written anew twice, in another order: Lance gives their numbers the other way round."""
     engine.update("ALTER TABLE t ADD COLUMN m INT DEFAULT 1")
     first = manifest(place(engine)).version
     engine.update("ALTER TABLE t ALTER COLUMN n TYPE BIGINT")
     engine.update("ALTER TABLE t ALTER COLUMN m TYPE BIGINT")
-    session = Session()
-    scope = Scope(session, engine.clients.begin(session))
-    engine.update("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)", scope=scope)
-    for change in (f"ROLLBACK TO {first}", "ALTER COLUMN m TYPE BIGINT", "ALTER COLUMN n TYPE BIGINT"):
-        engine.update(f"ALTER TABLE t {change}")
-    assert scope.transaction is not None
-    with pytest.raises(SerializationFailure):
-        engine.clients.end(scope.transaction, commit=True)
+    with database.client(autocommit=False) as client:
+        client.run("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)")
+        for change in (f"ROLLBACK TO {first}", "ALTER COLUMN m TYPE BIGINT", "ALTER COLUMN n TYPE BIGINT"):
+            engine.update(f"ALTER TABLE t {change}")
+        with pytest.raises(SerializationFailure):
+            client.commit()
     assert rows(engine) == HELD
     engine.update("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)")
     assert engine.query("SELECT n, m FROM t WHERE id = 7").to_pylist() == [{"n": 70, "m": 700}]

@@ -14,6 +14,8 @@ from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
 from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT
 from lance_flight.errors import NotFound
 
+from tests.engine.database import Database
+
 READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables())
 ALL = Grant(privileges=frozenset({Privilege.SELECT, Privilege.ADMIN}), tables=GrantedTables())
 ALICE, BOB = Access("alice", (READ,)), Access("bob", (READ,))
@@ -103,3 +105,36 @@ def test_what_is_remembered_is_bounded(engine: Engine) -> None:
     found = running.ended()
     assert len(found) == MOST_ENDED
     assert (len(found[0].sql), found[0].sql[:10], found[0].sql[-1]) == (MOST_TEXT + 1, "SELECT 10 ", "…")
+
+
+REFUSED = [
+    pytest.param("KILL '0123456789abcdef'", "not_found", id="unknown"),
+    pytest.param("KILL 7", "invalid_sql", id="no text"),
+    pytest.param("KILL", "invalid_sql", id="nothing"),
+    pytest.param("SELECT * FROM system.nothing", "not_found", id="no such table"),
+    pytest.param("INSERT INTO system.queries SELECT * FROM system.queries", "", id="insert"),
+    pytest.param("DROP TABLE system.queries", "not_found", id="drop"),
+    pytest.param("DELETE FROM system.sessions", "not_found", id="delete"),
+]
+
+
+@pytest.fixture
+def asked_alone(tmp_path: Path) -> Database:
+    """A root with one table."""
+    database = Database(tmp_path)
+    database.run("CREATE TABLE t (id BIGINT) PARTITIONED BY (bucket(2, id))")
+    return database
+
+
+@pytest.mark.parametrize(("sql", "code"), REFUSED)
+def test_what_cannot_be_is_refused(asked_alone: Database, sql: str, code: str) -> None:
+    assert f"[{code}" in asked_alone.refuses(sql)
+
+
+def test_a_statement_sees_itself(asked_alone: Database) -> None:
+    assert asked_alone.rows("SELECT state, kind, principal FROM system.queries") == [("running", "query", "anonymous")]
+
+
+def test_the_tables_stand_in_no_list_and_beside_those_of_a_root(asked_alone: Database) -> None:
+    assert asked_alone.rows("SHOW TABLES") == [("public", "t", True)]
+    assert asked_alone.value("SELECT count(*) AS n FROM t, system.sessions AS s WHERE s.open_transactions < 0") == 0

@@ -21,7 +21,9 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.session_registry import SessionRegistry
-from lance_flight.errors import NotFound, Refused, Unsupported
+from lance_flight.errors import AlreadyExists, LanceFlightError, NotFound, Refused, Unsupported
+
+from tests.engine.database import Database
 
 POLICIES = Policies.parse("""
 [roles.tenant]
@@ -293,3 +295,68 @@ def test_what_streams_when_the_session_is_forgotten_comes_to_its_end(engine: Eng
     del reader
     gc.collect()
     assert places(tmp_path) == []
+
+
+# Over a lasting table of the same name
+
+ROWS = pa.table({"id": [1, 2], "p": ["a", "b"]})
+MODES = {
+    "append": ("append", [(1,), (1,), (2,), (2,)]),
+    "create_append": ("create_append", [(1,), (1,), (2,), (2,)]),
+    "replace": ("replace", [(1,), (2,)]),
+}
+
+
+@pytest.mark.parametrize(("mode", "then"), MODES.values(), ids=MODES.keys())
+def test_every_mode_of_an_ingest_means_the_temporary_table(
+    database: Database, table: str, mode: str, then: list[tuple[int]]
+) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 9 AS id, 'z' AS p")
+    with database.client() as mine:
+        if mode == "append":
+            with pytest.raises(NotFound):
+                mine.ingest(table, ROWS, mode, temporary=True)
+            mine.ingest(table, ROWS, temporary=True)
+        else:
+            mine.ingest(table, ROWS, mode, temporary=True)
+        mine.ingest(table, ROWS, mode, temporary=True)
+        assert sorted(mine.rows(f"SELECT id FROM {table}")) == then
+        with pytest.raises(AlreadyExists):
+            mine.ingest(table, ROWS, temporary=True)
+    assert database.rows(f"SELECT id FROM {table}") == [(9,)]
+
+
+DEFINITIONS = {"plain": "", "partitioned": "PARTITIONED BY (p)"}
+
+
+@pytest.mark.parametrize("partitioned_by", DEFINITIONS.values(), ids=DEFINITIONS.keys())
+def test_statements_make_change_and_drop_one_that_hides_a_lasting_table(
+    database: Database, table: str, partitioned_by: str
+) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 9 AS id, 'z' AS p")
+    with database.client() as mine:
+        mine.run(f"CREATE TEMPORARY TABLE {table} (id BIGINT, p VARCHAR) {partitioned_by}")
+        mine.run(f"CREATE TEMP TABLE IF NOT EXISTS {table} (id BIGINT)")
+        assert mine.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')") == 3
+        mine.run(f"UPDATE public.{table} SET id = 20 WHERE id = 2")
+        mine.run(f"DELETE FROM {table} WHERE id = 3")
+        assert sorted(mine.rows(f"SELECT id, p FROM {table}")) == [(1, "a"), (20, "b")]
+        assert database.rows(f"SELECT id FROM {table}") == [(9,)]
+        assert "is there already" in mine.refuses(f"CREATE TABLE {table} (id BIGINT)")
+        mine.run(f"ALTER TABLE {table} RENAME TO {table}_renamed")
+        assert sorted(mine.rows(f"SELECT id FROM {table}")) == [(9,)]
+        assert sorted(mine.rows(f"SELECT id FROM {table}_renamed")) == [(1,), (20,)]
+        mine.run(f"DROP TABLE {table}_renamed")
+        assert "no table" in mine.refuses(f"SELECT id FROM {table}_renamed")
+    assert database.rows(f"SELECT id FROM {table}") == [(9,)]
+
+
+def test_one_is_made_from_a_query_over_the_lasting_table_that_it_hides(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 9 AS id")
+    with database.client() as mine:
+        mine.run(f"CREATE TEMPORARY TABLE {table} PARTITIONED BY (id) AS SELECT id + 1 AS id FROM {table}")
+        assert sorted(mine.rows(f"SELECT id FROM {table}")) == [(10,)]
+        assert sorted(mine.rows(f"SELECT count(*) FROM {table}$partitions")) == [(1,)]
+        with pytest.raises(LanceFlightError, match="temporary one of this session"):
+            mine.ingest(table, ROWS, "replace")
+    assert database.rows(f"SELECT id FROM {table}") == [(9,)]

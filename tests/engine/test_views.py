@@ -1,16 +1,223 @@
-"""Views in one process: every query over a view gives what it gives over the view's text, and writers of views beside readers."""
+"""Views: what they read, who may read them, how they are listed, replaced and dropped, and writers of them beside readers."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import Conflict, OutsideRoot, SqlError
+from lance_flight.engine.query import plan_bounds
+from lance_flight.errors import Conflict, LimitExceeded, OutsideRoot, SqlError
+
+from tests.engine.database import Database, refusal
+from tests.selection import IS_FULL
+
+pytestmark = pytest.mark.slow  # every query over every view
+
+
+@pytest.fixture(scope="module")
+def views(database: Database) -> Database:
+    """Two partitioned tables, one of them in another schema, and views over them."""
+    (database.root / "west").mkdir()
+    database.run("CREATE TABLE readings (site VARCHAR, day INT, celsius DOUBLE) PARTITIONED BY (site)")
+    database.run("INSERT INTO readings VALUES ('Oslo', 1, -3.5), ('Oslo', 2, -1), ('Lima', 1, 22)")
+    database.run("CREATE TABLE west.readings (site VARCHAR, day INT) PARTITIONED BY (site)")
+    database.run("INSERT INTO west.readings VALUES ('Reno', 7)")
+    database.run("CREATE VIEW warm AS SELECT * FROM readings WHERE celsius > 0")
+    database.run("CREATE VIEW days (place, days) AS SELECT site, count(*) FROM readings GROUP BY site")
+    database.run("CREATE VIEW west.days AS WITH r AS (SELECT * FROM west.readings) SELECT site, day FROM r")
+    database.run("CREATE VIEW all_days AS SELECT place FROM days UNION ALL SELECT site FROM west.days")
+    database.run("CREATE VIEW moment AS SELECT now() AS at")
+    return database
+
+
+READ = [
+    pytest.param("SELECT * FROM warm", [("Lima", 1, 22.0)], id="columns of the table"),
+    pytest.param("SELECT place, days FROM days ORDER BY place", [("Lima", 1), ("Oslo", 2)], id="listed columns"),
+    pytest.param("SELECT d.place FROM days AS d JOIN warm w ON d.place = w.site", [("Lima",)], id="joined"),
+    pytest.param("SELECT * FROM west.days", [("Reno", 7)], id="in another schema"),
+    pytest.param("SELECT place FROM all_days ORDER BY 1", [("Lima",), ("Oslo",), ("Reno",)], id="over views"),
+    pytest.param("WITH warm AS (SELECT 1 AS one) SELECT * FROM warm", [(1,)], id="hidden by WITH"),
+    pytest.param("SELECT count(*) FROM moment WHERE at > '2020-01-01'", [(1,)], id="without a table"),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), READ)
+def test_views_are_read_like_tables(views: Database, sql: str, expected: list[tuple[Any, ...]]) -> None:
+    assert views.rows(sql) == expected
+    assert views.rows(sql) == expected, "by the plan that is kept"
+
+
+def test_partitions_are_pruned_through_a_view(views: Database) -> None:
+    plan = views.rows("EXPLAIN SELECT * FROM warm WHERE site = 'Oslo'")
+    assert [text.splitlines()[0][:17] for kind, text in plan if kind == "partitions"] == ["partitions: 1 / 2"]
+
+
+def test_parameters_are_typed_by_the_columns_of_a_view(views: Database) -> None:
+    assert views.engine.describe("SELECT * FROM warm WHERE day = ?").parameters.types == [pa.int32()]
+    assert views.rows("SELECT site FROM warm WHERE day = ?", (1,)) == [("Lima",)]
+
+
+def test_the_default_schema_of_a_reader_changes_nothing(views: Database) -> None:
+    with views.client() as other:
+        other.run("SET schema = 'west'")
+        assert other.value("SELECT count(*) FROM public.warm") == 1
+        assert other.value("SELECT count(*) FROM days") == 1
+
+
+def test_a_view_reads_what_the_session_reads(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, p VARCHAR) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    database.run(f"CREATE VIEW v_{table} AS SELECT {table}.* FROM {table}")
+    database.run(f"ALTER TABLE {table} CREATE BRANCH dev")
+    database.run(f"ALTER TABLE {table} CREATE TAG two")
+    database.run(f"INSERT INTO {table} VALUES (3, 'a')")
+    count = f"SELECT count(*) AS n FROM v_{table}"
+    with database.client() as other:
+        for option, value, expected in [("branch", "dev", 2), ("branch", "main", 3), ("snapshot", "two", 2)]:
+            other.run(f"SET {option} = '{value}'")
+            assert other.value(count) == expected, option
+    with database.client(autocommit=False) as other:
+        other.run(f"DELETE FROM {table} WHERE p = 'a'")
+        assert other.value(count) == 1
+    assert database.value(count) == 3
+
+
+def test_rows_and_columns_that_come_later(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, c VARCHAR) PARTITIONED BY (c)")
+    database.run(f"CREATE VIEW v_{table} AS SELECT * FROM {table}")
+    assert database.rows(f"SELECT * FROM v_{table}") == []
+    database.run(f"INSERT INTO {table} VALUES (1, 'a')")
+    database.run(f"ALTER TABLE {table} ADD COLUMN d INT DEFAULT 7")
+    assert database.rows(f"SELECT * FROM v_{table}") == [(1, "a")]
+    database.run(f"ALTER TABLE {table} DROP COLUMN id")
+    assert re.search(f"view 'v_{table}'.*id", database.refuses(f"SELECT * FROM v_{table}"))
+    database.run(f"DROP TABLE {table}")
+    assert re.search(f"not_found.*view 'v_{table}'.*{table}", database.refuses(f"SELECT * FROM v_{table}"))
+
+
+def test_a_view_is_replaced_for_statements_that_are_planned_by_then(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT)")
+    database.run(f"INSERT INTO {table} VALUES (1), (2)")
+    view = f"v_{table}"
+    database.run(f"CREATE VIEW {view} AS SELECT id FROM {table}")
+    assert len(database.rows(f"SELECT * FROM {view}")) == 2
+    database.run(f"CREATE OR REPLACE VIEW {view} AS SELECT id AS other FROM {table} WHERE id = 2")
+    assert database.rows(f"SELECT other FROM {view}") == [(2,)]
+    assert "already_exists" in database.refuses(f"CREATE VIEW {view} AS SELECT 1 AS x")
+    assert database.run(f"CREATE VIEW IF NOT EXISTS {view} AS SELECT 1 AS x") == 0
+    assert database.rows(f"SELECT other FROM {view}") == [(2,)]
+    database.run(f"DROP VIEW {view}")
+    assert "not_found" in database.refuses(f"SELECT * FROM {view}")
+    database.run(f"DROP VIEW IF EXISTS {view}")
+
+
+def test_a_ticket_does_not_read_another_view_than_it_was_planned_with(database: Database, table: str) -> None:
+    view = f"v_{table}"
+    database.run(f"CREATE VIEW {view} AS SELECT 1 AS x")
+    planned = database.plan(f"SELECT x FROM {view}")
+    database.run(f"CREATE OR REPLACE VIEW {view} AS SELECT 'other' AS x")
+    assert re.search(r"conflict.*was replaced", refusal(lambda: database.read(planned)))
+    assert planned.schema.names == ["x"]
+
+
+REFUSED = [
+    pytest.param("CREATE VIEW warm_2 AS SELECT * FROM nowhere", "not_found.*nowhere", id="no such table"),
+    pytest.param(
+        "CREATE VIEW warm_2 AS SELECT a.site, b.site FROM readings a, readings b", "twice", id="two columns of one name"
+    ),
+    pytest.param("CREATE VIEW warm_2 (a, b) AS SELECT 1", "2 columns for a query of 1", id="other number of columns"),
+    pytest.param("CREATE VIEW warm_2 AS SELECT ? AS a", "parameters", id="parameters"),
+    pytest.param("CREATE VIEW readings AS SELECT 1 AS a", "already_exists", id="name of a table"),
+    pytest.param("CREATE TABLE warm (a INT)", "already_exists.*is a view", id="a table of the name of a view"),
+    pytest.param("ALTER TABLE readings RENAME TO warm", "already_exists.*is a view", id="a table renamed to a view"),
+    pytest.param("CREATE OR REPLACE VIEW days AS SELECT place FROM all_days", "reads itself", id="cycle"),
+    pytest.param("CREATE OR REPLACE VIEW warm AS SELECT * FROM warm", "reads itself", id="itself"),
+    pytest.param("DROP TABLE warm", "is a view", id="dropped as a table"),
+    pytest.param("DROP VIEW readings", "is a table", id="a table dropped as a view"),
+    pytest.param("INSERT INTO warm VALUES ('x', 1, 2)", "is a view", id="insert"),
+    pytest.param("DELETE FROM warm", "is a view", id="delete"),
+    pytest.param("SELECT * FROM warm@1", "is a view", id="version"),
+    pytest.param("SELECT * FROM warm$partitions", "is a view", id="metadata table"),
+    pytest.param("SELECT _partition FROM warm", "No field named _partition", id="hidden column"),
+    pytest.param("CREATE VIEW nowhere.v AS SELECT 1 AS a", "not_found.*nowhere", id="no such schema"),
+    pytest.param('CREATE VIEW "a/b" AS SELECT 1 AS a', "not allowed", id="name of a path"),
+]
+
+
+@pytest.mark.parametrize(("sql", "message"), REFUSED)
+def test_what_is_refused_is_told_why(views: Database, sql: str, message: str) -> None:
+    assert re.search(message, views.refuses(sql))
+    assert views.rows("SELECT * FROM warm") == [("Lima", 1, 22.0)]
+
+
+def test_views_are_listed(views: Database) -> None:
+    assert ("public", "warm") in views.rows("SHOW VIEWS")
+    assert views.rows("SELECT table_type FROM information_schema.tables WHERE table_name = 'warm'") == [("VIEW",)]
+    listed = views.rows("SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'warm'")
+    assert [name for name, _ in listed] == ["site", "day", "celsius"]
+    assert [row[0] for row in views.rows("DESCRIBE days")] == ["place", "days"]
+    found = {str(view): views.engine.columns_of_view(view).names for view in views.engine.views()}
+    assert found["public.warm"] == ["site", "day", "celsius"]
+    assert found["west.days"] == ["site", "day"]
+
+
+def test_a_view_is_made_again_by_what_show_create_view_says(views: Database) -> None:
+    ((statement,),) = [row[-1:] for row in views.rows("SHOW CREATE VIEW days")]
+    before = views.rows("SELECT * FROM days ORDER BY place")
+    views.run("DROP VIEW days")
+    views.run(statement)
+    assert views.rows("SELECT * FROM days ORDER BY place") == before
+
+
+GROWING = {
+    "joins": "SELECT a.x FROM {below} a JOIN {below} b ON a.x = b.x",
+    "subqueries": "SELECT 1 AS x WHERE EXISTS (SELECT 1 FROM {below}) AND 1 IN (SELECT x FROM {below})",
+    "WITH": "WITH q AS (SELECT x FROM {below}) SELECT a.x FROM q AS a, q AS b",
+    "a sum that doubles": "SELECT x + x AS x FROM {below} WHERE x <> 5",
+    "sums that add up": f"SELECT x{' + 1' * 400} AS x FROM {{below}}",
+    "levels": f"SELECT x FROM {'(SELECT x FROM ' * 50}{{below}}{')' * 50}",
+}
+
+
+@pytest.mark.parametrize(("name", "query"), GROWING.items(), ids=GROWING.keys())
+def test_the_growth_of_views_within_views_is_bounded(
+    database: Database, monkeypatch: pytest.MonkeyPatch, name: str, query: str
+) -> None:
+    if not IS_FULL:  # planning what just fits takes seconds
+        monkeypatch.setattr(plan_bounds, "MOST_EXPANDED", 100)
+    below = f"{name}_0"
+    database.run(f'CREATE VIEW "{below}" AS SELECT 1 AS x')
+    made = 0
+    with pytest.raises(LimitExceeded, match=r" once |within each other"):  # noqa: PT012 - at which view is no matter
+        for n in range(1, 16):
+            database.run(f'CREATE VIEW "{name}_{n}" AS {query.format(below=chr(34) + below + chr(34))}')
+            below, made = f"{name}_{n}", n
+    assert 1 <= made < 16
+    assert database.value(f'SELECT count(*) FROM "{name}_{made - 1}"') <= 1
+
+
+def test_another_engine_over_the_root_sees_a_view(views: Database) -> None:
+    assert Database(views.root).rows("SELECT * FROM warm") == [("Lima", 1, 22.0)]
+
+
+def test_a_view_that_is_no_view_is_reported(database: Database, table: str) -> None:
+    database.run(f"CREATE VIEW v_{table} AS SELECT 1 AS x")
+    (file,) = (
+        path for path in Path(database.root, ".lance-flight").glob("view-*.json") if f"v_{table}" in path.read_text()
+    )
+    file.write_text("{}")
+    assert re.search(r"corrupt.*view", database.refuses(f"SELECT * FROM v_{table}"))
+    file.unlink()
+
 
 VIEWS = {
     "v_all": "SELECT * FROM a",
@@ -46,9 +253,10 @@ OF_COLUMNS = [
 ]
 
 
-@pytest.fixture
-def tables(engine: Engine) -> Engine:
-    """Two tables with the same partition field, several versions of one, and the views."""
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Two tables with the same partition field, several versions of one, and the views, which nobody changes."""
+    engine = Database(tmp_path_factory.mktemp("views")).engine
     engine.update("CREATE TABLE a (k BIGINT, p VARCHAR, v BIGINT) PARTITIONED BY (p)")
     engine.update("CREATE TABLE b (k BIGINT, p VARCHAR, w VARCHAR) PARTITIONED BY (p)")
     rows = [(n, ("x", "y", "xz", None)[n % 4], n) for n in range(12)]
@@ -59,6 +267,12 @@ def tables(engine: Engine) -> Engine:
     for name in VIEWS:
         engine.update(f'CREATE VIEW "{name.replace(chr(34), chr(34) * 2)}" AS {text(engine, name)}')
     return engine
+
+
+@pytest.fixture
+def tables(shared: Engine, tmp_path: Path) -> Engine:
+    """A copy of them."""
+    return Database(Path(shutil.copytree(shared.root.store.uri, tmp_path / "root"))).engine
 
 
 def text(engine: Engine, view: str) -> str:
@@ -74,14 +288,24 @@ def answer(engine: Engine, query: str) -> list[object]:
     return sorted(found, key=repr) if order == "" and "ORDER BY ALL" in query else found
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_view_is_its_text(tables: Engine, view: str) -> None:
+def check(engine: Engine, view: str, query: str) -> None:
+    """A query gives over a view what it gives over the view's text."""
+    expected = answer(engine, query.format(v=f"({text(engine, view)})").replace(") WHERE", ") AS z WHERE"))
     named = '"' + view.replace('"', '""') + '"'
-    has_partitions = view in {"v_all", "v_some", "v_keys", "v_joined", "v_with", "v_partitions"}
-    for query in QUERIES + OF_COLUMNS * has_partitions:
-        expected = answer(tables, query.format(v=f"({text(tables, view)})").replace(") WHERE", ") AS z WHERE"))
-        for _ in range(2):  # by the plan that is kept, too
-            assert answer(tables, query.format(v=named)) == expected, query
+    for _ in range(2):  # by the plan that is kept, too
+        assert answer(engine, query.format(v=named)) == expected
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_view_is_its_text(shared: Engine, view: str, query: str) -> None:
+    check(shared, view, query)
+
+
+@pytest.mark.parametrize("view", ["v_all", "v_some", "v_keys", "v_joined", "v_with", "v_partitions"])
+@pytest.mark.parametrize("query", OF_COLUMNS)
+def test_the_columns_of_a_view_are_those_of_its_text(shared: Engine, view: str, query: str) -> None:
+    check(shared, view, query)
 
 
 def test_readers_beside_one_that_replaces(tables: Engine) -> None:

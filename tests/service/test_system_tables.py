@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
@@ -20,7 +19,6 @@ RUNNING = "SELECT id, state FROM system.queries WHERE sql LIKE '%1000003%' AND s
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("system") / "root") as running:
-        running.ingest("t", pa.table({"id": [1, 2, 3]}), partition_by="bucket(2, id)")
         yield running
 
 
@@ -63,35 +61,7 @@ def test_a_statement_that_runs_is_listed_and_killed(server: Server, long_running
     assert server.rows(RUNNING) == []
 
 
-def test_a_statement_sees_itself(server: Server) -> None:
-    assert server.rows("SELECT state, kind, principal FROM system.queries") == [("running", "query", "anonymous")]
-
-
 def test_a_session_is_listed_with_its_settings(server: Server) -> None:
     with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT isolation, open_transactions FROM system.sessions WHERE open_transactions > 0")
         assert cursor.fetchall() == [("snapshot", 1)]
-
-
-REFUSED = [
-    pytest.param("KILL '0123456789abcdef'", "not_found", id="unknown"),
-    pytest.param("KILL 7", "invalid_sql", id="no text"),
-    pytest.param("KILL", "invalid_sql", id="nothing"),
-    pytest.param("SELECT * FROM system.nothing", "not_found", id="no such table"),
-    pytest.param("INSERT INTO system.queries SELECT * FROM system.queries", "", id="insert"),
-    pytest.param("DROP TABLE system.queries", "not_found", id="drop"),
-    pytest.param("DELETE FROM system.sessions", "not_found", id="delete"),
-]
-
-
-@pytest.mark.parametrize(("sql", "code"), REFUSED)
-def test_what_cannot_be_is_refused(server: Server, sql: str, code: str) -> None:
-    assert f"[{code}" in server.refuses(sql)
-
-
-def test_the_tables_stand_in_no_list(server: Server) -> None:
-    assert server.rows("SHOW TABLES") == [("public", "t", True)]
-
-
-def test_the_schema_of_a_root_goes_on_beside_them(server: Server) -> None:
-    assert server.value("SELECT count(*) AS n FROM t, system.sessions AS s WHERE s.open_transactions < 0") == 0

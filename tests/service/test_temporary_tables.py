@@ -76,71 +76,12 @@ def test_an_ingest_makes_a_table_of_one_session(server: Server, table: str) -> N
         assert mine.adbc_get_table_schema(table).names == ["id", "p"]
         assert [name for _, name, _ in rows(mine, "SHOW TABLES") if name == table] == [table]
         assert [name for _, name, _ in rows(other, "SHOW TABLES") if name == table] == []
+        with pytest.raises(Error, match="is there already"):
+            ingest(mine, table)
+        ingest(mine, table, "replace")
         ingest(other, table, data=ROWS.slice(1))
         assert rows(other, f"SELECT id FROM {table}") == [(2,)]
         assert rows(mine, f"SELECT id FROM {table}") == [(1,), (2,)]
-
-
-MODES = {
-    "append": ("append", [(1,), (1,), (2,), (2,)]),
-    "create_append": ("create_append", [(1,), (1,), (2,), (2,)]),
-    "replace": ("replace", [(1,), (2,)]),
-}
-
-
-@pytest.mark.parametrize(("mode", "then"), MODES.values(), ids=MODES.keys())
-def test_every_mode_of_an_ingest_means_the_temporary_table(
-    server: Server, table: str, mode: str, then: list[tuple[int]]
-) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 9 AS id, 'z' AS p")
-    with connected(server) as mine:
-        if mode == "append":
-            with pytest.raises(Error, match="no table"):
-                ingest(mine, table, mode)
-            ingest(mine, table)
-        else:
-            ingest(mine, table, mode)
-        ingest(mine, table, mode)
-        assert rows(mine, f"SELECT id FROM {table}") == then
-        with pytest.raises(Error, match="is there already"):
-            ingest(mine, table)
-    assert server.rows(f"SELECT id FROM {table}") == [(9,)]
-
-
-DEFINITIONS = {"plain": "", "partitioned": "PARTITIONED BY (p)"}
-
-
-@pytest.mark.parametrize("partitioned_by", DEFINITIONS.values(), ids=DEFINITIONS.keys())
-def test_statements_make_change_and_drop_one_that_hides_a_lasting_table(
-    server: Server, table: str, partitioned_by: str
-) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 9 AS id, 'z' AS p")
-    with connected(server) as mine:
-        run(mine, f"CREATE TEMPORARY TABLE {table} (id BIGINT, p VARCHAR) {partitioned_by}")
-        run(mine, f"CREATE TEMP TABLE IF NOT EXISTS {table} (id BIGINT)")
-        assert run(mine, f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')") == 3
-        run(mine, f"UPDATE public.{table} SET id = 20 WHERE id = 2")
-        run(mine, f"DELETE FROM {table} WHERE id = 3")
-        assert rows(mine, f"SELECT id, p FROM {table}") == [(1, "a"), (20, "b")]
-        assert server.rows(f"SELECT id FROM {table}") == [(9,)]
-        assert "is there already" in refuses(mine, f"CREATE TABLE {table} (id BIGINT)")
-        run(mine, f"ALTER TABLE {table} RENAME TO {table}_renamed")
-        assert rows(mine, f"SELECT id FROM {table}") == [(9,)]
-        assert rows(mine, f"SELECT id FROM {table}_renamed") == [(1,), (20,)]
-        run(mine, f"DROP TABLE {table}_renamed")
-        assert "no table" in refuses(mine, f"SELECT id FROM {table}_renamed")
-    assert server.rows(f"SELECT id FROM {table}") == [(9,)]
-
-
-def test_one_is_made_from_a_query_over_the_lasting_table_that_it_hides(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 9 AS id")
-    with connected(server) as mine:
-        run(mine, f"CREATE TEMPORARY TABLE {table} PARTITIONED BY (id) AS SELECT id + 1 AS id FROM {table}")
-        assert rows(mine, f"SELECT id FROM {table}") == [(10,)]
-        assert rows(mine, f"SELECT count(*) FROM {table}$partitions") == [(1,)]
-        with mine.cursor() as cursor, pytest.raises(Error, match="temporary one of this session"):
-            cursor.adbc_ingest(table, ROWS, mode="replace")
-    assert server.rows(f"SELECT id FROM {table}") == [(9,)]
 
 
 def test_its_files_go_away_with_the_session_and_with_the_server(tmp_path: Path) -> None:

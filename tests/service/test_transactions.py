@@ -1,11 +1,9 @@
-"""Transactions over the wire: what is seen in them, what their end leaves, what they refuse, how they are isolated."""
+"""Transactions over the wire: the driver's and those of BEGIN, which calls belong to them, and what their ids are good for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,41 +25,43 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
-from tests.service.server_process import PARTITION_BY, Server
-from tests.stock import manifest, manifest_rows, stored_by_value, stored_rows
+from tests.flight.cookie_jar import CookieJar
+from tests.service.server_process import Server, serving
+from tests.stock import stored_rows
 
 COMMIT, ROLLBACK = 1, 2
+COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
+TOKEN = {"adbc.flight.sql.authorization_header": "Bearer of-this-client"}
+IDENTIFIED = pytest.mark.parametrize("options", [pytest.param(COOKIES, id="cookie"), pytest.param(TOKEN, id="token")])
 Rows = list[tuple[Any, ...]]
 
 
 class Client:
-    """An ADBC connection that begins a transaction when it opens and after each commit or rollback."""
+    """An ADBC connection: one whose driver begins a transaction when it opens and after each end, unless it has `autocommit`."""
 
-    def __init__(self, server: Server, *, autocommit: bool = False) -> None:
-        self.server = server
-        self.connection = dbapi.connect(server.uri, autocommit=autocommit)
+    def __init__(self, server: Server, options: dict[str, str] | None = None, *, autocommit: bool = False) -> None:
+        self.connection = dbapi.connect(server.uri, db_kwargs=options, autocommit=autocommit)
         self.commit = self.connection.commit
         self.rollback = self.connection.rollback
         self.close = self.connection.close
 
-    def run(self, sql: str, parameters: Any = None) -> int:
-        """Run a statement that returns no rows; how many it affected."""
+    def run(self, *statements: str) -> int:
+        """Run statements that return no rows; how many the last one affected."""
         with self.connection.cursor() as cursor:
-            cursor.execute(sql, parameters)
+            for sql in statements:
+                cursor.execute(sql)
             return int(cursor.rowcount)
 
     def rows(self, sql: str) -> Rows:
-        """All rows of a query."""
+        """All rows of a query, sorted."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql)
-            return cursor.fetchall()
+            return sorted(cursor.fetchall())
 
-    def ingest(self, table: str, data: Any, mode: str = "append", *, partition_by: str | None = None) -> int:
-        """Send rows."""
+    def ingest(self, table: str, data: Any) -> int:
+        """Append rows."""
         with self.connection.cursor() as cursor:
-            if partition_by is not None:
-                cursor.adbc_statement.set_options(**{PARTITION_BY: partition_by})
-            return int(cursor.adbc_ingest(table, data, mode=mode))
+            return int(cursor.adbc_ingest(table, data, mode="append"))
 
     def refuses(self, sql: str) -> str:
         """Run a statement that must fail; what the server says."""
@@ -164,6 +164,7 @@ def held(server: Server, template: str, table: str) -> str:
 
 
 BEFORE = [(1, "a"), (2, "b")]
+ROWS = pa.table({"id": [7], "p": ["a"]})
 
 
 def contents(server: Server | Client, table: str) -> Rows:
@@ -176,79 +177,20 @@ def stored(server: Server, table: str) -> Rows:
     return sorted(tuple(row.values()) for row in stored_rows(server.root / table).to_pylist())
 
 
-MERGED = """MERGE INTO {t} USING (SELECT 1 AS id UNION ALL SELECT 3) s ON {t}.id = s.id
-    WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"""
-CHANGES = [
-    pytest.param(["INSERT INTO {t} VALUES (3, 'a')"], [*BEFORE, (3, "a")], id="insert"),
-    pytest.param(
-        ["INSERT INTO {t} VALUES (3, 'new'), (4, NULL)"], [*BEFORE, (3, "new"), (4, None)], id="new partitions"
-    ),
-    pytest.param(["UPDATE {t} SET id = 10 WHERE p = 'a'"], [(2, "b"), (10, "a")], id="update"),
-    pytest.param(["UPDATE {t} SET p = 'b'"], [(1, "b"), (2, "b")], id="move"),
-    pytest.param(["DELETE FROM {t} WHERE id = 1"], [(2, "b")], id="delete"),
-    pytest.param(["TRUNCATE {t}"], [], id="truncate"),
-    pytest.param(["INSERT OVERWRITE {t} VALUES (9, 'a')"], [(2, "b"), (9, "a")], id="overwrite"),
-    pytest.param(
-        [MERGED],
-        [(2, "b"), (3, None)],
-        id="merge",
-    ),
-    pytest.param(
-        ["INSERT INTO {t} VALUES (3, 'new')", "UPDATE {t} SET id = id + 10", "DELETE FROM {t} WHERE id = 11"],
-        [(12, "b"), (13, "new")],
-        id="each on top of the one before",
-    ),
-    pytest.param(
-        [
-            "INSERT INTO {t} VALUES (3, 'new')",
-            "UPDATE {t} SET p = 'other' WHERE id = 3",
-            "DELETE FROM {t} WHERE id = 3",
-        ],
-        BEFORE,
-        id="a row that comes, moves and goes",
-    ),
-    pytest.param(
-        ["DELETE FROM {t}", "INSERT INTO {t} VALUES (1, 'a')", "INSERT INTO {t} SELECT id + 1, 'b' FROM {t}"],
-        BEFORE,
-        id="everything once more",
-    ),
-    pytest.param(
-        ["INSERT OVERWRITE {t} VALUES (8, 'new')", "INSERT OVERWRITE {t} VALUES (9, 'new')"],
-        [*BEFORE, (9, "new")],
-        id="overwrite what was overwritten",
-    ),
-    pytest.param(["DELETE FROM {t} WHERE id = 99"], BEFORE, id="nothing"),
-]
+# The driver's
 
 
-@pytest.mark.parametrize(("statements", "expected"), CHANGES)
-def test_changes_are_seen_inside_at_once_and_by_others_after_the_commit(
-    server: Server, client: Client, held: str, statements: list[str], expected: Rows
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_the_statements_and_ingests_of_a_connection_are_seen_by_others_after_its_commit(
+    server: Server, client: Client, held: str, ends: str
 ) -> None:
-    version = manifest(server.root / held).version
-    for statement in statements:
-        client.run(statement.format(t=held))
-    assert contents(client, held) == expected
+    client.run(f"DELETE FROM {held} WHERE id = 1")
+    assert client.ingest(held, ROWS) == 1
+    assert contents(client, held) == [(2, "b"), (7, "a")]
     assert contents(server, held) == stored(server, held) == BEFORE
-    client.commit()
+    getattr(client, ends)()
+    expected = [(2, "b"), (7, "a")] if ends == "commit" else BEFORE
     assert contents(client, held) == contents(server, held) == stored(server, held) == expected
-    changed = statements != ["DELETE FROM {t} WHERE id = 99"]
-    assert manifest(server.root / held).version == version + changed
-
-
-@pytest.mark.parametrize(("statements", "expected"), CHANGES)
-def test_a_rollback_leaves_nothing_that_a_reader_can_see(
-    server: Server, client: Client, held: str, statements: list[str], expected: Rows
-) -> None:
-    before = manifest_rows(server.root / held), manifest(server.root / held).version
-    for statement in statements:
-        client.run(statement.format(t=held))
-    client.rollback()
-    assert (manifest_rows(server.root / held), manifest(server.root / held).version) == before
-    assert contents(client, held) == contents(server, held) == stored(server, held) == BEFORE
-    # Whoever writes next must not take along what was staged.
-    server.run(f"INSERT INTO {held} VALUES (5, 'a'), (6, 'b'), (7, 'new')")
-    assert contents(server, held) == stored(server, held) == [*BEFORE, (5, "a"), (6, "b"), (7, "new")]
 
 
 def test_a_connection_that_closes_takes_its_changes_along(server: Server, held: str) -> None:
@@ -257,83 +199,20 @@ def test_a_connection_that_closes_takes_its_changes_along(server: Server, held: 
     assert contents(server, held) == stored(server, held) == BEFORE
 
 
-def test_all_statements_of_a_transaction_are_one_commit_which_says_what_they_did(
+def test_a_commit_that_fails_is_in_nobodys_way_when_the_driver_forgets_it(
     server: Server, client: Client, held: str
 ) -> None:
-    client.run(f"INSERT INTO {held} VALUES (3, 'new')")
-    client.run(f"UPDATE {held} SET id = 10 WHERE id = 1")
-    client.run(f"DELETE FROM {held} WHERE id = 2")
-    client.commit()
-    *_, (last,) = server.rows(f"SELECT operation FROM {held}$snapshots ORDER BY version")
-    assert last == "append 1 rows into 1 partitions; update 1 rows in 1 partitions; delete 1 rows in 1 partitions"
-
-
-def test_a_transaction_reads_what_was_there_when_it_first_read(server: Server, client: Client, held: str) -> None:
-    assert contents(client, held) == BEFORE
+    client.run(f"DELETE FROM {held} WHERE p = 'a'")
     server.run(f"INSERT INTO {held} VALUES (3, 'a')")
-    assert contents(client, held) == BEFORE
-    client.commit()
-    assert contents(client, held) == [*BEFORE, (3, "a")]
-
-
-def test_a_statement_that_fails_changes_nothing_and_the_transaction_goes_on(
-    server: Server, client: Client, held: str
-) -> None:
-    client.run(f"INSERT INTO {held} VALUES (3, 'a')")
-    assert "NOT NULL" in client.refuses(f"INSERT INTO {held} VALUES (4, 'a'), (NULL, 'new')")
-    assert "NOT NULL" in client.refuses(f"UPDATE {held} SET id = NULL WHERE id = 1")
-    assert contents(client, held) == [*BEFORE, (3, "a")]
-    client.commit()
-    assert contents(server, held) == stored(server, held) == [*BEFORE, (3, "a")]
-
-
-def test_of_a_statement_that_fails_half_way_nothing_can_be_committed(server: Server, client: Client, held: str) -> None:
-    with client.connection.cursor() as cursor, pytest.raises(Error, match="NOT NULL"):
-        cursor.executemany(f"UPDATE {held} SET id = ? WHERE id = ?", [(10, 1), (None, 2)])
-    assert "can only be rolled back" in client.refuses(f"SELECT * FROM {held}")
-    with pytest.raises(Error, match="can only be rolled back"):
+    with pytest.raises(Error, match=r"\[serialization_failure\]"):
         client.commit()
-    assert contents(server, held) == stored(server, held) == BEFORE
+    with closing(Client(server)) as another:
+        another.ingest(held, ROWS)
+        another.commit()
+    assert contents(server, held) == stored(server, held) == [*BEFORE, (3, "a"), (7, "a")]
 
 
-ROWS = pa.table({"id": [7], "p": ["a"]})
-
-
-@pytest.mark.parametrize("ends", ["commit", "rollback"])
-def test_an_ingest_is_part_of_the_open_transaction(server: Server, client: Client, held: str, ends: str) -> None:
-    client.run(f"INSERT INTO {held} VALUES (3, 'a')")
-    assert client.ingest(held, ROWS) == 1
-    assert contents(client, held) == [*BEFORE, (3, "a"), (7, "a")]
-    assert contents(server, held) == stored(server, held) == BEFORE
-    getattr(client, ends)()
-    expected = [*BEFORE, (3, "a"), (7, "a")] if ends == "commit" else BEFORE
-    assert contents(server, held) == stored(server, held) == expected
-
-
-@pytest.mark.parametrize("partition_by", [None, "p"], ids=["plain", "partitioned"])
-@pytest.mark.parametrize("ends", ["commit", "rollback"])
-def test_an_ingest_that_makes_its_table_makes_it_at_the_commit(
-    server: Server, client: Client, table: str, ends: str, partition_by: str | None
-) -> None:
-    before = places(server.root)
-    client.ingest(table, ROWS, "create", partition_by=partition_by)
-    client.ingest(table, ROWS)
-    assert contents(client, table) == [(7, "a"), (7, "a")]
-    assert "not_found" in server.refuses(f"SELECT * FROM {table}")
-    getattr(client, ends)()
-    if ends == "commit":
-        assert contents(server, table) == [(7, "a"), (7, "a")]
-    else:
-        assert "not_found" in server.refuses(f"SELECT * FROM {table}")
-        assert places(server.root) == before
-
-
-def test_an_ingest_that_replaces_a_table_replaces_it_at_the_commit(server: Server, client: Client, held: str) -> None:
-    client.ingest(held, pa.table({"other": [1.5]}), "replace")
-    assert client.rows(f"SELECT * FROM {held}") == [(1.5,)]
-    assert contents(server, held) == BEFORE
-    client.commit()
-    assert server.rows(f"SELECT * FROM {held}") == [(1.5,)]
+# Ids of transactions
 
 
 def test_an_ingest_says_with_its_id_which_transaction_it_belongs_to(server: Server, raw: Raw, held: str) -> None:
@@ -373,163 +252,6 @@ def test_an_ingest_joins_no_transaction_that_an_older_connection_from_its_addres
     raw.end(left, ROLLBACK)
 
 
-def places(root: Path) -> set[str]:
-    """The tables of a root, and the private places of those that are being made."""
-    return {place.name for place in [*root.iterdir(), *(root / ".lance-flight").iterdir()]}
-
-
-CREATED = [
-    pytest.param("CREATE TABLE {t} (id BIGINT, p VARCHAR)", [], id="plain"),
-    pytest.param("CREATE TABLE {t} (id BIGINT, p VARCHAR) PARTITIONED BY (p)", [], id="partitioned"),
-    pytest.param("CREATE TABLE {t} AS SELECT 0 AS id, 'x' AS p", [(0, "x")], id="plain, from a query"),
-    pytest.param(
-        "CREATE TABLE {t} PARTITIONED BY (p) AS SELECT 0 AS id, 'x' AS p", [(0, "x")], id="partitioned, from a query"
-    ),
-]
-WORK = [
-    "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'x')",
-    "UPDATE {t} SET p = 'c' WHERE id = 2",
-    "DELETE FROM {t} WHERE id = 1",
-    "MERGE INTO {t} USING (SELECT 3 AS id) s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET id = 4",
-]
-
-
-@pytest.mark.parametrize("ends", ["commit", "rollback"])
-@pytest.mark.parametrize(("statement", "made"), CREATED)
-def test_a_new_table_can_be_worked_on_and_is_there_after_the_commit(
-    client: Client, table: str, statement: str, made: Rows, ends: str
-) -> None:
-    server = client.server
-    before = places(server.root)
-    client.run(statement.format(t=table))
-    for work in WORK:
-        client.run(work.format(t=table))
-    expected = [*made, (2, "c"), (4, "x")]
-    assert contents(client, table) == expected
-    assert client.rows(f"DESCRIBE {table}")[0][0] == "id"
-    assert table in [name for _, name, _ in client.rows("SHOW TABLES")]
-    assert table not in [name for _, name, _ in server.rows("SHOW TABLES")]
-    assert "not_found" in server.refuses(f"SELECT * FROM {table}")
-    getattr(client, ends)()
-    if ends == "commit":
-        assert contents(server, table) == expected
-    else:
-        assert "not_found" in server.refuses(f"SELECT * FROM {table}")
-        assert places(server.root) == before
-
-
-def test_a_new_table_whose_name_is_taken_meanwhile_fails_at_the_commit(
-    server: Server, client: Client, table: str
-) -> None:
-    client.run(f"CREATE TABLE {table} AS SELECT 1 AS mine")
-    server.run(f"CREATE TABLE {table} AS SELECT 2 AS theirs")
-    with pytest.raises(Error, match=r"\[already_exists\]"):
-        client.commit()
-    assert server.rows(f"SELECT theirs FROM {table}") == [(2,)]
-
-
-def test_a_new_table_that_is_dropped_again_was_never_there(server: Server, client: Client, table: str) -> None:
-    before = places(server.root)
-    client.run(f"CREATE TABLE {table} (id INT, p INT) PARTITIONED BY (p)")
-    client.run(f"INSERT INTO {table} VALUES (1, 1)")
-    client.run(f"DROP TABLE {table}")
-    assert "not_found" in client.refuses(f"SELECT * FROM {table}")
-    client.run(f"CREATE TABLE {table} AS SELECT 5 AS five")
-    assert client.rows(f"SELECT * FROM {table}") == [(5,)]
-    client.run(f"DROP TABLE {table}")
-    client.commit()
-    assert places(server.root) == before
-
-
-@pytest.mark.parametrize("ends", ["commit", "rollback"])
-@pytest.mark.parametrize("first", ["SELECT * FROM {t}", "INSERT INTO {t} VALUES (3, 'new')", "DELETE FROM {t}"])
-def test_a_table_is_dropped_at_the_commit(server: Server, client: Client, held: str, first: str, ends: str) -> None:
-    client.rows(first.format(t=held))
-    client.run(f"DROP TABLE {held}")
-    assert "dropped in this transaction" in client.refuses(f"SELECT * FROM {held}")
-    assert held not in [name for _, name, _ in client.rows("SHOW TABLES")]
-    assert contents(server, held) == stored(server, held) == BEFORE
-    getattr(client, ends)()
-    if ends == "commit":
-        assert "not_found" in server.refuses(f"SELECT * FROM {held}")
-        assert not (server.root / held).exists()
-    else:
-        assert contents(server, held) == stored(server, held) == BEFORE
-
-
-SECOND = [
-    pytest.param("INSERT INTO {t} VALUES (3, 'a')", "INSERT INTO {u} VALUES (3, 'a')", id="insert twice"),
-    pytest.param("UPDATE {t} SET id = 3", "DELETE FROM {u}", id="update and delete"),
-    pytest.param("TRUNCATE {t}", "TRUNCATE {u}", id="truncate twice"),
-    pytest.param("INSERT INTO {t} VALUES (3, 'a')", "CREATE TABLE {n} (id INT)", id="insert and create"),
-    pytest.param("CREATE TABLE {n} (id INT)", "INSERT INTO {u} VALUES (3, 'a')", id="create and insert"),
-    pytest.param("CREATE TABLE {n} (id INT)", "CREATE TABLE {n}_2 (id INT)", id="create twice"),
-    pytest.param("INSERT INTO {t} VALUES (3, 'a')", "DROP TABLE {u}", id="insert and drop"),
-    pytest.param("DROP TABLE {t}", "DROP TABLE {u}", id="drop twice"),
-    pytest.param("DROP TABLE {t}", "INSERT INTO {u} VALUES (3, 'a')", id="drop and insert"),
-]
-
-
-@pytest.mark.parametrize(("first", "second"), SECOND)
-def test_a_second_table_is_refused_and_the_first_one_can_be_committed(
-    server: Server, client: Client, held: str, first: str, second: str
-) -> None:
-    other = f"{held}_other"
-    server.run(f"CREATE TABLE {other} PARTITIONED BY (p) AS SELECT * FROM {held}")
-    names = {"t": held, "u": other, "n": f"{held}_new"}
-    client.run(first.format(**names))
-    message = client.refuses(second.format(**names))
-    assert "[unsupported] this transaction has changed table" in message
-    assert "commit first" in message
-    assert contents(client, other) == BEFORE
-    client.commit()
-    assert contents(server, other) == stored(server, other) == BEFORE
-    assert "not_found" in server.refuses(f"SELECT * FROM {held}_new_2")
-
-
-def test_a_dropped_table_cannot_be_made_again_in_its_transaction(client: Client, held: str) -> None:
-    client.run(f"DROP TABLE {held}")
-    assert "[unsupported] this transaction has dropped" in client.refuses(f"CREATE TABLE {held} (x INT)")
-
-
-PLAIN = [
-    "INSERT INTO {t} VALUES (2)",
-    "INSERT OVERWRITE {t} VALUES (2)",
-    "UPDATE {t} SET id = 2",
-    "DELETE FROM {t}",
-    "TRUNCATE {t}",
-    "MERGE INTO {t} USING (SELECT 1 AS id) s ON {t}.id = s.id WHEN MATCHED THEN DELETE",
-]
-
-
-@pytest.mark.parametrize("statement", PLAIN)
-def test_a_plain_table_is_not_written_inside_a_transaction(
-    server: Server, client: Client, table: str, statement: str
-) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 1 AS id")
-    message = client.refuses(statement.format(t=table))
-    assert f"[unsupported] table '{table}' is not partitioned" in message
-    client.commit()
-    assert server.rows(f"SELECT id FROM {table}") == [(1,)]
-
-
-def test_a_plain_table_takes_no_ingest_inside_a_transaction(server: Server, client: Client, table: str) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 1 AS id")
-    with pytest.raises(Error, match="is not partitioned"):
-        client.ingest(table, pa.table({"id": [2]}))
-    client.commit()
-    assert server.rows(f"SELECT id FROM {table}") == [(1,)]
-
-
-def test_a_plain_table_is_read_at_one_version(server: Server, client: Client, table: str) -> None:
-    server.run(f"CREATE TABLE {table} AS SELECT 1 AS id")
-    assert client.rows(f"SELECT id FROM {table}") == [(1,)]
-    server.run(f"INSERT INTO {table} VALUES (2)")
-    assert client.rows(f"SELECT id FROM {table}") == [(1,)]
-    client.rollback()
-    assert sorted(client.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
-
-
 def test_a_commit_that_fails_can_be_rolled_back_and_nothing_else(server: Server, raw: Raw, held: str) -> None:
     transaction = raw.begin()
     raw.run(f"UPDATE {held} SET id = 10 WHERE p = 'a'", transaction)
@@ -542,19 +264,6 @@ def test_a_commit_that_fails_can_be_rolled_back_and_nothing_else(server: Server,
     raw.end(transaction, ROLLBACK)
     assert "[not_found]" in refusal(lambda: raw.end(transaction, ROLLBACK))
     assert contents(server, held) == stored(server, held) == [(2, "b"), (20, "a")]
-
-
-def test_a_commit_that_fails_is_in_nobodys_way_when_the_driver_forgets_it(
-    server: Server, client: Client, held: str
-) -> None:
-    client.run(f"DELETE FROM {held} WHERE p = 'a'")
-    server.run(f"INSERT INTO {held} VALUES (3, 'a')")
-    with pytest.raises(Error, match=r"\[serialization_failure\]"):
-        client.commit()
-    with closing(Client(server)) as another:
-        another.ingest(held, ROWS)
-        another.commit()
-    assert contents(server, held) == stored(server, held) == [*BEFORE, (3, "a"), (7, "a")]
 
 
 ENDED = [
@@ -578,17 +287,6 @@ def test_an_ended_transaction_takes_nothing(
     assert stored(server, held) == BEFORE
 
 
-def test_a_query_shows_what_the_transaction_had_done_when_it_was_planned(raw: Raw, held: str) -> None:
-    transaction = raw.begin()
-    states = [raw.plan(f"SELECT id FROM {held}", transaction)]
-    for statement in ("INSERT INTO {t} VALUES (3, 'new')", "UPDATE {t} SET id = id + 10", "DELETE FROM {t}"):
-        raw.run(statement.format(t=held), transaction)
-        states.append(raw.plan(f"SELECT id FROM {held}", transaction))
-    expected = [[(1,), (2,)], [(1,), (2,), (3,)], [(11,), (12,), (13,)], []]
-    assert [raw.read(planned) for planned in reversed(states)] == expected[::-1]
-    raw.end(transaction, ROLLBACK)
-
-
 @pytest.mark.parametrize("action", [COMMIT, ROLLBACK], ids=["committed", "rolled back"])
 def test_a_ticket_is_good_for_as_long_as_its_transaction(raw: Raw, held: str, action: int) -> None:
     transaction = raw.begin()
@@ -596,150 +294,6 @@ def test_a_ticket_is_good_for_as_long_as_its_transaction(raw: Raw, held: str, ac
     planned = raw.plan(f"SELECT id FROM {held}", transaction)
     raw.end(transaction, action)
     assert "[not_found] the transaction is not open" in refusal(lambda: raw.read(planned))
-
-
-# Isolation
-
-
-def fruits(first: Client, second: Client, table: str) -> list[str]:
-    """Two transactions that each insert a fruit if the other's is not there, one beside the other; which are there then."""
-    for client, mine, other in [(first, "apple", "pear"), (second, "pear", "apple")]:
-        if client.rows(f"SELECT count(*) FROM {table} WHERE p = '{other}'") == [(0,)]:
-            client.run(f"INSERT INTO {table} VALUES (1, '{mine}')")
-    for client in (first, second):
-        try:
-            client.commit()
-        except Error as exc:
-            assert "[serialization_failure]" in str(exc)  # noqa: PT017 - it may come or not
-    return [fruit for (fruit,) in first.rows(f"SELECT p FROM {table} WHERE p IN ('apple', 'pear') ORDER BY p")]
-
-
-STARTS = [
-    pytest.param([], id="an empty table"),
-    pytest.param(["INSERT INTO {t} VALUES (0, 'plum')"], id="another fruit"),
-    pytest.param(
-        ["INSERT INTO {t} VALUES (0, 'apple'), (0, 'pear')", "DELETE FROM {t}"],
-        id="partitions that are there, and empty",
-    ),
-]
-
-LEFT = {"serializable": ["apple"], "snapshot": ["apple", "pear"]}
-
-
-@pytest.mark.parametrize("fields", ["p", "bucket(4, p)", "id"])
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("isolation", LEFT)
-def test_write_skew_is_kept_out_by_serializable_alone(
-    server: Server, table: str, fields: str, start: list[str], isolation: str
-) -> None:
-    left = LEFT[isolation]
-    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY ({fields})")
-    for statement in start:
-        server.run(statement.format(t=table))
-    with closing(Client(server)) as first, closing(Client(server)) as second:
-        for client in (first, second):
-            client.run(f"SET isolation = '{isolation}'")
-        assert fruits(first, second, table) == left
-    assert sorted(p for p in stored_rows(server.root / table)["p"].to_pylist() if p != "plum") == left
-
-
-def test_a_serializable_transaction_that_nobody_gets_in_the_way_of_commits(
-    server: Server, client: Client, held: str
-) -> None:
-    client.run("SET isolation = 'serializable'")
-    assert contents(client, held) == BEFORE
-    client.run(f"INSERT INTO {held} SELECT id + 10, p FROM {held}")
-    client.commit()
-    assert contents(server, held) == [*BEFORE, (11, "a"), (12, "b")]
-
-
-def test_a_serializable_transaction_that_only_reads_never_fails(server: Server, client: Client, held: str) -> None:
-    client.run("SET isolation = 'serializable'")
-    assert contents(client, held) == BEFORE
-    server.run(f"INSERT INTO {held} VALUES (3, 'a')")
-    client.commit()
-
-
-def test_serializable_statements_of_their_own_run_again_until_they_fit(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (n BIGINT) PARTITIONED BY (n)")
-    writers, rounds = 4, 5
-
-    def write(_: int) -> None:
-        with closing(Client(server, autocommit=True)) as client:
-            client.run("SET isolation = 'serializable'")
-            for _ in range(rounds):
-                assert client.run(f"INSERT INTO {table} SELECT count(*) FROM {table}") == 1
-
-    with ThreadPoolExecutor(writers) as pool:
-        list(pool.map(write, range(writers)))
-    assert stored_by_value(server.root / table, "n") == {n: [{"n": n}] for n in range(writers * rounds)}
-
-
-def test_statements_of_their_own_that_change_the_same_rows_run_again_until_they_fit(server: Server, held: str) -> None:
-    writers, rounds = 4, 5
-
-    def write(_: int) -> None:
-        with closing(Client(server, autocommit=True)) as client:
-            for _ in range(rounds):
-                assert client.run(f"UPDATE {held} SET id = id + 10 WHERE p = 'a'") == 1
-
-    with ThreadPoolExecutor(writers) as pool:
-        list(pool.map(write, range(writers)))
-    assert stored(server, held) == [(2, "b"), (1 + 10 * writers * rounds, "a")]
-
-
-# SET
-
-
-SET = [
-    pytest.param("SET isolation = 'serializable'", id="a string"),
-    pytest.param("SET isolation = serializable", id="a word"),
-    pytest.param("set ISOLATION to 'Serializable';", id="TO, in any case"),
-]
-
-
-@pytest.mark.parametrize("ends", [None, "commit", "rollback"], ids=["itself", "after a commit", "after a rollback"])
-@pytest.mark.parametrize("statement", SET)
-def test_set_isolates_the_open_transaction_and_those_after_it(
-    server: Server, client: Client, table: str, statement: str, ends: str | None
-) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    client.run(statement)
-    if ends is not None:
-        getattr(client, ends)()
-    with closing(Client(server)) as first:
-        assert fruits(first, client, table) == ["apple"]
-
-
-def test_set_leaves_a_transaction_that_has_read_as_it_is(server: Server, client: Client, table: str) -> None:
-    for name, left in [(f"{table}_1", ["apple", "pear"]), (f"{table}_2", ["apple"])]:
-        server.run(f"CREATE TABLE {name} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-        with closing(Client(server)) as first:
-            client.rows(f"SELECT * FROM {name}")
-            client.run("SET isolation = 'serializable'")
-            assert fruits(first, client, name) == left
-
-
-def test_set_goes_for_one_session_alone(server: Server, client: Client, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    with closing(Client(server)) as first, closing(Client(server)) as third:
-        third.run("SET isolation = 'serializable'")
-        assert fruits(first, client, table) == ["apple", "pear"]
-
-
-NO_SETTINGS = [
-    pytest.param("SET isolation = 'none'", "[invalid_input] isolation is 'none'", id="a value that is none"),
-    pytest.param("SET isolation = ''", "expected 'snapshot' or 'serializable'", id="an empty value"),
-    pytest.param("SET isolatoin = 'snapshot'", "did you mean 'isolation'", id="a setting that is none"),
-    pytest.param("SET isolation", "[invalid_sql] expected TO", id="no value"),
-    pytest.param("SET isolation = 'snapshot' 'x'", "the end of the statement", id="two values"),
-    pytest.param("SET = 'snapshot'", "the name of a setting", id="no name"),
-]
-
-
-@pytest.mark.parametrize(("statement", "says"), NO_SETTINGS)
-def test_set_refuses_what_it_does_not_know(client: Client, statement: str, says: str) -> None:
-    assert says in client.refuses(statement)
 
 
 # What a session is
@@ -777,3 +331,95 @@ def test_transactions_of_one_server_are_unknown_to_another_session_without_their
     raw.run(f"DELETE FROM {held}", transaction)
     assert raw.rows(f"SELECT id FROM {held}") == [(1,), (2,)]
     raw.end(transaction, ROLLBACK)
+
+
+# Those of BEGIN, in a session that a cookie or a token tells
+
+
+@IDENTIFIED
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+def test_the_statements_and_ingests_of_a_session_are_seen_by_others_after_its_commit(
+    server: Server, held: str, options: dict[str, str], ends: str
+) -> None:
+    with closing(Client(server, options, autocommit=True)) as client:
+        client.run("BEGIN", f"DELETE FROM {held} WHERE id = 1")
+        client.ingest(held, ROWS)
+        assert contents(client, held) == [(2, "b"), (7, "a")]
+        assert contents(server, held) == stored(server, held) == BEFORE
+        client.run(ends)
+        expected = [(2, "b"), (7, "a")] if ends == "COMMIT" else BEFORE
+        assert contents(client, held) == contents(server, held) == stored(server, held) == expected
+        assert "[invalid_transaction_state]" in client.refuses("ROLLBACK")
+
+
+@pytest.mark.parametrize("sql", ["BEGIN", "COMMIT", "ROLLBACK"])
+def test_a_client_without_a_session_is_told_how_to_get_one(server: Server, sql: str) -> None:
+    message = server.refuses(sql)
+    assert "[invalid_transaction_state]" in message
+    assert "with_cookie_middleware" in message
+
+
+@pytest.mark.parametrize("sql", ["BEGIN", "COMMIT", "ROLLBACK"])
+def test_a_transaction_of_the_driver_is_ended_by_the_driver(server: Server, held: str, sql: str) -> None:
+    with closing(Client(server, COOKIES)) as client:
+        client.run(f"DELETE FROM {held} WHERE id = 1")
+        message = client.refuses(sql)
+        assert "[invalid_transaction_state]" in message
+        assert "commit() or rollback()" in message
+        client.commit()
+    assert contents(server, held) == [(2, "b")]
+
+
+def test_the_driver_begins_none_inside_one_of_sql(server: Server, held: str) -> None:
+    with closing(Client(server, COOKIES, autocommit=True)) as client:
+        client.run("BEGIN", f"DELETE FROM {held} WHERE id = 1")
+        with pytest.raises(Error, match=r"\[invalid_transaction_state\].*COMMIT or ROLLBACK"):
+            client.connection.adbc_connection.set_autocommit(False)
+        client.run("COMMIT")
+    assert contents(server, held) == [(2, "b")]
+
+
+def test_a_session_that_is_closed_rolls_back(server: Server, held: str) -> None:
+    with closing(Client(server, COOKIES, autocommit=True)) as client:
+        client.run("BEGIN", f"DELETE FROM {held} WHERE id = 1")
+        assert server.value("SELECT sum(open_transactions) FROM system.sessions") >= 1
+    assert contents(server, held) == BEFORE
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that ends sessions which were idle for a moment."""
+    root = tmp_path_factory.mktemp("impatient") / "root"
+    with serving(root, "--session-idle-timeout", "0.3") as running:
+        yield running
+
+
+@IDENTIFIED
+def test_a_statement_of_a_transaction_that_was_idle_too_long_is_not_committed_by_itself(
+    impatient: Server, options: dict[str, str], table: str
+) -> None:
+    impatient.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    with closing(Client(impatient, options, autocommit=True)) as client:
+        client.run("BEGIN", f"INSERT INTO {table} VALUES (1)")
+        while impatient.value("SELECT sum(open_transactions) FROM system.sessions"):
+            pass
+        message = client.refuses(f"INSERT INTO {table} VALUES (2)")
+        assert "idle" in message
+        assert impatient.rows(f"SELECT * FROM {table}") == []
+        assert "idle" in client.refuses("COMMIT")
+        if options is TOKEN:  # a cookie that has ended is refused in any case
+            client.run("ROLLBACK", f"INSERT INTO {table} VALUES (3)")
+            assert impatient.rows(f"SELECT * FROM {table}") == [(3,)]
+
+
+def test_statements_of_another_client_of_the_connection_stay_out(server: Server, held: str) -> None:
+    """Over one connection that a proxy shares, only calls with the cookie belong to the transaction."""
+    jar = CookieJar()
+    with flight.connect(server.uri, middleware=[jar]) as client:
+        for sql in ("SELECT 1", "BEGIN", f"INSERT INTO {held} VALUES (4, 'b')"):
+            client.get_flight_info(_descriptor(StatementQuery(query=sql)))
+        cookies, jar.cookies = jar.cookies, {}
+        client.get_flight_info(_descriptor(StatementQuery(query=f"INSERT INTO {held} VALUES (3, 'c')")))
+        jar.cookies = cookies
+        client.get_flight_info(_descriptor(StatementQuery(query="ROLLBACK")))
+    assert sorted(server.rows(f"SELECT id FROM {held}")) == [(1,), (2,), (3,)]

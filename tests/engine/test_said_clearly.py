@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.service.server_process import Server
+from tests.engine.database import Database
 
 
 @pytest.fixture(scope="module")
-def tables(server: Server) -> Iterator[Server]:
+def tables(database: Database) -> Iterator[Database]:
     """Tables of several schemas and cases, and directories that look like tables."""
-    (server.root / "elsewhere").mkdir()
-    (server.root / "hollow.lance" / "data").mkdir(parents=True)
-    server.run("CREATE TABLE said (id BIGINT, at TIMESTAMP, p VARCHAR) PARTITIONED BY (p)")
-    server.run("CREATE TABLE elsewhere.planes (id BIGINT)")
-    yield server
-    server.run("DROP TABLE said")
-    server.run("DROP TABLE elsewhere.planes")
+    (database.root / "elsewhere").mkdir()
+    (database.root / "hollow.lance" / "data").mkdir(parents=True)
+    database.run("CREATE TABLE said (id BIGINT, at TIMESTAMP, p VARCHAR) PARTITIONED BY (p)")
+    database.run("CREATE TABLE elsewhere.planes (id BIGINT)")
+    yield database
+    database.run("DROP TABLE said")
+    database.run("DROP TABLE elsewhere.planes")
 
 
 NAMES = [
@@ -32,7 +32,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("statement", "said"), NAMES)
-def test_a_table_that_is_not_there_is_never_itself_suggested(tables: Server, statement: str, said: list[str]) -> None:
+def test_a_table_that_is_not_there_is_never_itself_suggested(tables: Database, statement: str, said: list[str]) -> None:
     answer = tables.refuses(statement)
     assert "[not_found]" in answer
     assert all(part in answer for part in said), answer
@@ -77,19 +77,19 @@ HABITS = [
 
 
 @pytest.mark.parametrize(("statement", "said"), HABITS)
-def test_statements_of_other_systems_are_told_what_to_write(tables: Server, statement: str, said: str) -> None:
+def test_statements_of_other_systems_are_told_what_to_write(tables: Database, statement: str, said: str) -> None:
     answer = tables.refuses(statement)
     assert "[invalid_sql]" in answer
     assert "begins no statement here: " in answer
     assert said in answer
 
 
-def test_a_table_may_be_called_like_a_word_of_other_systems(server: Server) -> None:
+def test_a_table_may_be_called_like_a_word_of_other_systems(database: Database) -> None:
     for name in ("history", "help", "extended", "copy", "schemas"):
-        server.run(f"CREATE TABLE {name} (id INT)")
-        assert server.rows(f"DESC {name}")
-        assert server.rows(f"DESCRIBE public.{name}")
-        server.run(f"DROP TABLE {name}")
+        database.run(f"CREATE TABLE {name} (id INT)")
+        assert database.rows(f"DESC {name}")
+        assert database.rows(f"DESCRIBE public.{name}")
+        database.run(f"DROP TABLE {name}")
 
 
 FILES = {
@@ -102,7 +102,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("statement", FILES.values(), ids=FILES)
-def test_queries_of_files_are_told_how_files_come_in(tables: Server, statement: str) -> None:
+def test_queries_of_files_are_told_how_files_come_in(tables: Database, statement: str) -> None:
     answer = tables.refuses(statement)
     assert "[not_found]" in answer or "[invalid_sql]" in answer
     assert "lance-flight ingest FILE --table t" in answer
@@ -139,13 +139,13 @@ POSITIONS = [
 
 
 @pytest.mark.parametrize(("statement", "position"), POSITIONS)
-def test_positions_are_those_of_the_text_that_was_sent(tables: Server, statement: str, position: str) -> None:
-    answer = tables.refuses(statement)
+def test_positions_are_those_of_the_text_that_was_sent(tables: Database, statement: str, position: str) -> None:
+    answer = tables.refuses(statement, [None] * statement.count("?") or None)
     assert f"at {position}" in answer
     assert "Column: " not in answer
 
 
-def test_a_type_that_is_none_has_no_position_of_a_text_that_nobody_sent(server: Server) -> None:
-    answer = server.refuses("CREATE TABLE x (id INT, a BIGINT BIGINT)")
+def test_a_type_that_is_none_has_no_position_of_a_text_that_nobody_sent(database: Database) -> None:
+    answer = database.refuses("CREATE TABLE x (id INT, a BIGINT BIGINT)")
     assert "'BIGINT BIGINT' is not a type" in answer
     assert "Column: " not in answer

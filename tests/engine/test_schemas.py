@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import lance
 import pytest
-from adbc_driver_manager import Error
 from lance.namespace import DirectoryNamespace
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.roots.table_resolver import PlainTables
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.engine import Engine
 
-from tests.service.server_process import Server, files, serving
+from tests.engine.database import Database
+from tests.service.server_process import files
 
 
 def listed(root: Path) -> dict[str, tuple[str, str | None]]:
@@ -20,29 +23,25 @@ def listed(root: Path) -> dict[str, tuple[str, str | None]]:
     return {row["object_id"]: (row["object_type"], row["location"]) for row in rows}
 
 
-def test_a_schema_is_a_directory(server: Server) -> None:
-    server.run("CREATE SCHEMA sales")
-    assert (server.root / "sales").is_dir()
-    assert ("sales",) in server.rows("SHOW SCHEMAS")
-    server.run("CREATE TABLE sales.t (a INT, b INT) PARTITIONED BY (b)")
-    server.run("INSERT INTO sales.t VALUES (1, 2)")
-    assert server.rows("SELECT * FROM sales.t") == [(1, 2)]
-    server.run("CREATE SCHEMA IF NOT EXISTS sales")
-    with pytest.raises(Error, match="already_exists"):
-        server.run("CREATE SCHEMA sales")
-    with pytest.raises(Error, match="not empty"):
-        server.run("DROP SCHEMA sales")
-    assert server.rows("SELECT * FROM sales.t") == [(1, 2)]
-    server.run("DROP TABLE sales.t")
-    server.run("CREATE VIEW sales.v AS SELECT 1 AS x")
-    with pytest.raises(Error, match="not empty: it has view 'v'"):
-        server.run("DROP SCHEMA sales")
-    server.run("DROP VIEW sales.v")
-    server.run("DROP SCHEMA sales")
-    assert not (server.root / "sales").exists()
-    server.run("DROP SCHEMA IF EXISTS sales")
-    with pytest.raises(Error, match="not_found"):
-        server.run("DROP SCHEMA sales")
+def test_a_schema_is_a_directory(database: Database) -> None:
+    database.run("CREATE SCHEMA sales")
+    assert (database.root / "sales").is_dir()
+    assert ("sales",) in database.rows("SHOW SCHEMAS")
+    database.run("CREATE TABLE sales.t (a INT, b INT) PARTITIONED BY (b)")
+    database.run("INSERT INTO sales.t VALUES (1, 2)")
+    assert database.rows("SELECT * FROM sales.t") == [(1, 2)]
+    database.run("CREATE SCHEMA IF NOT EXISTS sales")
+    assert "already_exists" in database.refuses("CREATE SCHEMA sales")
+    assert "not empty" in database.refuses("DROP SCHEMA sales")
+    assert database.rows("SELECT * FROM sales.t") == [(1, 2)]
+    database.run("DROP TABLE sales.t")
+    database.run("CREATE VIEW sales.v AS SELECT 1 AS x")
+    assert "not empty: it has view 'v'" in database.refuses("DROP SCHEMA sales")
+    database.run("DROP VIEW sales.v")
+    database.run("DROP SCHEMA sales")
+    assert not (database.root / "sales").exists()
+    database.run("DROP SCHEMA IF EXISTS sales")
+    assert "not_found" in database.refuses("DROP SCHEMA sales")
 
 
 REFUSED = [
@@ -57,23 +56,21 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("sql", "message"), REFUSED)
-def test_what_is_no_schema_is_refused(server: Server, sql: str, message: str) -> None:
-    before = files(server.root)
-    with pytest.raises(Error, match=message):
-        server.run(sql)
-    assert files(server.root) == before
+def test_what_is_no_schema_is_refused(database: Database, sql: str, message: str) -> None:
+    before = files(database.root)
+    assert message in database.refuses(sql)
+    assert files(database.root) == before
 
 
 @pytest.fixture
-def nested(tmp_path: Path) -> Iterator[Server]:
-    """A server over a root of its own, with a nested namespace."""
-    (tmp_path / "root").mkdir()
-    with serving(tmp_path / "root") as server:
-        server.run('CREATE SCHEMA "a.b"')
-        yield server
+def nested(tmp_path: Path) -> Database:
+    """A root of its own, with a nested namespace."""
+    database = Database(tmp_path)
+    database.run('CREATE SCHEMA "a.b"')
+    return database
 
 
-def test_plain_tables_in_a_nested_namespace(nested: Server) -> None:
+def test_plain_tables_in_a_nested_namespace(nested: Database) -> None:
     assert listed(nested.root) == {"a": ("namespace", None), "a$b": ("namespace", None)}
     nested.run('CREATE TABLE "a.b".t (n BIGINT, s VARCHAR)')
     nested.run("""INSERT INTO "a.b".t VALUES (1, 'x'), (2, NULL)""")
@@ -86,12 +83,9 @@ def test_plain_tables_in_a_nested_namespace(nested: Server) -> None:
     assert sorted(nested.rows('SELECT n FROM "a.b".u')) == [(2,), (3,)]
     nested.run('ALTER TABLE "a.b".u RENAME TO w')
     assert listed(nested.root)["a$b$w"][1] is not None
-    with pytest.raises(Error, match="not empty"):
-        nested.run('DROP SCHEMA "a.b"')
-    with pytest.raises(Error, match="already_exists"):
-        nested.run('CREATE TABLE "a.b".t (n BIGINT)')
-    with pytest.raises(Error, match="lists plain tables"):
-        nested.run('CREATE TABLE "a.b".p (n BIGINT) PARTITIONED BY (n)')
+    assert "not empty" in nested.refuses('DROP SCHEMA "a.b"')
+    assert "already_exists" in nested.refuses('CREATE TABLE "a.b".t (n BIGINT)')
+    assert "lists plain tables" in nested.refuses('CREATE TABLE "a.b".p (n BIGINT) PARTITIONED BY (n)')
     nested.run('DROP TABLE "a.b".t')
     nested.run('DROP TABLE "a.b".w')
     nested.run('DROP SCHEMA "a.b"')
@@ -99,7 +93,7 @@ def test_plain_tables_in_a_nested_namespace(nested: Server) -> None:
     assert [name for name in sorted(path.name for path in nested.root.iterdir()) if "$" in name] == []
 
 
-def test_the_stock_namespace_reads_what_is_made(nested: Server) -> None:
+def test_the_stock_namespace_reads_what_is_made(nested: Database) -> None:
     nested.run('CREATE TABLE "a.b".t AS SELECT 7 AS n')
     stock = DirectoryNamespace(root=str(nested.root))
     listing = stock.list_tables(stock_request("ListTablesRequest", id=["a", "b"]))
@@ -115,7 +109,7 @@ def stock_request(name: str, **arguments: object) -> object:
     return getattr(lance_namespace, name)(**arguments)
 
 
-def test_describe_namespace_shows_the_properties_of_a_listed_one(nested: Server) -> None:
+def test_describe_namespace_shows_the_properties_of_a_listed_one(nested: Database) -> None:
     assert nested.rows("DESCRIBE NAMESPACE a.b") == []
     stock = DirectoryNamespace(root=str(nested.root))
     stock.create_namespace(stock_request("CreateNamespaceRequest", id=["c"], properties={"owner": "ann"}))
@@ -124,22 +118,23 @@ def test_describe_namespace_shows_the_properties_of_a_listed_one(nested: Server)
     assert nested.rows("SELECT * FROM c.t") == [(1,)]
 
 
+def listing(root: Path, plain_tables: PlainTables) -> Database:
+    """A database that finds plain tables in this way."""
+    database = Database(root)
+    database.engine = Engine(Root(Store(str(root)), plain_tables), target_partitions=2)
+    return database
+
+
 def test_where_plain_tables_are_found_is_a_setting(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    with serving(root) as server:
-        server.run("CREATE TABLE by_directory (n INT)")
-    with serving(root, "--plain-tables", "listed") as server:
-        assert server.rows("SHOW TABLES") == []
-        server.run("CREATE TABLE by_row (n INT)")
-        server.run("INSERT INTO by_row VALUES (1)")
-        assert server.rows("SELECT * FROM by_row") == [(1,)]
-        assert listed(root) == {"by_row": ("table", "by_row.lance")}
-        with pytest.raises(Error, match="not_found"):
-            server.rows("SELECT * FROM by_directory")
-        with pytest.raises(Error, match="lies there already"):
-            server.run("CREATE TABLE by_directory (n INT)")
-    with serving(root, "--plain-tables", "directories") as server:
-        assert [row[1] for row in server.rows("SHOW TABLES")] == ["by_directory", "by_row"]
-    with serving(root) as server:
-        assert [row[1] for row in server.rows("SHOW TABLES")] == ["by_directory", "by_row"]
+    Database(tmp_path).run("CREATE TABLE by_directory (n INT)")
+    database = listing(tmp_path, PlainTables.LISTED)
+    assert database.rows("SHOW TABLES") == []
+    database.run("CREATE TABLE by_row (n INT)")
+    database.run("INSERT INTO by_row VALUES (1)")
+    assert database.rows("SELECT * FROM by_row") == [(1,)]
+    assert listed(tmp_path) == {"by_row": ("table", "by_row.lance")}
+    assert "not_found" in database.refuses("SELECT * FROM by_directory")
+    assert "lies there already" in database.refuses("CREATE TABLE by_directory (n INT)")
+    for way in (PlainTables.DIRECTORIES, PlainTables.BOTH):
+        tables = listing(tmp_path, way).rows("SHOW TABLES")
+        assert [row[1] for row in tables] == ["by_directory", "by_row"]

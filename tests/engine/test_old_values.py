@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -16,7 +15,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from tests.service.server_process import Server, serving
+from tests.engine.database import Database
 from tests.stock import manifest, stored_tables
 
 MISPLACED = "a row has t_year = 2024; expected 2025"
@@ -24,25 +23,24 @@ NEW_YEAR = "t >= TIMESTAMP '2024-12-31T19:00:00' AND t < TIMESTAMP '2025-01-01T0
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Iterator[Server]:
+def old(tmp_path: Path) -> Database:
     with ZipFile(Path(__file__).parent / "data" / "dates_in_utc.zip") as archive:
-        archive.extractall(tmp_path / "root")
-    with serving(tmp_path / "root") as server:
-        yield server
+        archive.extractall(tmp_path)
+    return Database(tmp_path)
 
 
-def ids(server: Server, where: str) -> list[int]:
-    return [number for (number,) in server.rows(f"SELECT id FROM events WHERE {where} ORDER BY id")]
+def ids(database: Database, where: str) -> list[int]:
+    return [number for (number,) in database.rows(f"SELECT id FROM events WHERE {where} ORDER BY id")]
 
 
-def years(server: Server) -> dict[int, list[int]]:
+def years(database: Database) -> dict[int, list[int]]:
     return {
         int(table.values["t_year"]): sorted(table.dataset.to_table()["id"].to_pylist())
-        for table in stored_tables(server.root / "events")
+        for table in stored_tables(database.root / "events")
     }
 
 
-def test_no_row_is_lost_before_the_rows_have_moved_nor_after(old: Server) -> None:
+def test_no_row_is_lost_before_the_rows_have_moved_nor_after(old: Database) -> None:
     conditions = {NEW_YEAR: [2, 3], "date_part('year', t) = 2024": [1, 2, 3], "date_part('year', t) = 2025": [4]}
     conditions |= {f"date_part('hour', t) = 21 AND {NEW_YEAR}": [2], "t > TIMESTAMP '2025-01-01T00:00:00'": [4]}
     assert {each: ids(old, each) for each in conditions} == conditions
@@ -66,7 +64,7 @@ def test_no_row_is_lost_before_the_rows_have_moved_nor_after(old: Server) -> Non
     assert "partitions: 1 / 2" in said
 
 
-def test_rows_that_come_later_lie_where_they_belong(old: Server) -> None:
+def test_rows_that_come_later_lie_where_they_belong(old: Database) -> None:
     old.run("INSERT INTO events SELECT id + 10, t FROM events")
     assert years(old) == {2024: [1, 11, 12, 13], 2025: [2, 3, 4, 14]}
     assert ids(old, NEW_YEAR) == [2, 3, 12, 13]
@@ -74,7 +72,7 @@ def test_rows_that_come_later_lie_where_they_belong(old: Server) -> None:
     assert years(old) == {2024: [1, 2, 3, 11, 12, 13], 2025: [4, 14]}
 
 
-def test_a_table_of_a_writer_that_follows_the_spec_loses_no_row(old: Server) -> None:
+def test_a_table_of_a_writer_that_follows_the_spec_loses_no_row(old: Database) -> None:
     times = pa.array(
         [dt.datetime(2025, 1, 1, hour, tzinfo=dt.UTC) for hour in (2, 6)], pa.timestamp("us", "America/New_York")
     )
@@ -109,7 +107,7 @@ def test_a_table_of_a_writer_that_follows_the_spec_loses_no_row(old: Server) -> 
 @pytest.mark.parametrize(
     ("time", "left"), [("2025-06-02T00:00:00", [1, 2, 3, 99]), ("2024-06-02T00:00:00", [4, 99])], ids=["2025", "2024"]
 )
-def test_overwriting_a_year_replaces_the_rows_that_belong_to_it(old: Server, time: str, left: list[int]) -> None:
+def test_overwriting_a_year_replaces_the_rows_that_belong_to_it(old: Database, time: str, left: list[int]) -> None:
     old.run(f"INSERT OVERWRITE events VALUES (99, TIMESTAMP '{time}')")
     assert ids(old, "true") == left
     old.rows("ALTER TABLE events REWRITE PARTITIONS")
@@ -117,6 +115,6 @@ def test_overwriting_a_year_replaces_the_rows_that_belong_to_it(old: Server, tim
     assert {row[-1] for row in old.rows("VERIFY TABLE events")} == {None}
 
 
-def test_dropping_a_year_takes_the_rows_that_belong_to_it(old: Server) -> None:
+def test_dropping_a_year_takes_the_rows_that_belong_to_it(old: Database) -> None:
     old.run("ALTER TABLE events DROP PARTITION (t_year = 2024)")
     assert ids(old, "true") == [4]

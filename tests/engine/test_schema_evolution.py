@@ -8,9 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 
-from tests.service.server_process import Server, files
+from tests.engine.database import Database
+from tests.service.server_process import files
 from tests.stock import manifest, stored_tables
+
+pytestmark = pytest.mark.slow  # every change of columns, written on afterwards
 
 INNER = pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.utf8())])
 COLUMNS = pa.schema(
@@ -35,32 +39,38 @@ ROWS = [
 Rows = list[dict[str, Any]]
 
 
-def made(server: Server, table: str, partition_by: str = "p") -> None:
-    """A table with columns of every kind, and three rows in two partitions."""
-    server.ingest(table, pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by=partition_by)
+@pytest.fixture(scope="module", autouse=True)
+def template(database: Database) -> None:
+    """A table with columns of every kind, and three rows in two partitions, which nobody changes."""
+    database.ingest("evolving", pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by="p")
 
 
-def alter(server: Server, table: str, change: str) -> None:
+def made(database: Database, table: str) -> None:
+    """A copy of it."""
+    database.copy("evolving", table)
+
+
+def alter(database: Database, table: str, change: str) -> None:
     """Change the table, and nothing else."""
-    assert server.run(f"ALTER TABLE {table} {change}") == 0
+    assert database.run(f"ALTER TABLE {table} {change}") == 0
 
 
-def rows(server: Server, table: str) -> Rows:
+def rows(database: Database, table: str) -> Rows:
     """All rows by their ids, as a client reads them."""
-    found: Rows = server.query(f"SELECT * FROM {table}").to_pylist()
+    found: Rows = database.query(f"SELECT * FROM {table}").to_pylist()
     return sorted(found, key=lambda row: str(row.get("id")))
 
 
-def seen(server: Server, table: str) -> pa.Schema:
-    """The columns as the metadata of the protocol says them; the same as a query has."""
-    found = server.connection.adbc_get_table_schema(table).remove_metadata()
-    assert found.names == server.query(f"SELECT * FROM {table} LIMIT 0").schema.names
+def seen(database: Database, table: str) -> pa.Schema:
+    """The columns as the catalog says them; the same as a query has."""
+    found = database.engine.schema_of(TableName(PUBLIC, table)).remove_metadata()
+    assert found.names == database.query(f"SELECT * FROM {table} LIMIT 0").schema.names
     return found
 
 
-def next_id(server: Server, table: str) -> int:
+def next_id(database: Database, table: str) -> int:
     """The lowest id that no column has ever had, as the namespace's schema says it or implies it."""
-    schema = json.loads(manifest(server.root / table).metadata["schema"])
+    schema = json.loads(manifest(database.root / table).metadata["schema"])
 
     def ids(fields: Sequence[Any]) -> list[int]:
         mine = [int(field["metadata"]["lance:field_id"]) for field in fields if "metadata" in field]
@@ -70,9 +80,9 @@ def next_id(server: Server, table: str) -> int:
     return max(int(stored), max(ids(schema["fields"])) + 1)
 
 
-def stock_schemas(server: Server, table: str) -> list[pa.Schema]:
+def stock_schemas(database: Database, table: str) -> list[pa.Schema]:
     """What every partition table has for columns, at its pin."""
-    return [stored.dataset.schema for stored in stored_tables(server.root / table)]
+    return [stored.dataset.schema for stored in stored_tables(database.root / table)]
 
 
 def ids_of(schema: pa.Schema) -> dict[str, int]:
@@ -80,9 +90,9 @@ def ids_of(schema: pa.Schema) -> dict[str, int]:
     return {field.name: int(field.metadata[b"lance_flight:field_id"]) for field in schema}
 
 
-def data_files(server: Server, table: str) -> set[str]:
+def data_files(database: Database, table: str) -> set[str]:
     """The data files of the partition tables."""
-    return {name for name in files(server.root / table) if "/data/" in name and not name.startswith("__manifest")}
+    return {name for name in files(database.root / table) if "/data/" in name and not name.startswith("__manifest")}
 
 
 def without(*names: str) -> Rows:
@@ -141,38 +151,40 @@ WRITTEN = [
 ]
 
 
-def check(server: Server, table: str, expected: Rows) -> None:
+def check(database: Database, table: str, expected: Rows) -> None:
     """Clients and stock Lance find these rows under these columns, and each column keeps its id."""
-    assert rows(server, table) == expected
+    assert rows(database, table) == expected
     names = list(expected[0])
-    assert seen(server, table).names == names
+    assert seen(database, table).names == names
     before = {name: number for name, number in IDS.items() if name in names}
-    for schema in stock_schemas(server, table):
+    for schema in stock_schemas(database, table):
         assert schema.names == names
         found = ids_of(schema)
         assert before.items() <= found.items()
-    stored = [row for t in stored_tables(server.root / table) for row in t.dataset.to_table().to_pylist()]
+    stored = [row for t in stored_tables(database.root / table) for row in t.dataset.to_table().to_pylist()]
     assert sorted(stored, key=str) == sorted(expected, key=str)
-    server.ingest(table, server.query(f"SELECT * FROM {table}"), "append")
-    assert sorted(rows(server, table), key=str) == sorted(expected * 2, key=str)
+    database.ingest(table, database.query(f"SELECT * FROM {table}"), "append")
+    assert sorted(rows(database, table), key=str) == sorted(expected * 2, key=str)
 
 
 @pytest.mark.parametrize(("change", "expected"), FREE)
-def test_names_and_columns_without_values_cost_no_data(server: Server, table: str, change: str, expected: Rows) -> None:
-    made(server, table)
-    before = data_files(server, table)
-    alter(server, table, change)
-    assert data_files(server, table) == before
-    check(server, table, expected)
+def test_names_and_columns_without_values_cost_no_data(
+    database: Database, table: str, change: str, expected: Rows
+) -> None:
+    made(database, table)
+    before = data_files(database, table)
+    alter(database, table, change)
+    assert data_files(database, table) == before
+    check(database, table, expected)
 
 
 @pytest.mark.parametrize(("change", "expected"), WRITTEN)
-def test_values_are_written_beside_those_that_stay(server: Server, table: str, change: str, expected: Rows) -> None:
-    made(server, table)
-    before = data_files(server, table)
-    alter(server, table, change)
-    assert len(data_files(server, table) - before) == len(before)
-    check(server, table, expected)
+def test_values_are_written_beside_those_that_stay(database: Database, table: str, change: str, expected: Rows) -> None:
+    made(database, table)
+    before = data_files(database, table)
+    alter(database, table, change)
+    assert len(data_files(database, table) - before) == len(before)
+    check(database, table, expected)
 
 
 TYPES = [
@@ -193,29 +205,29 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("change", "field"), TYPES)
-def test_clients_see_the_columns_as_they_are_now(server: Server, table: str, change: str, field: pa.Field) -> None:
-    made(server, table)
-    alter(server, table, change)
-    assert seen(server, table).field(field.name).equals(field)
+def test_clients_see_the_columns_as_they_are_now(database: Database, table: str, change: str, field: pa.Field) -> None:
+    made(database, table)
+    alter(database, table, change)
+    assert seen(database, table).field(field.name).equals(field)
 
 
-def test_what_is_left_of_a_nested_column_keeps_its_lengths_and_its_nulls(server: Server, table: str) -> None:
-    made(server, table)
+def test_what_is_left_of_a_nested_column_keeps_its_lengths_and_its_nulls(database: Database, table: str) -> None:
+    made(database, table)
     for above in ("s", "l.item"):
-        alter(server, table, f"ADD COLUMN {above}.z INT")
-        alter(server, table, f"DROP COLUMN {above}.x")
-        alter(server, table, f"DROP COLUMN {above}.y")
-    found = [(row["s"], row["l"]) for row in rows(server, table)]
+        alter(database, table, f"ADD COLUMN {above}.z INT")
+        alter(database, table, f"DROP COLUMN {above}.x")
+        alter(database, table, f"DROP COLUMN {above}.y")
+    found = [(row["s"], row["l"]) for row in rows(database, table)]
     assert found == [({"z": None}, [{"z": None}, {"z": None}]), (None, None), ({"z": None}, [])]
 
 
-def test_a_column_is_added_inside_the_structs_of_a_map(server: Server, table: str) -> None:
+def test_a_column_is_added_inside_the_structs_of_a_map(database: Database, table: str) -> None:
     data = pa.table({"id": [1, 2]}).append_column(
         pa.field("m", pa.map_(pa.utf8(), INNER)), pa.array([[("k", ONE)], None], pa.map_(pa.utf8(), INNER))
     )
-    server.ingest(table, data, partition_by="id")
-    alter(server, table, "ADD COLUMN m.value.z INT")
-    assert [row["m"] for row in rows(server, table)] == [[("k", ONE | {"z": None})], None]
+    database.ingest(table, data, partition_by="id")
+    alter(database, table, "ADD COLUMN m.value.z INT")
+    assert [row["m"] for row in rows(database, table)] == [[("k", ONE | {"z": None})], None]
 
 
 REFUSED = [
@@ -258,143 +270,143 @@ REFUSED = [
 
 @pytest.mark.parametrize(("change", "says"), REFUSED)
 def test_what_cannot_be_is_refused_and_changes_nothing(
-    server: Server, table: str, change: str, says: list[str]
+    database: Database, table: str, change: str, says: list[str]
 ) -> None:
-    made(server, table)
-    before = manifest(server.root / table).version
-    message = server.refuses(f"ALTER TABLE {table} {change}")
+    made(database, table)
+    before = manifest(database.root / table).version
+    message = database.refuses(f"ALTER TABLE {table} {change}")
     assert [part for part in says if part not in message] == [], message
-    assert str(server.root) not in message
+    assert str(database.root) not in message
     assert "internal" not in message
-    assert manifest(server.root / table).version == before
-    assert rows(server, table) == ROWS
+    assert manifest(database.root / table).version == before
+    assert rows(database, table) == ROWS
 
 
-def test_a_computed_column_that_is_not_null_has_none_in_files_of_one_row(server: Server, table: str) -> None:
-    made(server, table, "id")
-    message = server.refuses(f"ALTER TABLE {table} ADD COLUMN c INT NOT NULL AS (small)")
+def test_a_computed_column_that_is_not_null_has_none_in_files_of_one_row(database: Database, table: str) -> None:
+    database.ingest(table, pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by="id")
+    message = database.refuses(f"ALTER TABLE {table} ADD COLUMN c INT NOT NULL AS (small)")
     assert "column 'c' is NOT NULL and its expression gives NULL" in message
-    assert rows(server, table) == ROWS
+    assert rows(database, table) == ROWS
 
 
 @pytest.mark.parametrize("column", ["c", "s.x"])
-def test_the_last_column_stays(server: Server, table: str, column: str) -> None:
-    server.ingest(table, pa.table({"c": [1]}), partition_by="c")
-    alter(server, table, "ADD COLUMN s STRUCT<x INT>")
+def test_the_last_column_stays(database: Database, table: str, column: str) -> None:
+    database.ingest(table, pa.table({"c": [1]}), partition_by="c")
+    alter(database, table, "ADD COLUMN s STRUCT<x INT>")
     if column == "c":
-        alter(server, table, "DROP COLUMN s")
-    assert f"column '{column}' is the last one" in server.refuses(f"ALTER TABLE {table} DROP COLUMN {column}")
+        alter(database, table, "DROP COLUMN s")
+    assert f"column '{column}' is the last one" in database.refuses(f"ALTER TABLE {table} DROP COLUMN {column}")
 
 
 @pytest.mark.parametrize("how", ["INSERT", "ingest", "MERGE"])
-def test_a_default_is_what_later_rows_have_that_say_nothing(server: Server, table: str, how: str) -> None:
-    made(server, table)
-    alter(server, table, "ADD COLUMN c INT NOT NULL DEFAULT 7")
-    alter(server, table, "RENAME COLUMN c TO e")
-    alter(server, table, "ALTER COLUMN e TYPE BIGINT")
+def test_a_default_is_what_later_rows_have_that_say_nothing(database: Database, table: str, how: str) -> None:
+    made(database, table)
+    alter(database, table, "ADD COLUMN c INT NOT NULL DEFAULT 7")
+    alter(database, table, "RENAME COLUMN c TO e")
+    alter(database, table, "ALTER COLUMN e TYPE BIGINT")
     match how:
         case "INSERT":
-            server.run(f"INSERT INTO {table} (id, p) VALUES (4, 'a'), (5, 'new')")
+            database.run(f"INSERT INTO {table} (id, p) VALUES (4, 'a'), (5, 'new')")
         case "ingest":
-            server.ingest(table, pa.table({"id": [4, 5], "p": ["a", "new"]}), "append")
+            database.ingest(table, pa.table({"id": [4, 5], "p": ["a", "new"]}), "append")
         case _:
             source = "(SELECT column1 AS id, column2 AS p FROM (VALUES (4, 'a'), (5, 'new'))) AS q"
             insert = "WHEN NOT MATCHED THEN INSERT (id, p) VALUES (q.id, q.p)"
-            server.run(f"MERGE INTO {table} USING {source} ON {table}.id = q.id {insert}")
-    assert server.rows(f"SELECT id, e FROM {table} ORDER BY id") == [(n, 7) for n in range(1, 6)]
-    server.run(f"INSERT INTO {table} (id, e) VALUES (6, 8)")
-    assert server.value(f"SELECT e FROM {table} WHERE id = 6") == 8
+            database.run(f"MERGE INTO {table} USING {source} ON {table}.id = q.id {insert}")
+    assert database.rows(f"SELECT id, e FROM {table} ORDER BY id") == [(n, 7) for n in range(1, 6)]
+    database.run(f"INSERT INTO {table} (id, e) VALUES (6, 8)")
+    assert database.value(f"SELECT e FROM {table} WHERE id = 6") == 8
 
 
-def test_not_null_is_held_from_then_on(server: Server, table: str) -> None:
-    made(server, table)
-    alter(server, table, "ALTER COLUMN id SET NOT NULL")
-    assert "NOT NULL" in server.refuses(f"INSERT INTO {table} (p) VALUES ('a')")
-    assert "NOT NULL" in server.refuses(f"UPDATE {table} SET id = NULL")
+def test_not_null_is_held_from_then_on(database: Database, table: str) -> None:
+    made(database, table)
+    alter(database, table, "ALTER COLUMN id SET NOT NULL")
+    assert "NOT NULL" in database.refuses(f"INSERT INTO {table} (p) VALUES ('a')")
+    assert "NOT NULL" in database.refuses(f"UPDATE {table} SET id = NULL")
     with pytest.raises(Exception, match="NOT NULL"):
-        server.ingest(table, pa.table({"p": ["a"]}), "append")
-    assert rows(server, table) == ROWS
-    alter(server, table, "ALTER COLUMN id DROP NOT NULL")
-    server.run(f"INSERT INTO {table} (p) VALUES ('a')")
-    assert server.value(f"SELECT count(*) FROM {table} WHERE id IS NULL") == 1
+        database.ingest(table, pa.table({"p": ["a"]}), "append")
+    assert rows(database, table) == ROWS
+    alter(database, table, "ALTER COLUMN id DROP NOT NULL")
+    database.run(f"INSERT INTO {table} (p) VALUES ('a')")
+    assert database.value(f"SELECT count(*) FROM {table} WHERE id IS NULL") == 1
 
 
-def test_not_null_inside_a_struct_is_held_where_the_struct_is_there(server: Server, table: str) -> None:
-    made(server, table)
-    alter(server, table, "ALTER COLUMN s.x SET NOT NULL")
+def test_not_null_inside_a_struct_is_held_where_the_struct_is_there(database: Database, table: str) -> None:
+    made(database, table)
+    alter(database, table, "ALTER COLUMN s.x SET NOT NULL")
     columns = pa.schema([COLUMNS.field(name) for name in ("id", "p", "s")])
     for place in ("a", "new"):
         good = [{"id": 4, "p": place, "s": None}, {"id": 5, "p": place, "s": {"x": 5, "y": None}}]
-        server.ingest(table, pa.Table.from_pylist(good, schema=columns), "append")
+        database.ingest(table, pa.Table.from_pylist(good, schema=columns), "append")
         bad = [{"id": 6, "p": place, "s": {"x": None, "y": "b"}}]
         with pytest.raises(Exception, match=r"'s'.*non-nullable field 'x'"):
-            server.ingest(table, pa.Table.from_pylist(bad, schema=columns), "append")
-    assert server.value(f"SELECT count(*) FROM {table}") == len(ROWS) + 4
+            database.ingest(table, pa.Table.from_pylist(bad, schema=columns), "append")
+    assert database.value(f"SELECT count(*) FROM {table}") == len(ROWS) + 4
 
 
-def test_an_id_is_never_given_again(server: Server, table: str) -> None:
-    made(server, table)
-    assert next_id(server, table) == NEXT_ID
+def test_an_id_is_never_given_again(database: Database, table: str) -> None:
+    made(database, table)
+    assert next_id(database, table) == NEXT_ID
     for _ in range(3):
-        alter(server, table, "ADD COLUMN c INT DEFAULT 1")
-        alter(server, table, "DROP COLUMN c")
-    assert next_id(server, table) == NEXT_ID + 3
-    alter(server, table, "ADD COLUMN c INT")
-    assert {ids_of(schema)["c"] for schema in stock_schemas(server, table)} == {NEXT_ID + 3}
-    assert server.rows(f"SELECT DISTINCT c FROM {table}") == [(None,)]
-    alter(server, table, f"ROLLBACK TO {manifest(server.root / table).version - 2}")
-    assert next_id(server, table) == NEXT_ID + 4
+        alter(database, table, "ADD COLUMN c INT DEFAULT 1")
+        alter(database, table, "DROP COLUMN c")
+    assert next_id(database, table) == NEXT_ID + 3
+    alter(database, table, "ADD COLUMN c INT")
+    assert {ids_of(schema)["c"] for schema in stock_schemas(database, table)} == {NEXT_ID + 3}
+    assert database.rows(f"SELECT DISTINCT c FROM {table}") == [(None,)]
+    alter(database, table, f"ROLLBACK TO {manifest(database.root / table).version - 2}")
+    assert next_id(database, table) == NEXT_ID + 4
 
 
-def test_rows_whose_partition_column_is_gone_fall_into_the_null_partition(server: Server, table: str) -> None:
-    made(server, table)
-    alter(server, table, "DROP COLUMN p")
-    server.run(f"INSERT INTO {table} (id, small) VALUES (4, 40), (5, 50)")
-    values = {t.values["p"]: t.dataset.count_rows() for t in stored_tables(server.root / table)}
+def test_rows_whose_partition_column_is_gone_fall_into_the_null_partition(database: Database, table: str) -> None:
+    made(database, table)
+    alter(database, table, "DROP COLUMN p")
+    database.run(f"INSERT INTO {table} (id, small) VALUES (4, 40), (5, 50)")
+    values = {t.values["p"]: t.dataset.count_rows() for t in stored_tables(database.root / table)}
     assert values == {"a": 2, "b": 1, None: 2}
-    assert "no column 'p'" in server.refuses(f"ALTER TABLE {table} SET PARTITIONED BY (p, id)")
-    alter(server, table, "ADD COLUMN p INT DEFAULT 1")
-    assert server.rows(f"SELECT id FROM {table} WHERE p = 1 ORDER BY id") == [(n,) for n in range(1, 6)]
-    alter(server, table, "SET PARTITIONED BY (p)")
-    server.run(f"INSERT INTO {table} (id) VALUES (6)")
-    assert sorted(t.spec_id for t in stored_tables(server.root / table)) == [1, 1, 1, 2]
-    assert server.value(f"SELECT count(*) FROM {table} WHERE p = 1") == 6
+    assert "no column 'p'" in database.refuses(f"ALTER TABLE {table} SET PARTITIONED BY (p, id)")
+    alter(database, table, "ADD COLUMN p INT DEFAULT 1")
+    assert database.rows(f"SELECT id FROM {table} WHERE p = 1 ORDER BY id") == [(n,) for n in range(1, 6)]
+    alter(database, table, "SET PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} (id) VALUES (6)")
+    assert sorted(t.spec_id for t in stored_tables(database.root / table)) == [1, 1, 1, 2]
+    assert database.value(f"SELECT count(*) FROM {table} WHERE p = 1") == 6
 
 
-def test_old_snapshots_answer_under_their_own_columns(server: Server, table: str) -> None:
-    made(server, table)
-    first = manifest(server.root / table).version
-    alter(server, table, "RENAME COLUMN small TO large")
-    alter(server, table, "ALTER COLUMN large TYPE BIGINT")
-    alter(server, table, "DROP COLUMN s")
-    alter(server, table, "SET PARTITIONED BY (bucket(2, id))")
-    server.run(f"DELETE FROM {table} WHERE id = 1")
-    found = server.query(f'SELECT * FROM "{table}@{first}" ORDER BY id')
+def test_old_snapshots_answer_under_their_own_columns(database: Database, table: str) -> None:
+    made(database, table)
+    first = manifest(database.root / table).version
+    alter(database, table, "RENAME COLUMN small TO large")
+    alter(database, table, "ALTER COLUMN large TYPE BIGINT")
+    alter(database, table, "DROP COLUMN s")
+    alter(database, table, "SET PARTITIONED BY (bucket(2, id))")
+    database.run(f"DELETE FROM {table} WHERE id = 1")
+    found = database.query(f'SELECT * FROM "{table}@{first}" ORDER BY id')
     assert found.schema.equals(COLUMNS)
     assert found.to_pylist() == ROWS
-    alter(server, table, f"ROLLBACK TO {first}")
-    assert rows(server, table) == ROWS
-    assert seen(server, table).equals(COLUMNS)
-    assert [spec for (spec,) in server.rows(f"SELECT spec_id FROM {table}$specs ORDER BY spec_id")] == [1, 2]
-    server.run(f"INSERT INTO {table} (id, small) VALUES (4, 1)")
-    assert server.rows(f"SELECT id FROM {table} WHERE small = 1 OR small = 30 ORDER BY id") == [(3,), (4,)]
+    alter(database, table, f"ROLLBACK TO {first}")
+    assert rows(database, table) == ROWS
+    assert seen(database, table).equals(COLUMNS)
+    assert [spec for (spec,) in database.rows(f"SELECT spec_id FROM {table}$specs ORDER BY spec_id")] == [1, 2]
+    database.run(f"INSERT INTO {table} (id, small) VALUES (4, 1)")
+    assert database.rows(f"SELECT id FROM {table} WHERE small = 1 OR small = 30 ORDER BY id") == [(3,), (4,)]
 
 
-def test_changes_across_other_columns_are_told_in_the_newest_ones(server: Server, table: str) -> None:
-    made(server, table)
-    first = manifest(server.root / table).version
-    server.run(f"DELETE FROM {table} WHERE id = 1")
-    alter(server, table, "RENAME COLUMN small TO large")
-    alter(server, table, "ALTER COLUMN large TYPE BIGINT")
-    alter(server, table, "RENAME COLUMN s.x TO z")
-    alter(server, table, "ALTER COLUMN l.item.x TYPE BIGINT")
-    alter(server, table, "ADD COLUMN c INT DEFAULT 7")
-    alter(server, table, "ADD COLUMN s.w INT")
-    alter(server, table, "DROP COLUMN d")
-    server.run(f"INSERT INTO {table} (id, p, large) VALUES (4, 'a', {2**40})")
-    last = manifest(server.root / table).version
-    changes = server.query(f"SELECT * FROM table_changes('{table}', {first}, {last})")
-    assert changes.schema.names[3:] == seen(server, table).names
+def test_changes_across_other_columns_are_told_in_the_newest_ones(database: Database, table: str) -> None:
+    made(database, table)
+    first = manifest(database.root / table).version
+    database.run(f"DELETE FROM {table} WHERE id = 1")
+    alter(database, table, "RENAME COLUMN small TO large")
+    alter(database, table, "ALTER COLUMN large TYPE BIGINT")
+    alter(database, table, "RENAME COLUMN s.x TO z")
+    alter(database, table, "ALTER COLUMN l.item.x TYPE BIGINT")
+    alter(database, table, "ADD COLUMN c INT DEFAULT 7")
+    alter(database, table, "ADD COLUMN s.w INT")
+    alter(database, table, "DROP COLUMN d")
+    database.run(f"INSERT INTO {table} (id, p, large) VALUES (4, 'a', {2**40})")
+    last = manifest(database.root / table).version
+    changes = database.query(f"SELECT * FROM table_changes('{table}', {first}, {last})")
+    assert changes.schema.names[3:] == seen(database, table).names
     found = {(row["_change"], row["id"]): row for row in changes.to_pylist()}
     assert sorted(found) == [("delete", 1), ("insert", 4)]
     gone = found["delete", 1]

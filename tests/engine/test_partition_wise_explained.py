@@ -1,4 +1,4 @@
-"""Queries that are run by partitions, over the wire: what EXPLAIN says of them, and that a session may choose."""
+"""Queries that are run by partitions: what EXPLAIN says of them, and that a session may choose."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adbc_driver_flightsql import dbapi
-from adbc_driver_manager import Error
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -16,7 +14,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.query_options import QueryOptions
 
-from tests.service.server_process import Server
+from tests.engine.database import Client, Database
 
 # Spec, Appendix F: which of the 16 buckets of orders meet which of the 8 of customers.
 APPENDIX_F = {customers: (customers, customers + 8) for customers in range(8)}
@@ -24,51 +22,51 @@ KEYS = 400
 
 
 @pytest.fixture(scope="module")
-def shop(server: Server) -> Server:
+def shop(database: Database) -> Database:
     """The namespaces of Appendix F, events of three years and four tenants, and a plain table of days."""
-    server.run(
+    database.run(
         "CREATE TABLE f_orders (id BIGINT, customer_id BIGINT, total BIGINT) PARTITIONED BY (bucket(16, customer_id))"
     )
-    server.run("CREATE TABLE f_customers (id BIGINT, name VARCHAR) PARTITIONED BY (bucket(8, id))")
+    database.run("CREATE TABLE f_customers (id BIGINT, name VARCHAR) PARTITIONED BY (bucket(8, id))")
     numbers = f"SELECT unnest(range(0, {KEYS})) AS v"
-    server.run(f"INSERT INTO f_orders SELECT v, v, v * 10 FROM ({numbers}) AS n")
-    server.run(f"INSERT INTO f_customers SELECT v, concat('c', v) FROM ({numbers}) AS n")
-    server.run(
+    database.run(f"INSERT INTO f_orders SELECT v, v, v * 10 FROM ({numbers}) AS n")
+    database.run(f"INSERT INTO f_customers SELECT v, concat('c', v) FROM ({numbers}) AS n")
+    database.run(
         "CREATE TABLE f_events (id BIGINT, day DATE, tenant VARCHAR) PARTITIONED BY (tenant, year(day), month(day))"
     )
-    server.run(
+    database.run(
         "INSERT INTO f_events SELECT v, DATE '2021-01-01' + CAST(v * 2 AS INT), "
         f"CASE v % 4 WHEN 3 THEN NULL ELSE concat('t', v % 4) END FROM ({numbers}) AS n"
     )
-    server.run("CREATE TABLE f_days (day DATE, label VARCHAR)")
-    server.run(f"INSERT INTO f_days SELECT DATE '2021-01-01' + CAST(v AS INT), concat('d', v) FROM ({numbers}) AS n")
-    return server
+    database.run("CREATE TABLE f_days (day DATE, label VARCHAR)")
+    database.run(f"INSERT INTO f_days SELECT DATE '2021-01-01' + CAST(v AS INT), concat('d', v) FROM ({numbers}) AS n")
+    return database
 
 
-def told(server: Server, sql: str, kind: str, *, analyze: bool = False) -> list[list[str]]:
+def told(database: Database, sql: str, kind: str, *, analyze: bool = False) -> list[list[str]]:
     """The lines of each row of a plan that has this title."""
-    rows = server.rows(f"EXPLAIN {'ANALYZE ' if analyze else ''}{sql}")
+    rows = database.rows(f"EXPLAIN {'ANALYZE ' if analyze else ''}{sql}")
     return [text.splitlines() for title, text in rows if title == kind]
 
 
-def opened(server: Server, sql: str) -> int:
+def opened(database: Database, sql: str) -> int:
     """How many partition tables a query opens."""
-    ((_, text),) = [row for row in server.rows(f"EXPLAIN ANALYZE {sql}") if row[0] == "analyze"]
+    ((_, text),) = [row for row in database.rows(f"EXPLAIN ANALYZE {sql}") if row[0] == "analyze"]
     found = re.search(r"tables opened: (\d+)", text)
     assert found is not None
     return int(found[1])
 
 
 @pytest.fixture
-def plain(shop: Server) -> Iterator[dbapi.Connection]:
+def plain(shop: Database) -> Iterator[Client]:
     """A client that has turned all of it off."""
-    with dbapi.connect(shop.uri, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute("SET partition_wise_join = 'off'")
-        cursor.execute("SET dynamic_pruning = 'off'")
-        yield connection
+    with shop.client() as client:
+        client.run("SET partition_wise_join = 'off'")
+        client.run("SET dynamic_pruning = 'off'")
+        yield client
 
 
-def test_appendix_f_is_joined_in_eight_groups(shop: Server) -> None:
+def test_appendix_f_is_joined_in_eight_groups(shop: Database) -> None:
     sql = "SELECT o.*, c.name FROM f_orders o JOIN f_customers c ON o.customer_id = c.id"
     (lines,) = told(shop, sql, "groups")
     assert lines[0].startswith("groups: 8  by bucket(customer_id, 8): Inner Join: o.customer_id = c.id")
@@ -79,31 +77,6 @@ def test_appendix_f_is_joined_in_eight_groups(shop: Server) -> None:
 
 
 IN_GROUPS = [
-    pytest.param("SELECT count(*) FROM f_orders o JOIN f_customers c ON o.customer_id = c.id", "8", id="no columns"),
-    pytest.param(
-        "SELECT o.id, c.name FROM f_customers c LEFT JOIN f_orders o ON o.customer_id = c.id AND o.total > 50",
-        "8",
-        id="left, with a condition",
-    ),
-    pytest.param("SELECT * FROM f_orders o FULL JOIN f_customers c ON o.customer_id = c.id", "8", id="full"),
-    pytest.param(
-        "SELECT * FROM f_customers WHERE EXISTS (SELECT 1 FROM f_orders WHERE customer_id = f_customers.id)",
-        "8",
-        id="semi",
-    ),
-    pytest.param(
-        "SELECT * FROM f_customers c WHERE NOT EXISTS (SELECT 1 FROM f_orders o WHERE customer_id = c.id AND total < 9)",
-        "8",
-        id="anti",
-    ),
-    pytest.param(
-        "SELECT id FROM f_customers EXCEPT SELECT customer_id FROM f_orders WHERE total > 90", "8", id="EXCEPT"
-    ),
-    pytest.param(
-        "SELECT k, count(*) FROM (SELECT id AS k FROM f_customers UNION ALL SELECT customer_id FROM f_orders) GROUP BY k",
-        "8",
-        id="an aggregate of UNION ALL",
-    ),
     pytest.param(
         "SELECT o.total % 7 AS rest, count(*), count(c.name), sum(o.total), min(c.name), max(o.id) FROM f_orders o "
         "LEFT JOIN f_customers c ON o.customer_id = c.id AND c.id < 99 GROUP BY 1",
@@ -115,20 +88,6 @@ IN_GROUPS = [
         "WHERE o.total < 0",
         "8",
         id="an aggregate of no rows",
-    ),
-    pytest.param(
-        "SELECT customer_id, sum(total) OVER (PARTITION BY customer_id ORDER BY id) FROM f_orders", "16", id="window"
-    ),
-    pytest.param(
-        "WITH t AS (SELECT customer_id, sum(total) AS s FROM f_orders GROUP BY 1) "
-        "SELECT max(s) FROM t JOIN f_customers ON id = customer_id",
-        "8",
-        id="CTE",
-    ),
-    pytest.param(
-        "SELECT a.id FROM f_orders a JOIN f_customers c ON a.customer_id = c.id JOIN f_orders b ON b.customer_id = c.id",
-        "8",
-        id="three on one key",
     ),
     pytest.param(
         "SELECT count(*) FROM f_events a JOIN f_events b ON date_part('year', a.day) = date_part('year', b.day) "
@@ -146,11 +105,9 @@ IN_GROUPS = [
 
 
 @pytest.mark.parametrize(("sql", "groups"), IN_GROUPS)
-def test_a_query_in_groups_has_the_same_answer(shop: Server, plain: dbapi.Connection, sql: str, groups: str) -> None:
+def test_a_query_in_groups_has_the_same_answer(shop: Database, plain: Client, sql: str, groups: str) -> None:
     assert told(shop, sql, "groups")[0][0].startswith(f"groups: {groups} ")
-    with plain.cursor() as cursor:
-        cursor.execute(sql)
-        expected = cursor.fetch_arrow_table()
+    expected = plain.query(sql)
     found = shop.query(sql)
     assert found.schema == expected.schema
     numbered = [f"c{place}" for place in range(found.num_columns)]
@@ -184,17 +141,17 @@ APART = [
 
 
 @pytest.mark.parametrize(("sql", "why"), APART)
-def test_explain_says_why_a_query_is_not_run_in_groups(shop: Server, sql: str, why: str) -> None:
+def test_explain_says_why_a_query_is_not_run_in_groups(shop: Database, sql: str, why: str) -> None:
     (lines,) = told(shop, sql, "groups")
     assert lines[0] == "groups: none"
     assert why in "\n".join(lines)
 
 
-def test_a_session_may_turn_it_off(plain: dbapi.Connection) -> None:
-    with plain.cursor() as cursor:
-        cursor.execute("EXPLAIN SELECT o.id FROM f_orders o JOIN f_customers c ON o.customer_id = c.id")
-        said = [text for kind, text in cursor.fetchall() if kind == "groups"]
-    assert said == ["groups: none\n  SET partition_wise_join = 'off' keeps this session from it"]
+def test_a_session_may_turn_it_off(plain: Client) -> None:
+    sql = "EXPLAIN SELECT o.id FROM f_orders o JOIN f_customers c ON o.customer_id = c.id"
+    assert [text for kind, text in plain.rows(sql) if kind == "groups"] == [
+        "groups: none\n  SET partition_wise_join = 'off' keeps this session from it"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -205,12 +162,11 @@ def test_a_session_may_turn_it_off(plain: dbapi.Connection) -> None:
         ("group_rows = 'many'", "group_rows is 'many'; expected a number of rows"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(shop: Server, setting: str, message: str) -> None:
-    with pytest.raises(Error, match=re.escape(message)):
-        shop.run(f"SET {setting}")
+def test_a_setting_that_cannot_be_is_refused(plain: Client, setting: str, message: str) -> None:
+    assert message in plain.refuses(f"SET {setting}")
 
 
-def test_the_keys_of_a_filtered_side_prune_the_other(shop: Server) -> None:
+def test_the_keys_of_a_filtered_side_prune_the_other(shop: Database) -> None:
     sql = "SELECT e.id, label FROM f_events e JOIN f_days d ON e.day = d.day WHERE label = 'd100'"
     assert told(shop, sql, "dynamic pruning") == [["day of f_events by the keys d.day, when it is run"]]
     (said,) = told(shop, sql, "dynamic pruning", analyze=True)
@@ -222,7 +178,7 @@ def test_the_keys_of_a_filtered_side_prune_the_other(shop: Server) -> None:
     assert shop.rows(sql) == [(50, "d100")]
 
 
-def test_the_first_rows_in_the_order_of_partitions_are_in_the_first_of_them(shop: Server) -> None:
+def test_the_first_rows_in_the_order_of_partitions_are_in_the_first_of_them(shop: Database) -> None:
     sql = "SELECT day, id FROM f_events ORDER BY day DESC LIMIT 3"
     (lines,) = told(shop, sql, "groups")
     assert lines[0].startswith(
@@ -233,7 +189,6 @@ def test_the_first_rows_in_the_order_of_partitions_are_in_the_first_of_them(shop
 
 
 COUNTED = [
-    pytest.param("SELECT count(*) FROM f_events", [(KEYS,)], id="rows"),
     pytest.param(
         "SELECT count(*), count(tenant), min(tenant), max(tenant), count(DISTINCT tenant) FROM f_events",
         [(400, 300, "t0", "t2", 3)],
@@ -244,36 +199,31 @@ COUNTED = [
         [("t1", 100), ("t2", 100)],
         id="in groups",
     ),
-    pytest.param(
-        "SELECT DISTINCT tenant FROM f_events ORDER BY 1 NULLS FIRST",
-        [(None,), ("t0",), ("t1",), ("t2",)],
-        id="distinct",
-    ),
     pytest.param("SELECT count(*) FROM f_events WHERE tenant = 'nobody'", [(0,)], id="nothing"),
 ]
 
 
 @pytest.mark.parametrize(("sql", "rows"), COUNTED)
 def test_partition_values_and_row_counts_answer_without_reading(
-    shop: Server, sql: str, rows: list[tuple[object, ...]]
+    shop: Database, sql: str, rows: list[tuple[object, ...]]
 ) -> None:
     assert shop.rows(sql) == rows
     assert opened(shop, sql) == 0
     assert told(shop, sql, "metadata")[0][0].startswith("answered from metadata: Aggregate")
 
 
-def test_a_filter_on_rows_is_not_answered_from_metadata(shop: Server) -> None:
+def test_a_filter_on_rows_is_not_answered_from_metadata(shop: Database) -> None:
     assert told(shop, "SELECT count(*) FROM f_events WHERE id > 7", "metadata") == []
     assert shop.rows("SELECT count(*) FROM f_events WHERE id > 7") == [(392,)]
 
 
-def test_partitions_without_a_live_row_count_for_nothing(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (id INT, day INT) PARTITIONED BY (day)")
-    server.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2), (3, 3)")
-    server.run(f"DELETE FROM {table} WHERE id = 3")
+def test_partitions_without_a_live_row_count_for_nothing(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, day INT) PARTITIONED BY (day)")
+    database.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2), (3, 3)")
+    database.run(f"DELETE FROM {table} WHERE id = 3")
     sql = f"SELECT max(day), count(*), count(DISTINCT day) FROM {table}"
-    assert told(server, sql, "metadata")
-    assert server.rows(sql) == [(2, 2, 2)]
+    assert told(database, sql, "metadata")
+    assert database.rows(sql) == [(2, 2, 2)]
 
 
 def test_a_join_larger_than_memory_completes_in_groups(tmp_path: Path) -> None:

@@ -1,0 +1,336 @@
+"""Partitions as things: dropped, attached and detached."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from tests.engine.database import Database
+from tests.stock import StoredTable, manifest, manifest_rows, stored_by_value, stored_tables
+
+
+@pytest.fixture(scope="module")
+def template(database: Database) -> str:
+    """Three months of two origins and of none, which nobody changes."""
+    database.run("CREATE TABLE months (day DATE, origin VARCHAR, n INT) PARTITIONED BY (month(day) AS month, origin)")
+    database.run(
+        "INSERT INTO months SELECT CAST('2025-0' || m || '-01' AS DATE), o, n FROM (VALUES (1), (2), (3)) AS a(m),"
+        " (VALUES ('JFK'), ('EWR'), (NULL)) AS b(o), (VALUES (1), (2)) AS c(n)"
+    )
+    return "months"
+
+
+@pytest.fixture
+def flights(database: Database, template: str, table: str) -> str:
+    """Three months of two origins and of none."""
+    return database.copy(template, table)
+
+
+def test_a_partition_is_not_dropped_inside_a_transaction(database: Database, flights: str) -> None:
+    before = stored_by_value(database.root / flights, "n")
+    with database.client(autocommit=False) as client:
+        client.run(f"INSERT INTO {flights} VALUES ('2025-04-01', 'JFK', 1)")
+        said = client.refuses(f"ALTER TABLE {flights} DROP PARTITION (month = 3)")
+    assert "not altered inside a transaction" in said
+    assert stored_by_value(database.root / flights, "n") == before
+
+
+def test_a_plain_table_has_no_partitions_to_drop(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 1 AS month")
+    assert "is not partitioned" in database.refuses(f"ALTER TABLE {table} DROP PARTITION (month = 1)")
+    assert database.value(f"SELECT count(*) FROM {table}") == 1
+
+
+def test_a_partition_dropped_on_a_branch_is_there_on_main(database: Database, flights: str) -> None:
+    database.run(f"ALTER TABLE {flights} CREATE BRANCH b")
+    with database.client() as client:
+        client.run("SET branch = 'b'")
+        assert client.run(f"ALTER TABLE {flights} DROP PARTITION (month = 3)") == 6
+        assert client.value(f"SELECT count(*) FROM {flights}") == 12
+    assert database.value(f"SELECT count(*) FROM {flights}") == 18
+
+
+EVOLVED: list[object] = [
+    pytest.param("origin", "origin = 'JFK'", "whole", id="a field of both specs"),
+    pytest.param("origin", "origin IS NULL", "whole", id="a field of both specs, NULL"),
+    pytest.param("bucket(2, origin) AS side", "side = 0", "whole", id="a field whose source is known"),
+    pytest.param(
+        "day, origin", "day = '2025-03-01', origin = 'EWR'", "rewritten", id="a field that old tables do not know"
+    ),
+    pytest.param("expr('col0 % 2', n) AS odd", "odd = 1", "rewritten", id="a field of another column"),
+]
+
+
+@pytest.mark.parametrize(("spec", "values", "how"), EVOLVED)
+def test_a_partition_of_a_new_spec_takes_the_rows_of_older_ones_along(
+    database: Database, flights: str, spec: str, values: str, how: str
+) -> None:
+    database.run(f"INSERT INTO {flights} VALUES ('2025-03-02', 'EWR', 9)")
+    database.run(f"ALTER TABLE {flights} SET PARTITIONED BY ({spec})")
+    database.run(f"INSERT INTO {flights} SELECT day, origin, n + 10 FROM {flights}")
+    where = values.replace(", ", " AND ").replace("side = 0", "abs(murmur3(origin)) % 2 = 0").replace("odd", "n % 2")
+    count, total = (database.value(f"SELECT count(*) FROM {flights} WHERE {c}") for c in (where, "true"))
+    before = {table.object_id: table.row for table in stored_tables(database.root / flights)}
+    assert count > 0
+    assert database.run(f"ALTER TABLE {flights} DROP PARTITION ({values})") == count
+    assert database.value(f"SELECT count(*) FROM {flights}") == total - count
+    assert database.value(f"SELECT count(*) FROM {flights} WHERE {where}") == 0
+    after = {table.object_id: table.row for table in stored_tables(database.root / flights)}
+    assert all(stored.dataset.count_rows() for stored in stored_tables(database.root / flights))
+    changed = {name for name, row in after.items() if before[name] != row}
+    assert bool(changed) == (how == "rewritten")
+    assert all(name.startswith("v1$") for name in changed)
+    assert database.rows(f"SELECT DISTINCT operation, is_current FROM {flights}$specs WHERE spec_id = 2") == [
+        ("partition spec v2", True)
+    ]
+
+
+# Tables that come from elsewhere.
+
+JUNE = "month = 6, origin = 'SFO'"
+
+
+def outside(database: Database, name: str, **columns: Any) -> str:
+    """A plain table of the root, written by stock Lance in two commits."""
+    place = str(database.root / f"{name}.lance")
+    rows = pa.table({"day": [date(2025, 6, 1), date(2025, 6, 2)], "origin": ["SFO", "SFO"], "n": [1, 2]} | columns)
+    lance.write_dataset(rows.slice(0, 1), place)
+    lance.write_dataset(rows.slice(1), place, mode="append")
+    return name
+
+
+def partition(database: Database, table: str, *values: Any) -> StoredTable | None:
+    found = [stored for stored in stored_tables(database.root / table) if tuple(stored.values.values()) == values]
+    return found[0] if found else None
+
+
+WAYS = ["'{x}'", "'{x}.lance'", "{x}", "'public/{x}.lance'"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("trusted", ["", " TRUSTED"], ids=["checked", "trusted"])
+def test_an_attached_table_is_a_partition_and_no_table_any_more(
+    database: Database, flights: str, way: str, trusted: str
+) -> None:
+    name = outside(database, f"{flights}_june")
+    before, version = stored_by_value(database.root / flights, "n"), manifest(database.root / flights).version
+    sql = f"ALTER TABLE {flights} ATTACH TABLE {way.format(x=name)} PARTITION ({JUNE}){trusted}"
+    assert database.run(sql) == 2
+    assert stored_by_value(database.root / flights, "n") == before | {(6, "SFO"): [{"n": 1}, {"n": 2}]}
+    assert manifest(database.root / flights).version == version + 1, "one commit"
+    assert not (database.root / f"{name}.lance").exists()
+    assert "not_found" in database.refuses(f"SELECT * FROM {name}")
+    assert database.rows(f"SELECT day, n FROM {flights} WHERE origin = 'SFO' ORDER BY n") == [
+        (date(2025, 6, 1), 1),
+        (date(2025, 6, 2), 2),
+    ]
+    assert database.value(f"SELECT count(*) FROM {flights}@{version}") == 18
+    found = partition(database, flights, 6, "SFO")
+    assert found is not None
+    assert found.row["location"].endswith(f"_{found.object_id}"), "a place of the usual form"
+    ids = {field.name: field.metadata[b"lance_flight:field_id"] for field in found.dataset.schema}
+    assert ids == {"day": b"0", "origin": b"1", "n": b"2"}
+
+
+def test_an_attached_table_is_written_changed_compacted_and_vacuumed_like_any_other(
+    database: Database, flights: str
+) -> None:
+    name = outside(database, f"{flights}_june", extra=["x", "y"])
+    database.run(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION ({JUNE})")
+    database.run(f"INSERT INTO {flights} VALUES ('2025-06-03', 'SFO', 3)")
+    assert database.run(f"UPDATE {flights} SET n = n * 10 WHERE origin = 'SFO'") == 3
+    assert database.run(f"DELETE FROM {flights} WHERE n = 10") == 1
+    database.rows(f"ALTER TABLE {flights} COMPACT")
+    database.rows(f"VACUUM {flights} RETAIN 0 HOURS FORCE")
+    found = partition(database, flights, 6, "SFO")
+    assert found is not None
+    rows = found.dataset.to_table(columns=["n", "extra"]).to_pylist()
+    assert sorted(rows, key=str) == [{"n": 20, "extra": None}, {"n": 30, "extra": None}]
+    assert sorted(database.rows(f"SELECT n FROM {flights} WHERE origin = 'SFO'")) == [(20,), (30,)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        pytest.param({"n": ["1", "2"]}, [1, 2], id="another type"),
+        pytest.param({"n": pa.array([1, 2], pa.int8())}, [1, 2], id="a smaller type"),
+        pytest.param({"more": [[1], [2]]}, [1, 2], id="an extra column"),
+        pytest.param({"day": ["2025-06-01", "2025-06-30"]}, [1, 2], id="text for the source of a partition"),
+    ],
+)
+def test_a_table_with_other_columns_is_attached_where_it_can_be_read(
+    database: Database, flights: str, columns: dict[str, Any], shown: list[int]
+) -> None:
+    name = outside(database, f"{flights}_june", **columns)
+    assert database.run(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION ({JUNE})") == 2
+    assert database.rows(f"SELECT n FROM {flights} WHERE date_part('month', day) = 6 ORDER BY n") == [
+        (n,) for n in shown
+    ]
+
+
+def test_a_column_that_is_missing_is_null(database: Database, flights: str) -> None:
+    place = str(database.root / f"{flights}_june.lance")
+    lance.write_dataset(pa.table({"day": [date(2025, 6, 1)]}), place)
+    database.run(f"ALTER TABLE {flights} ATTACH TABLE '{flights}_june' PARTITION (month = 6, origin = NULL)")
+    assert database.rows(f"SELECT origin, n FROM {flights} WHERE day = '2025-06-01'") == [(None, None)]
+
+
+NOT_ATTACHED = [
+    pytest.param({}, "(month = 6)", "has no value for origin", id="a field without a value"),
+    pytest.param({}, "(month = 6, orgin = 'SFO')", "did you mean 'origin'", id="no such field"),
+    pytest.param({}, "(month = 3, origin = 'JFK')", "is there already", id="a partition that is there"),
+    pytest.param({}, "(month = 7, origin = 'SFO')", "row 1 of", id="the first row is another partition's"),
+    pytest.param({"origin": ["SFO", None]}, f"({JUNE})", "row 2 of", id="the second one is"),
+    pytest.param(
+        {"day": [date(2025, 6, 1), date(2025, 7, 1)]},
+        f"({JUNE})",
+        "(month = 7, origin = 'SFO'), not (month = 6, origin = 'SFO')",
+        id="which one, and which not",
+    ),
+    pytest.param({"day": ["2025-06-01", "June"]}, f"({JUNE})", "holds 'June'", id="a value that cannot be read"),
+    pytest.param({"n": ["1", "x"]}, f"({JUNE})", "holds 'x'", id="one of a column that partitions nothing"),
+    pytest.param({"n": [[1], [2]]}, f"({JUNE})", "is list", id="a type that cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("columns", "values", "message"), NOT_ATTACHED)
+def test_what_is_no_such_partition_stays_a_table(
+    database: Database, flights: str, columns: dict[str, Any], values: str, message: str
+) -> None:
+    name = outside(database, f"{flights}_june", **columns)
+    before = manifest_rows(database.root / flights), {path.name for path in (database.root / flights).iterdir()}
+    assert message in database.refuses(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION {values}")
+    assert (
+        manifest_rows(database.root / flights),
+        {path.name for path in (database.root / flights).iterdir()},
+    ) == before
+    assert database.value(f"SELECT count(*) FROM {name}") == 2
+
+
+def test_rows_are_not_looked_at_where_they_are_trusted(database: Database, flights: str) -> None:
+    name = outside(database, f"{flights}_june", n=["1", "x"])
+    assert (
+        database.run(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION (month = 7, origin = 'SFO') TRUSTED") == 2
+    )
+    assert "holds 'x'" in database.refuses(f"SELECT n FROM {flights}")
+    assert database.value(f"SELECT count(day) FROM {flights}") == 20
+
+
+def test_a_null_in_a_column_that_has_none_is_named(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (p INT, n INT NOT NULL) PARTITIONED BY (p)")
+    lance.write_dataset(pa.table({"p": [1, 1], "n": [1, None]}), str(database.root / f"{table}_x.lance"))
+    sql = f"ALTER TABLE {table} ATTACH TABLE '{table}_x' PARTITION (p = 1)"
+    assert "column 'n' is NOT NULL, and row 2 of" in database.refuses(sql)
+    lance.write_dataset(pa.table({"p": [1]}), str(database.root / f"{table}_y.lance"))
+    sql = f"ALTER TABLE {table} ATTACH TABLE '{table}_y' PARTITION (p = 1) TRUSTED"
+    assert "column 'n' (int32 NOT NULL) is missing" in database.refuses(sql)
+
+
+PATHS = [
+    pytest.param("../secret.lance", "does not stay inside", id="above the root"),
+    pytest.param("/etc", "does not stay inside", id="absolute"),
+    pytest.param("public/../../secret.lance", "does not stay inside", id="above, by a detour"),
+    pytest.param("file:///tmp/x.lance", "does not stay inside", id="another store"),
+    pytest.param("", "does not stay inside", id="nothing"),
+    pytest.param("a/b/c.lance", "not_found", id="deeper than tables lie"),
+    pytest.param("nowhere", "not_found", id="nowhere"),
+    pytest.param(".lance-flight", "not_found", id="a private place"),
+    pytest.param("{t}", "is partitioned", id="itself"),
+    pytest.param("{t}/__manifest", "not_found", id="its own manifest"),
+]
+
+
+@pytest.mark.parametrize(("path", "message"), PATHS)
+def test_no_path_leads_out_of_the_root(database: Database, flights: str, path: str, message: str) -> None:
+    secret = database.root.parent / "secret.lance"
+    if not secret.exists():
+        lance.write_dataset(pa.table({"day": [date(2025, 6, 1)], "origin": ["SFO"], "n": [1]}), str(secret))
+    sql = f"ALTER TABLE {flights} ATTACH TABLE '{path.format(t=flights)}' PARTITION ({JUNE})"
+    assert message in database.refuses(sql)
+    assert secret.exists()
+    assert len(stored_tables(database.root / flights)) == 9
+
+
+def test_no_link_is_attached(database: Database, flights: str) -> None:
+    elsewhere = database.root.parent / f"{flights}_elsewhere"
+    lance.write_dataset(pa.table({"day": [date(2025, 6, 1)], "origin": ["SFO"], "n": [1]}), str(elsewhere))
+    (database.root / f"{flights}_link.lance").symlink_to(elsewhere)
+    sql = f"ALTER TABLE {flights} ATTACH TABLE '{flights}_link' PARTITION ({JUNE})"
+    assert "is a symbolic link" in database.refuses(sql)
+    outside(database, f"{flights}_june")
+    (file, *_) = (database.root / f"{flights}_june.lance" / "data").iterdir()
+    file.rename(elsewhere / file.name)
+    file.symlink_to(elsewhere / file.name)
+    assert "in another place" in database.refuses(sql.replace("_link", "_june"))
+
+
+def test_a_table_with_branches_is_not_attached(database: Database, flights: str) -> None:
+    name = outside(database, f"{flights}_june")
+    lance.dataset(str(database.root / f"{name}.lance")).create_branch("w")
+    sql = f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION ({JUNE})"
+    assert "has the branch 'w'" in database.refuses(sql)
+    assert database.value(f"SELECT count(*) FROM {name}") == 2
+
+
+def test_nothing_is_attached_or_detached_on_a_branch_or_in_a_transaction(database: Database, flights: str) -> None:
+    name = outside(database, f"{flights}_june")
+    database.run(f"ALTER TABLE {flights} CREATE BRANCH b")
+    statements = [f"ATTACH TABLE '{name}' PARTITION ({JUNE})", "DETACH PARTITION (month = 3, origin = 'JFK')"]
+    for statement in statements:
+        with database.client() as client:
+            client.run("SET branch = 'b'")
+            assert "on the main branch only" in client.refuses(f"ALTER TABLE {flights} {statement}")
+        with database.client(autocommit=False) as client:
+            assert "not altered inside a transaction" in client.refuses(f"ALTER TABLE {flights} {statement}")
+    assert len(stored_tables(database.root / flights)) == 9
+
+
+# And back again.
+
+
+def test_a_detached_partition_is_a_table_and_no_partition_any_more(database: Database, flights: str) -> None:
+    before, version = stored_by_value(database.root / flights, "n"), manifest(database.root / flights).version
+    assert database.run(f"ALTER TABLE {flights} DETACH PARTITION (month = 3, origin = NULL) TO {flights}_out") == 2
+    assert stored_by_value(database.root / flights, "n") == {v: n for v, n in before.items() if v != (3, None)}
+    assert manifest(database.root / flights).version == version + 1
+    assert database.rows(f"SELECT * FROM {flights}_out ORDER BY n") == [(date(2025, 3, 1), None, n) for n in (1, 2)]
+    assert lance.dataset(str(database.root / f"{flights}_out.lance")).count_rows() == 2
+    assert database.value(f"SELECT count(*) FROM {flights}@{version}") == 18, "older snapshots have it"
+    database.run(f"ALTER TABLE {flights} ATTACH TABLE '{flights}_out' PARTITION (month = 3, origin = NULL)")
+    assert stored_by_value(database.root / flights, "n") == before
+
+
+def test_what_is_detached_is_what_the_pin_shows(database: Database, flights: str) -> None:
+    database.run(f"UPDATE {flights} SET n = 7 WHERE date_part('month', day) = 3 AND origin = 'JFK' AND n = 2")
+    found = partition(database, flights, 3, "JFK")
+    assert found is not None
+    dead = pa.table({"day": [date(2025, 3, 1)], "origin": ["JFK"], "n": pa.array([666], pa.int32())})
+    lance.write_dataset(dead, found.dataset.uri, mode="append")
+    database.run(f"ALTER TABLE {flights} DETACH PARTITION (month = 3, origin = 'JFK')")
+    assert sorted(database.rows(f"SELECT n FROM {flights}_3_jfk")) == [(1,), (7,)]
+
+
+NOT_DETACHED = [
+    pytest.param("(month = 3, origin = 'LAX')", "0 tables of", id="a partition that is not there"),
+    pytest.param("(month = 3)", "has no value for origin", id="a field without a value"),
+    pytest.param("(month = 3, origin = 'JFK') TO {t}", "is there already", id="a name that is taken"),
+    pytest.param("(month = 3, origin = 'JFK') TO 'a/b'", "name 'a/b' is not allowed", id="no name"),
+    pytest.param("(month = 3, origin = 'JFK') TO '../b'", "name '../b' is not allowed", id="a name that leads out"),
+]
+
+
+def test_there_is_nothing_to_detach_from_an_empty_table(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (p INT) PARTITIONED BY (p)")
+    assert "0 tables of" in database.refuses(f"ALTER TABLE {table} DETACH PARTITION (p = 1)")
+    assert database.run(f"ALTER TABLE {table} DROP PARTITION (p = 1)") == 0
+
+
+@pytest.mark.parametrize(("what", "message"), NOT_DETACHED)
+def test_what_cannot_be_detached_stays(database: Database, flights: str, what: str, message: str) -> None:
+    assert message in database.refuses(f"ALTER TABLE {flights} DETACH PARTITION {what.format(t=flights)}")
+    assert len(stored_tables(database.root / flights)) == 9
+    assert database.value(f"SELECT count(*) FROM {flights}") == 18

@@ -1,0 +1,314 @@
+"""Versions of plain and partitioned tables: read by number, tag and time, named by tags, and rolled back to."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from tests.engine.database import Database
+from tests.engine.tagged_tables import PLACES, grown, stock
+from tests.stock import manifest
+
+pytestmark = pytest.mark.slow  # every way to name a version of both kinds of tables
+
+
+@PLACES
+def test_a_version_is_read_by_its_number(database: Database, table: str, partitioned_by: str) -> None:
+    for rows, version in enumerate(grown(database, table, partitioned_by), 1):
+        for name in (f"{table}@{version}", f'"{table}@{version}"', f'public."{table}@{version}"'):
+            assert database.value(f"SELECT count(*) FROM {name}") == rows
+            assert sorted(database.rows(f"SELECT id FROM {name}")) == [(n,) for n in range(rows)]
+
+
+@PLACES
+def test_a_version_is_read_by_a_time(database: Database, table: str, partitioned_by: str) -> None:
+    versions = grown(database, table, partitioned_by)
+    moments = {each["version"]: each["timestamp"] for each in stock(database, table, partitioned_by).versions()}
+    for rows, version in enumerate(versions, 1):
+        moment = moments[version].astimezone(dt.UTC)
+        for text in (moment.isoformat(), moment.replace(tzinfo=None).isoformat(sep=" ")):
+            assert database.value(f'SELECT count(*) FROM "{table}@{text}"') == rows
+    assert database.value(f'SELECT count(*) FROM "{table}@2999-01-01"') == 3
+
+
+@PLACES
+def test_a_version_is_read_by_a_tag(database: Database, table: str, partitioned_by: str) -> None:
+    oldest, *_ = grown(database, table, partitioned_by)
+    stock(database, table, partitioned_by).tags.create("first", oldest)
+    for name in (f"{table}@first", f'"{table}@first"'):
+        assert database.value(f"SELECT count(*) FROM {name}") == 1
+
+
+@PLACES
+def test_versions_of_one_table_stand_beside_each_other(database: Database, table: str, partitioned_by: str) -> None:
+    first, _, last = grown(database, table, partitioned_by)
+    new = f"SELECT a.id FROM {table} a LEFT JOIN {table}@{first} b ON a.id = b.id WHERE b.id IS NULL ORDER BY a.id"
+    assert database.rows(new) == [(1,), (2,)]
+    union = f"SELECT count(*) FROM (SELECT id FROM {table}@{first} UNION ALL SELECT id FROM {table}@{last})"
+    assert database.value(union) == 4
+
+
+def test_metadata_tables_travel_too(database: Database, table: str) -> None:
+    for rows, version in enumerate(grown(database, table, " PARTITIONED BY (id)"), 1):
+        assert database.value(f"SELECT count(*) FROM {table}@{version}$partitions") == rows
+        assert database.value(f'SELECT sum(rows) FROM "{table}@{version}$partitions"') == rows
+        assert database.value(f"SELECT count(*) FROM {table}@{version}$files") == rows
+
+
+@PLACES
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        pytest.param("999", "999", id="a version that is not there"),
+        pytest.param("0", "0", id="version zero"),
+        pytest.param("99999999999999999999", "version 99999999999999999999", id="a version beyond 64 bits"),
+        pytest.param("9" * 100, "'999", id="a number without end"),
+        pytest.param("²", "tag '²'", id="a digit that is no number"),
+        pytest.param("no_such_tag", "no_such_tag", id="a tag that is not there"),
+        pytest.param("2000-01-01T00:00:00Z", "2000-01-01T00:00:00+00:00", id="a time before the table"),
+    ],
+)
+def test_a_version_that_is_not_there_is_named_without_the_place(
+    database: Database, table: str, partitioned_by: str, at: str, says: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    message = database.refuses(f'SELECT * FROM "{table}@{at}"')
+    assert "not_found" in message
+    assert says in message
+    assert table in message or "tag" in message
+    assert str(database.root) not in message
+
+
+def test_a_version_from_before_the_table_was_partitioned_is_not_there(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    assert "not_found" in database.refuses(f"SELECT * FROM {table}@1")
+
+
+def test_a_statement_reads_one_snapshot_however_often_it_names_a_table(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    database.run(f"INSERT INTO {table} VALUES (1)")
+    assert database.run(f"INSERT INTO {table} SELECT a.id + b.id FROM {table} a, {table} b") == 1
+    assert sorted(database.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
+
+
+CLAUSES = [
+    pytest.param("{t} FOR VERSION AS OF {v}", id="FOR VERSION"),
+    pytest.param("{t} FOR SYSTEM_VERSION AS OF {v} AS {t}", id="FOR SYSTEM_VERSION"),
+    pytest.param("{t} VERSION AS OF {v}", id="VERSION"),
+    pytest.param("public.{t} FOR VERSION AS OF 'first' {t}", id="FOR VERSION of a tag"),
+    pytest.param("{t} FOR TAG first", id="FOR TAG"),
+    pytest.param('{t} FOR TAG "first"', id="FOR TAG in quotes"),
+    pytest.param("lance.public.{t} FOR TIMESTAMP AS OF '{time}'", id="FOR TIMESTAMP"),
+    pytest.param("{t} FOR SYSTEM_TIME AS OF TIMESTAMP '{time}'", id="FOR SYSTEM_TIME"),
+    pytest.param("\"{t}\" TIMESTAMP AS OF '{time}'", id="TIMESTAMP"),
+]
+
+
+@PLACES
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_a_version_is_read_by_a_clause(database: Database, table: str, partitioned_by: str, clause: str) -> None:
+    oldest, *_ = grown(database, table, partitioned_by)
+    stored = stock(database, table, partitioned_by)
+    stored.tags.create("first", oldest)
+    (time,) = (each["timestamp"] for each in stored.versions() if each["version"] == oldest)
+    old = clause.format(t=table, v=oldest, time=time.astimezone(dt.UTC).isoformat())
+    for query, rows in {
+        f"SELECT {table}.id FROM {old}": [(0,)],
+        f"SELECT {table}.id FROM {old} WHERE id < 5 ORDER BY 1 LIMIT 2": [(0,)],
+        f"SELECT b.id FROM {table} b LEFT JOIN {old} ON b.id = {table}.id WHERE {table}.id IS NULL": [(1,), (2,)],
+        f"SELECT count(*) FROM {old}, {table} AS b": [(3,)],
+        f"SELECT id FROM {table} WHERE id NOT IN (SELECT id FROM {old})": [(1,), (2,)],
+        f"WITH {table} AS (SELECT id FROM {old}) SELECT id FROM {table}": [(0,)],
+        f"SELECT id FROM {table} EXCEPT SELECT id FROM {old}": [(1,), (2,)],
+        f"SELECT id FROM {table} WHERE id > (SELECT max(id) FROM {old})": [(1,), (2,)],
+        f"SELECT b.id FROM {table} b JOIN {old} ON b.id >= {table}.id WHERE b.id < ?": [(0,), (1,)],
+    }.items():
+        assert sorted(database.rows(query, [2] if "?" in query else None)) == rows, query
+
+
+def test_rows_come_back_from_a_version(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, n INT) PARTITIONED BY (id)")
+    database.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
+    version = manifest(database.root / table).version
+    database.run(f"UPDATE {table} SET n = 0")
+    assert database.run(f"DELETE FROM {table} WHERE id = 2") == 1
+    assert database.run(f"INSERT INTO {table} SELECT * FROM {table} FOR VERSION AS OF {version} WHERE id = 2") == 1
+    old = f"USING {table} FOR VERSION AS OF {version} AS old ON {table}.id = old.id AND old.id = 1"
+    assert database.run(f"MERGE INTO {table} {old} WHEN MATCHED THEN UPDATE SET n = old.n") == 1
+    assert sorted(database.rows(f"SELECT id, n FROM {table}")) == [(1, 1), (2, 2)]
+    assert database.value(f"SELECT count(*) FROM {table}$partitions FOR VERSION AS OF {version}") == 2
+
+
+NO_VERSIONS = [
+    pytest.param("SELECT * FROM {t} FOR VERSION AS OF 999", "[not_found]", "no version 999", id="no such version"),
+    pytest.param("SELECT * FROM {t} FOR TAG nowhere", "[not_found]", "no tag 'nowhere'", id="no such tag"),
+    pytest.param(
+        "SELECT * FROM {t} FOR TIMESTAMP AS OF '2000-01-01'", "[not_found]", "no version as old", id="before the table"
+    ),
+    pytest.param("SELECT * FROM {t} FOR TIMESTAMP AS OF 'then'", "[invalid_sql]", "is no time", id="no time"),
+    pytest.param("SELECT * FROM {t} FOR TIMESTAMP AS OF now()", "[invalid_sql]", "in quotes", id="an expression"),
+    pytest.param("SELECT * FROM {t} FOR VERSION AS OF ?", "[invalid_sql]", "no parameter", id="a parameter"),
+    pytest.param("SELECT * FROM {t} FOR VERSION AS OF '{t}$files'", "[invalid_input]", "tag name", id="no tag's name"),
+    pytest.param("SELECT * FROM {t}@1 FOR VERSION AS OF 1", "[invalid_sql]", "already", id="two versions"),
+    pytest.param("SELECT * FROM no_table FOR VERSION AS OF 1", "[not_found]", "no_table", id="no table"),
+    pytest.param("SELECT * FROM system.queries FOR VERSION AS OF 1", "[not_found]", "queries", id="a system table"),
+    pytest.param(
+        "WITH q AS (SELECT 1 AS x) SELECT * FROM q FOR VERSION AS OF 1", "[unsupported]", "no table", id="a CTE"
+    ),
+    pytest.param(
+        "SELECT * FROM table_changes('{t}', 1, 2) FOR VERSION AS OF 1", "[unsupported]", "no table", id="a function"
+    ),
+    pytest.param(
+        "SELECT * FROM {t} FOR SYSTEM_TIME BETWEEN '2026-01-01' AND '2026-01-02'",
+        "[unsupported]",
+        "table_changes",
+        id="a range",
+    ),
+    pytest.param("DELETE FROM {t} FOR VERSION AS OF 1", "[invalid_sql]", "VERSION", id="a change"),
+]
+
+
+@pytest.mark.parametrize(("sql", "code", "says"), NO_VERSIONS)
+def test_a_clause_that_names_no_version_is_refused(
+    database: Database, table: str, sql: str, code: str, says: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    message = database.refuses(sql.format(t=table), [None] * sql.count("?") or None)
+    assert code in message
+    assert says in message
+
+
+# Tags
+
+
+@PLACES
+def test_a_tag_names_the_newest_version_or_the_one_it_is_given(
+    database: Database, table: str, partitioned_by: str
+) -> None:
+    first, second, third = grown(database, table, partitioned_by)
+    moment = next(v["timestamp"] for v in stock(database, table, partitioned_by).versions() if v["version"] == second)
+    for statement in (
+        f"ALTER TABLE {table} CREATE TAG newest",
+        f"ALTER TABLE public.{table} CREATE TAG Oldest AS OF {first}",
+        f"ALTER TABLE {table} CREATE TAG \"v1.0-RC\" AS OF '{moment.astimezone().isoformat()}'",
+        f"ALTER TABLE {table} CREATE TAG again AS OF oldest",
+        f"alter table {table} create tag 'quoted' as of 'v1.0-RC'",
+    ):
+        assert database.run(statement) == 0
+    database.run(f"INSERT INTO {table} VALUES (3)")
+    rows = {"newest": 3, "oldest": 1, '"v1.0-RC"': 2, "again": 1, "quoted": 2}
+    for name, expected in rows.items():
+        assert database.value(f'SELECT count(*) FROM "{table}@{name.strip(chr(34))}"') == expected
+    named = {"again": first, "newest": third, "oldest": first, "quoted": second, "v1.0-RC": second}
+    listed = [(name, version, None) for name, version in sorted(named.items())]
+    assert database.rows(f"SELECT * FROM {table}$tags ORDER BY name") == listed
+    assert {name: tag["version"] for name, tag in stock(database, table, partitioned_by).tags.list().items()} == named
+
+
+@PLACES
+def test_a_tag_is_dropped_and_its_name_is_free_again(database: Database, table: str, partitioned_by: str) -> None:
+    first, second, _ = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {first}")
+    database.run(f"ALTER TABLE {table} DROP TAG x")
+    assert "not_found" in database.refuses(f"SELECT * FROM {table}@x")
+    assert database.rows(f"SELECT * FROM {table}$tags") == []
+    database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {second}")
+    assert database.value(f"SELECT count(*) FROM {table}@x") == 2
+
+
+NO_TAGS = [
+    pytest.param("CREATE TAG taken", ["already_exists", "'taken'"], id="a name that is taken"),
+    pytest.param("CREATE TAG '12'", ["invalid_input", "'12'", "expected [A-Za-z_]"], id="a number"),
+    pytest.param("CREATE TAG 12", ["invalid_input", "'12'"], id="a bare number"),
+    pytest.param("CREATE TAG '2026-01-31'", ["invalid_input", "'2026-01-31'"], id="a time"),
+    pytest.param("CREATE TAG 'a/b'", ["invalid_input", "'a/b'"], id="a slash"),
+    pytest.param("CREATE TAG 'a@b'", ["invalid_input", "'a@b'"], id="an at sign"),
+    pytest.param("CREATE TAG ''", ["invalid_input", "''"], id="nothing"),
+    pytest.param("CREATE TAG main", ["invalid_input", "main branch"], id="the main branch"),
+    pytest.param("CREATE TAG x AS OF 999", ["not_found", "999"], id="a version that is not there"),
+    pytest.param("CREATE TAG x AS OF nope", ["not_found", "'nope'"], id="a tag that is not there"),
+    pytest.param("CREATE TAG x AS OF '2000-01-01'", ["not_found", "2000-01-01T00:00:00"], id="a time before the table"),
+    pytest.param("CREATE TAG x AS OF", ["invalid_sql", "a version, a tag or a time"], id="as of nothing"),
+    pytest.param("CREATE TAG x OF 12", ["invalid_sql", "the end of the statement"], id="of"),
+    pytest.param("DROP TAG takn", ["not_found", "'takn'", "did you mean 'taken'"], id="a misspelt tag"),
+    pytest.param("MOVE TO x", ["invalid_sql", "CREATE TAG"], id="something else"),
+]
+
+
+@PLACES
+@pytest.mark.parametrize(("alteration", "says"), NO_TAGS)
+def test_what_cannot_be_a_tag_is_named_and_changes_nothing(
+    database: Database, table: str, partitioned_by: str, alteration: str, says: list[str]
+) -> None:
+    (first, *_) = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} CREATE TAG taken AS OF {first}")
+    message = database.refuses(f"ALTER TABLE {table} {alteration}")
+    assert [part for part in says if part not in message] == []
+    assert str(database.root) not in message
+    assert database.rows(f"SELECT * FROM {table}$tags") == [("taken", first, None)]
+
+
+def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    assert "not_found" in database.refuses(f"ALTER TABLE {table} CREATE TAG x AS OF 1")
+    assert "not_found" in database.refuses("ALTER TABLE nowhere CREATE TAG x")
+
+
+# Rollbacks
+
+
+POINTS = pytest.mark.parametrize("point", ["a version", "a tag", "a time"])
+
+
+@PLACES
+@POINTS
+def test_a_table_is_rolled_back_to_any_point_and_written_on(
+    database: Database, table: str, partitioned_by: str, point: str
+) -> None:
+    first, second, last = grown(database, table, partitioned_by)
+    versions = stock(database, table, partitioned_by).versions()
+    moment = next(v["timestamp"] for v in versions if v["version"] == second)
+    database.run(f"ALTER TABLE {table} CREATE TAG good AS OF {second}")
+    text = {"a version": f"{second}", "a tag": "good", "a time": f"'{moment.astimezone().isoformat()}'"}[point]
+    assert database.run(f"ALTER TABLE {table} ROLLBACK TO {text}") == 0
+    assert sorted(database.rows(f"SELECT id FROM {table}")) == [(0,), (1,)]
+    assert int(stock(database, table, partitioned_by).version) == last + 1
+    assert database.value(f"SELECT count(*) FROM {table}@{last}") == 3
+    database.run(f"INSERT INTO {table} VALUES (2), (7)")
+    assert sorted(database.rows(f"SELECT id FROM {table}")) == [(0,), (1,), (2,), (7,)]
+    database.run(f"ALTER TABLE {table} ROLLBACK TO {first}")
+    assert database.rows(f"SELECT id FROM {table}") == [(0,)]
+
+
+@PLACES
+def test_a_rollback_to_the_newest_version_makes_no_new_one(database: Database, table: str, partitioned_by: str) -> None:
+    *_, last = grown(database, table, partitioned_by)
+    database.run(f"ALTER TABLE {table} ROLLBACK TO {last}")
+    assert int(stock(database, table, partitioned_by).version) == last
+
+
+@PLACES
+@pytest.mark.parametrize(
+    ("point", "says"),
+    [
+        pytest.param("999", ["not_found", "999"], id="a version that is not there"),
+        pytest.param("nope", ["not_found", "'nope'"], id="a tag that is not there"),
+        pytest.param("", ["invalid_sql", "a version, a tag or a time"], id="nothing"),
+    ],
+)
+def test_what_is_not_there_is_not_rolled_back_to(
+    database: Database, table: str, partitioned_by: str, point: str, says: list[str]
+) -> None:
+    grown(database, table, partitioned_by)
+    message = database.refuses(f"ALTER TABLE {table} ROLLBACK TO {point}")
+    assert [part for part in says if part not in message] == []
+    assert str(database.root) not in message
+    assert database.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_the_history_says_so(database: Database, table: str) -> None:
+    first, *_ = grown(database, table, " PARTITIONED BY (id)")
+    database.run(f"ALTER TABLE {table} ROLLBACK TO {first}")
+    newest = f"SELECT operation, tables_added, tables_changed, tables_removed FROM {table}$snapshots ORDER BY version DESC LIMIT 1"
+    assert database.rows(newest) == [(f"rollback to {first}", 0, 0, 2)]
