@@ -220,9 +220,22 @@ class QuerySession:
             return frame
 
         with located(self._sent, calls.sql):
-            return self._planned_views.plan(
+            frame = self._planned_views.plan(
                 lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
             )
+            return self._coerced(frame)
+
+    def _coerced(self, frame: DataFrame) -> DataFrame:
+        """Return a query whose schema has the types of its rows.
+
+        DataFusion coerces the branches of UNION and CASE only as it optimises: before, it says the type of the first one.
+        """
+        plan = self.optimised(frame)
+        coerced = self.datafusion.create_dataframe_from_logical_plan(plan)
+        if coerced.schema().types == frame.schema().types:
+            return frame
+        self._optimised = coerced, plan
+        return coerced
 
     def reveal(self, hidden: frozenset[str]) -> None:
         """Show these hidden columns too of the tables that are named from here on."""
