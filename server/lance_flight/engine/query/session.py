@@ -524,10 +524,46 @@ class QuerySession:
 
 
 def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches, each converted to exactly `schema`, with its columns matched by position."""
+    """Yield the same batches with exactly `schema`, with their columns matched by position.
+
+    A column may change the form of its values (views, dictionaries), never a value: a cast of other types would lose some.
+    """
     for batch in batches:
+        for column, field in zip(batch.columns, schema, strict=True):
+            if not _has_values_of(column.type, field.type):
+                raise TypeError(f"column {field.name!r} has rows of {column.type}; expected {field.type}, as planned")
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _has_values_of(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether two types hold the same values, in whatever form."""
+    if stored == wanted or pa.types.is_null(stored):
+        return True
+    if pa.types.is_dictionary(stored):
+        return _has_values_of(stored.value_type, wanted)
+    for kinds in _FORMS:
+        if any(is_kind(stored) for is_kind in kinds):
+            return (
+                any(is_kind(wanted) for is_kind in kinds)
+                and stored.num_fields == wanted.num_fields
+                and all(map(_has_values_of, _types_within(stored), _types_within(wanted)))
+            )
+    return False
+
+
+_FORMS = (
+    (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+    (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view),
+    (pa.types.is_struct,),
+    (pa.types.is_map,),
+)
+"""Kinds of types that hold the same values."""
+
+
+def _types_within(kind: pa.DataType) -> list[pa.DataType]:
+    return [kind.field(place).type for place in range(kind.num_fields)]
 
 
 def _weak(method: Callable[..., T]) -> Callable[..., T]:
