@@ -47,6 +47,7 @@ from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
+from lance_flight.engine.sql.recursive_queries import check_recursive_queries
 from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
@@ -209,8 +210,12 @@ class QuerySession:
             self._unbound, self._wanted = calls, None
         values = bound_values(calls.sql, parameters)
 
+        def schema_of(text: str) -> pa.Schema:
+            return pa.schema(self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values).schema())
+
         def plan(text: str) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
+            check_recursive_queries(text, schema_of)
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts:
                 self._bounded(frame)
