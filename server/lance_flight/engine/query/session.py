@@ -45,11 +45,13 @@ from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
+from lance_flight.engine.sql.long_numbers import decimal_edits
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries
 from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
+from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.planning.predicates import Predicate
@@ -278,8 +280,9 @@ class QuerySession:
         return self.named.revealed(name)
 
     def literal_rows(self, sql: str) -> DataFrame:
-        """Plan a VALUES list of plain literals, without the rewrites that `frame` makes."""
-        return self.planned(lambda: self.datafusion.sql_with_options(sql, QUERIES_ONLY))
+        """Plan a VALUES list of plain literals, without most of the rewrites that `frame` makes."""
+        exact = edited(sql, decimal_edits(sql))
+        return self._coerced(self.planned(lambda: self.datafusion.sql_with_options(exact, QUERIES_ONLY)))
 
     def rows_of(self, rows: pads.Dataset) -> DataFrame:
         """Return the rows of a dataset that is read in place of a scan by this run alone."""

@@ -14,6 +14,7 @@ from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
+from lance_flight.engine.sql.long_numbers import decimal_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.sort_keys import sort_key_edits
@@ -37,6 +38,7 @@ def for_datafusion(text: str) -> str:
     'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
     """
     text = numbered(text)
+    text = edited(text, decimal_edits(text))
     tokens = tokenize(text)
     documents = json_edits(text, tokens)
     if documents:
