@@ -201,6 +201,8 @@ class _Reader(TokenPlaces):
 
     def _next_part(self, level: QueryLevel, at: int, word: str) -> None:
         if word in SET_OPERATORS and not self.is_sign(at - 1, "*"):
+            if word != "UNION" and self.word_at(at + 1) == "ALL":
+                raise self._unsupported(at, f"{word} ALL")  # DataFusion keeps or removes all of equal rows
             self._end(level)
             level.has_union |= word == "UNION"
             level.has_set = True

@@ -1,7 +1,7 @@
 """Numbers with more digits than a double has: they are decimals, and DataFusion would round them to doubles.
 
-A double keeps 15 digits of any number. DataFusion 55; its option `parse_float_as_decimal` would make decimals of short ones too,
-whose quotients have few digits: https://github.com/apache/datafusion/issues/14612.
+A double keeps 15 digits of any number. DataFusion 55 has an option, `datafusion.sql_parser.parse_float_as_decimal`, which would make
+decimals of short numbers too, whose quotients have few digits.
 """
 
 from __future__ import annotations

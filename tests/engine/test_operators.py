@@ -1,0 +1,63 @@
+"""Operators that DataFusion reads in another way than PostgreSQL and DuckDB: they mean what these say, or are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.database import Database
+
+# Text, pattern with its escape → what PostgreSQL answers.
+SIMILAR = {
+    ("abc", "'abc'"): True,
+    ("abc", "'a'"): False,
+    ("abc", "'ab'"): False,
+    ("abc", "'%(b|d)%'"): True,
+    ("abc", "'(b|c)%'"): False,
+    ("abc", "'a_c'"): True,
+    ("abc", "'a.c'"): False,
+    ("a.c", "'a.c'"): True,
+    ("a\nc", "'a%c'"): True,
+    ("abbc", "'ab+c'"): True,
+    ("abbc", "'ab{3}c'"): False,
+    ("a%c", "'a!%c' ESCAPE '!'"): True,
+    ("abc", "'a!%c' ESCAPE '!'"): False,
+    ("a_c", r"'a\_c'"): True,
+    ("axc", "'a[xy]c'"): True,
+    ("azc", "'a[^xy]c'"): True,
+    ("a^c", "'a^c'"): True,
+    ("it's", "'it''s'"): True,
+}
+
+
+@pytest.mark.parametrize("negated", ["", "NOT "])
+@pytest.mark.parametrize(("text", "pattern"), SIMILAR)
+def test_similar_to_matches_the_whole_text(database: Database, text: str, pattern: str, negated: str) -> None:
+    found = database.value(f"SELECT ? {negated}SIMILAR TO {pattern}", [text])
+    assert found is (SIMILAR[text, pattern] ^ bool(negated))
+
+
+REFUSED = {
+    "SELECT 'a' SIMILAR TO p FROM (SELECT 'a' AS p)": "[unsupported] SIMILAR TO takes a pattern that is a literal",
+    r"SELECT 'a' SIMILAR TO 'a\'": "ends with its escape character",
+    "SELECT 2 ^ 3": "[unsupported] ^ at character 10 is a power in some systems",
+    "VALUES (1), (1) EXCEPT ALL VALUES (1)": "[unsupported] EXCEPT ALL is not offered: write EXCEPT",
+    "SELECT 1 INTERSECT ALL SELECT 1": "[unsupported] INTERSECT ALL is not offered: write INTERSECT",
+    "SELECT * FROM (SELECT 1 AS x EXCEPT ALL SELECT 2)": "[unsupported] EXCEPT ALL is not offered",
+}
+
+
+@pytest.mark.parametrize(("sql", "says"), REFUSED.items())
+def test_what_would_answer_otherwise_is_refused(database: Database, sql: str, says: str) -> None:
+    assert says in database.refuses(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) = 1 FROM (SELECT 1 EXCEPT SELECT 2)",
+        "SELECT x = 1 FROM (SELECT 1 AS x, 2 AS y) AS t",
+        "SELECT count(*) = 2 FROM (SELECT 1 UNION ALL SELECT 1)",
+    ],
+)
+def test_operators_beside_them_are_left_alone(database: Database, sql: str) -> None:
+    assert database.value(sql) is True
