@@ -36,9 +36,33 @@ def test_similar_to_matches_the_whole_text(database: Database, text: str, patter
     assert found is (SIMILAR[text, pattern] ^ bool(negated))
 
 
+# Text, pattern with its escape → what PostgreSQL answers.
+LIKE = {
+    ("5%", "'5!%' ESCAPE '!'"): True,
+    ("5x", "'5!%' ESCAPE '!'"): False,
+    ("5!", "'5!!' ESCAPE '!'"): True,
+    ("a_b", "'a!_%' ESCAPE '!'"): True,
+    ("axb", "'a!_%' ESCAPE '!'"): False,
+    ("axb", "'!a_!b' ESCAPE '!'"): True,
+    (r"a\b", r"'a\_' ESCAPE '!'"): True,
+    (r"a\%", r"'a\%' ESCAPE ''"): True,
+    ("a%", r"'a\%' ESCAPE ''"): False,
+    ("a%", r"'a\%' ESCAPE '\'"): True,
+    ("it's 5%", "'it''s _!%' ESCAPE '!'"): True,
+}
+
+
+@pytest.mark.parametrize("operator", ["LIKE", "NOT LIKE", "ILIKE"])
+@pytest.mark.parametrize(("text", "pattern"), LIKE)
+def test_like_takes_any_escape_character(database: Database, text: str, pattern: str, operator: str) -> None:
+    found = database.value(f"SELECT ? {operator} {pattern}", [text])
+    assert found is (LIKE[text, pattern] ^ operator.startswith("NOT"))
+
+
 REFUSED = {
     "SELECT 'a' SIMILAR TO p FROM (SELECT 'a' AS p)": "[unsupported] SIMILAR TO takes a pattern that is a literal",
     r"SELECT 'a' SIMILAR TO 'a\'": "ends with its escape character",
+    "SELECT 'a' LIKE 'a!' ESCAPE '!'": "ends with its escape character",
     "SELECT 2 ^ 3": "[unsupported] ^ at character 10 is a power in some systems",
     "VALUES (1), (1) EXCEPT ALL VALUES (1)": "[unsupported] EXCEPT ALL is not offered: write EXCEPT",
     "SELECT 1 INTERSECT ALL SELECT 1": "[unsupported] INTERSECT ALL is not offered: write INTERSECT",

@@ -15,9 +15,9 @@ from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.long_numbers import decimal_edits
+from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
-from lance_flight.engine.sql.similar_patterns import similar_edits
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED
@@ -50,7 +50,7 @@ def for_datafusion(text: str) -> str:
         text = edited(text, operators)
         tokens = tokenize(text)
     check_operators(tokens)
-    rewrites = clause_edits(text, tokens) + comparison_edits(tokens) + similar_edits(tokens)
+    rewrites = clause_edits(text, tokens) + comparison_edits(tokens) + pattern_edits(tokens)
     if rewrites:
         text = edited(text, rewrites)
         tokens = tokenize(text)
