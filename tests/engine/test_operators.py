@@ -1,4 +1,4 @@
-"""Operators that DataFusion reads in another way than PostgreSQL and DuckDB: they mean what these say, or are refused."""
+"""What DataFusion reads in another way than PostgreSQL and DuckDB: it means what these say, or is refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,12 @@ def test_like_takes_any_escape_character(database: Database, text: str, pattern:
     assert found is (LIKE[text, pattern] ^ operator.startswith("NOT"))
 
 
+A, B = "(SELECT 1 AS k, 2 AS x) AS a", "(SELECT 3 AS k, 4 AS y) AS b"
 REFUSED = {
+    f"SELECT k FROM {A} RIGHT JOIN {B} USING (k)": "[unsupported] RIGHT JOIN … USING is not offered: write ON a.k = b.k",
+    f"SELECT k FROM {A} FULL OUTER JOIN {B} USING (k)": "[unsupported] FULL JOIN … USING is not offered: write ON",
+    f"SELECT k FROM {A} NATURAL RIGHT JOIN {B}": "[unsupported] RIGHT JOIN … USING is not offered",
+    f"SELECT * FROM (SELECT k FROM {A} NATURAL FULL OUTER JOIN {B})": "[unsupported] FULL JOIN … USING is not offered",
     "SELECT 'a' SIMILAR TO p FROM (SELECT 'a' AS p)": "[unsupported] SIMILAR TO takes a pattern that is a literal",
     r"SELECT 'a' SIMILAR TO 'a\'": "ends with its escape character",
     "SELECT 'a' LIKE 'a!' ESCAPE '!'": "ends with its escape character",
@@ -80,6 +85,11 @@ def test_what_would_answer_otherwise_is_refused(database: Database, sql: str, sa
     [
         "SELECT count(*) = 1 FROM (SELECT 1 EXCEPT SELECT 2)",
         "SELECT x = 1 FROM (SELECT 1 AS x, 2 AS y) AS t",
+        f"SELECT k = 1 FROM {A} LEFT JOIN {B} USING (k)",
+        f"SELECT k = 1 FROM {A} NATURAL LEFT JOIN {B}",
+        f"SELECT count(*) = 0 FROM {A} JOIN {B} USING (k)",
+        f"SELECT b.k = 3 FROM {A} RIGHT JOIN {B} ON a.k = b.k",
+        f"SELECT count(*) = 2 FROM {A} FULL JOIN {B} ON a.k = b.k LEFT JOIN (SELECT 4 AS y) AS c USING (y)",
         "SELECT count(*) = 2 FROM (SELECT 1 UNION ALL SELECT 1)",
     ],
 )

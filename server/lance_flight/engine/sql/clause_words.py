@@ -27,6 +27,8 @@ INSTEAD = {
     "FOR": "leave it out: there are no row locks, and an answer has one format, Arrow",
     "a range of versions": "write table_changes('t', from, to)",
     VERSION_OF: "write FOR VERSION AS OF n after the table's name, inside the query",
+    "FULL JOIN … USING": "write ON a.k = b.k, and coalesce(a.k, b.k) AS k where it is selected",
+    "RIGHT JOIN … USING": "write ON a.k = b.k, and b.k where it is selected; or the tables the other way round, with LEFT JOIN",
     "FORMAT": "leave it out: answers are Arrow batches, which the client formats",
     "GLOBAL": "leave it out: a join has no places to be sent to",
     "GROUPING SETS after GROUP BY's expressions": "write GROUP BY GROUPING SETS ((a, b), (a), ())",
