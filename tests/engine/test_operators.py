@@ -95,3 +95,29 @@ def test_what_would_answer_otherwise_is_refused(database: Database, sql: str, sa
 )
 def test_operators_beside_them_are_left_alone(database: Database, sql: str) -> None:
     assert database.value(sql) is True
+
+
+CUT = {
+    "'abcdef'::varchar(3)": "abc",
+    "CAST('abcdef' AS VARCHAR(3))": "abc",
+    "TRY_CAST('abcdef' AS CHAR(2))": "ab",
+    "CAST(12345 AS VARCHAR(3))": "123",
+    "12345::bigint::varchar(2)": "12",
+    "upper('abc' || 'def')::varchar(4)": "ABCD",
+    "('abc' || 'def')::varchar(4) || '!'": "abcd!",
+    "'x' || 'abcdef'::varchar(3)": "xabc",
+    "t.s::varchar(2)": "éa",
+    "t.l[1]::varchar(1)": "ü",
+    "CAST(CAST('abcdef' AS VARCHAR(3)) AS VARCHAR(2))": "ab",
+    "CAST('abcdef' AS VARCHAR(3))::varchar(2)": "ab",
+    "'ab'::varchar(3)": "ab",
+    "'abc'::varchar": "abc",
+    "CAST(NULL AS VARCHAR(3))": None,
+    "?::varchar(3)": "par",
+}
+
+
+@pytest.mark.parametrize(("expression", "expected"), CUT.items())
+def test_a_cast_to_a_text_of_a_length_cuts(database: Database, expression: str, expected: str | None) -> None:
+    sql = f"SELECT {expression} AS x FROM (SELECT 'éab' AS s, ['üb'] AS l) AS t"
+    assert database.value(sql, ["parameter"] if "?" in sql else None) == expected

@@ -19,6 +19,7 @@ from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.sort_keys import sort_key_edits
+from lance_flight.engine.sql.text_lengths import text_length_edits
 from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED
 from lance_flight.engine.sql.vector_operators import operator_edits
@@ -68,7 +69,7 @@ def for_datafusion(text: str) -> str:
     edits: list[tuple[int, int, str]] = []
     for place in _type_places(tokens):
         edits += _type_edits(tokens, place)
-    return edited(text, edits + _keyword_call_edits(tokens))
+    return edited(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
 
 
 def check_operators(tokens: Sequence[Token]) -> None:
