@@ -46,6 +46,7 @@ from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.long_numbers import decimal_edits
+from lance_flight.engine.sql.moments import with_readable_moment
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries
@@ -53,7 +54,7 @@ from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
-from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
+from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 
@@ -62,6 +63,8 @@ T = TypeVar("T")
 PLANNING_ROUNDS = 4
 FEW_TABLES = 1_000
 """Most partition tables that are pruned before a query is run, which takes negligible time."""
+MOST_MOMENTS = 100
+"""Most moments of one query that DataFusion reads only in another form; each is planned anew."""
 SMALL_BATCH_ROWS = 1024
 """Rows of a batch in a cross join; fewer make it slower, as do many more."""
 
@@ -227,10 +230,26 @@ class QuerySession:
             return frame
 
         with located(self._sent, calls.sql):
-            frame = self._planned_views.plan(
-                lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
-            )
-            return self._coerced(frame)
+            return self._readable(calls, plan)
+
+    def _readable(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> DataFrame:
+        """Plan a query, again where DataFusion refuses a moment that is written as a text."""
+        for _ in range(MOST_MOMENTS):
+            try:
+                return self._coerced(
+                    self._planned_views.plan(
+                        lambda: self.planned(lambda: calls.plan(self.datafusion, plan)),  # noqa: B023 - called here
+                        self._frame_of_view,
+                    )
+                )
+            except SqlError as exc:
+                readable = with_readable_moment(calls.sql, str(exc))
+                if readable is None:
+                    raise
+                calls = replace(calls, sql=readable)
+        raise LimitExceeded(
+            f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
+        )
 
     def _coerced(self, frame: DataFrame) -> DataFrame:
         """Return a query whose schema has the types of its rows.
