@@ -121,3 +121,25 @@ CUT = {
 def test_a_cast_to_a_text_of_a_length_cuts(database: Database, expression: str, expected: str | None) -> None:
     sql = f"SELECT {expression} AS x FROM (SELECT 'éab' AS s, ['üb'] AS l) AS t"
     assert database.value(sql, ["parameter"] if "?" in sql else None) == expected
+
+
+TRIED = {
+    "try_cast(x AS INT) > 1": [5],
+    "1 < try_cast(x AS INT)": [5],
+    "try_cast(x AS INT) <> 5": [0],
+    "try_cast(x AS INT) IN (0, 5)": [0, 5],
+    "try_cast(x AS INT) NOT IN (0)": [5],
+    "try_cast(x AS INT) BETWEEN 0 AND 4000000000": [0, 5],
+    "try_cast(x AS INT) IS NULL": [3_000_000_000, None],
+    "NOT try_cast(x AS SMALLINT) > ?": [0, 5],
+}
+
+
+@pytest.mark.parametrize(("condition", "expected"), TRIED.items())
+def test_a_cast_that_fails_is_null_where_it_is_compared(
+    database: Database, table: str, condition: str, expected: list[int | None]
+) -> None:
+    database.run(f"CREATE TABLE {table} (x BIGINT)")
+    database.run(f"INSERT INTO {table} VALUES (3000000000), (5), (0), (NULL)")
+    found = database.rows(f"SELECT x FROM {table} WHERE {condition} ORDER BY x", [6] if "?" in condition else None)
+    assert [value for (value,) in found] == expected

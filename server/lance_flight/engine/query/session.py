@@ -43,7 +43,7 @@ from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
-from lance_flight.engine.sql.distant_years import with_distant_years
+from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.long_numbers import decimal_edits
@@ -200,7 +200,7 @@ class QuerySession:
                 lambda: self.planned(lambda: self._bounded(substrait.planned(self.datafusion, plan_sent))),
                 self._frame_of_view,
             )
-        sql = with_distant_years(sql if parameters is None else with_listed_values(sql, parameters), parameters)
+        sql = with_hidden_calls(sql if parameters is None else with_listed_values(sql, parameters), parameters)
         is_bound = parameters is not None or parameter_count(sql) == 0
         self.reveal(hidden_columns_in(sql))
         sql = self.searches.replace(partial(with_searches, self, sql, parameters, is_bound=is_bound))

@@ -79,14 +79,14 @@ def _loses(kind: pa.DataType, wanted: pa.DataType) -> bool:
         return False
     is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if pa.types.is_decimal(wanted):
-        return pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale > wanted.scale)
+        return bool(pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale > wanted.scale))
     if pa.types.is_integer(wanted):
-        return is_fraction
+        return bool(is_fraction)
     if pa.types.is_floating(wanted):
-        return pa.types.is_decimal(kind) or (pa.types.is_floating(kind) and kind.bit_width > wanted.bit_width)
+        return bool(pa.types.is_decimal(kind) or (pa.types.is_floating(kind) and kind.bit_width > wanted.bit_width))
     if pa.types.is_date(wanted):
-        return pa.types.is_timestamp(kind)
+        return bool(pa.types.is_timestamp(kind))
     if pa.types.is_timestamp(wanted):
         units = ("s", "ms", "us", "ns")
-        return pa.types.is_timestamp(kind) and units.index(kind.unit) > units.index(wanted.unit)
+        return bool(pa.types.is_timestamp(kind)) and units.index(kind.unit) > units.index(wanted.unit)
     return False

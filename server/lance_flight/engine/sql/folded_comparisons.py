@@ -1,11 +1,13 @@
-"""Comparisons of a year that nanoseconds do not reach: DataFusion 55 makes wrong bounds of them for a column of nanoseconds.
+"""Comparisons that DataFusion 55 folds into wrong ones: their calls are hidden from its optimiser.
 
-It compares the column itself with the first moment of the year, which overflows: `extract(year FROM ts) < 3000` finds no row.
-Unnecessary with a release of https://github.com/apache/datafusion/pull/25140.
+`extract(year FROM ts) < 3000` becomes a comparison of the column with the first moment of the year, which overflows where the
+column has nanoseconds. Unnecessary with a release of https://github.com/apache/datafusion/pull/25140.
+`try_cast(x AS INT) > 1` becomes `x > 1`, which is true where the cast overflows and gives NULL.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -15,39 +17,44 @@ from lance_flight.engine.sql.tokens import STRINGS, Kind, Token, closing_places,
 _FIRST, _LAST = 1678, 2261
 """The years that nanoseconds reach from beginning to end."""
 _COMPARISONS = frozenset("<>=!")
+_SUSPECTS = re.compile("try_cast|years?|isoyear", re.IGNORECASE)
 _YEAR = frozenset(["YEAR", "YEARS", "ISOYEAR"])
 
 
-def with_distant_years(sql: str, parameters: pa.RecordBatch | None) -> str:
-    """Return a query whose comparisons of distant years DataFusion leaves as they are.
+def with_hidden_calls(sql: str, parameters: pa.RecordBatch | None) -> str:
+    """Return a query whose comparisons DataFusion computes as they are written.
 
-    >>> with_distant_years("SELECT extract(year FROM a) < 3000, extract(year FROM a) < 2000", None)
+    >>> with_hidden_calls("SELECT extract(year FROM a) < 3000, extract(year FROM a) < 2000", None)
     'SELECT nullif(extract(year FROM a), -2147483648) < 3000, extract(year FROM a) < 2000'
+    >>> with_hidden_calls("SELECT TRY_CAST(a AS INT) > 1, TRY_CAST(a AS INT)", None)
+    'SELECT nullif(TRY_CAST(a AS INT), NULL) > 1, TRY_CAST(a AS INT)'
     """
-    lower = sql.lower()
-    if "year" not in lower or not ("extract" in lower or "date_part" in lower or "datepart" in lower):
+    if _SUSPECTS.search(sql) is None:
         return sql
     columns = {} if parameters is None else {f"${place}": column for place, column in enumerate(parameters.columns, 1)}
     tokens = tokenize(sql)
     closing = closing_places(tokens)
     edits: list[tuple[int, int, str]] = []
-    for start, stop in _years(tokens, closing):
-        if any(_is_distant(token, columns) for token in _compared(tokens, start, stop, closing)):
+    for start, stop, is_year in _calls(tokens, closing):
+        compared = list(_compared(tokens, start, stop, closing))
+        if any(_is_distant(token, columns) for token in compared) if is_year else compared:
             first, last = tokens[start].start, tokens[stop].stop
-            edits += [(first, first, "nullif("), (last, last, ", -2147483648)")]
+            edits += [(first, first, "nullif("), (last, last, ", -2147483648)" if is_year else ", NULL)")]
     return edited(sql, edits)
 
 
-def _years(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last place of each call that gives a year."""
+def _calls(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the first and the last place of each call that gives a year, and of each TRY_CAST; whether it is a year."""
     for place in range(len(tokens) - 3):
-        part = tokens[place + 2]
+        part, stop = tokens[place + 2], closing.get(place + 1)
         is_extract = tokens[place].word == "EXTRACT" and part.word in _YEAR
         is_part = (
             tokens[place].word in {"DATE_PART", "DATEPART"} and part.kind in STRINGS and part.text.upper() in _YEAR
         )
-        if (is_extract or is_part) and place + 1 in closing:
-            yield place, closing[place + 1]
+        if stop is not None and (is_extract or is_part):
+            yield place, stop, True
+        elif stop is not None and tokens[place].word == "TRY_CAST":
+            yield place, stop, False
 
 
 def _compared(tokens: Sequence[Token], start: int, stop: int, closing: Mapping[int, int]) -> Iterator[Token]:
