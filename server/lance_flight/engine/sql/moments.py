@@ -75,7 +75,8 @@ def _read(text: str) -> datetime | None:
     if found is None:
         return None
     *parts, fraction = found.groups(default="0")
+    year, month, day, hour, minute, second = map(int, parts)
     try:
-        return datetime(*map(int, parts), int(fraction.ljust(6, "0")))  # type: ignore[arg-type] # noqa: DTZ001 - it has no zone
+        return datetime(year, month, day, hour, minute, second, int(fraction.ljust(6, "0")))  # noqa: DTZ001 - it has no zone
     except ValueError:
         return None
