@@ -48,6 +48,11 @@ def test_a_moment_is_compared_whatever_its_year_and_form(
     assert [number for (number,) in moments.rows(f"SELECT id FROM t WHERE {condition} ORDER BY id")] == expected
 
 
+def test_a_view_compares_moments_of_any_year(moments: Database) -> None:
+    moments.run("CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE ts > '9999-12-31' OR ts = '2024-2-29 10:00'")
+    assert moments.rows("SELECT id FROM v ORDER BY id") == [(3,), (4,)]
+
+
 @pytest.mark.parametrize("text", ["garbage", "2024-02-30", "2024-13-01", "2024-01-01 25:00", "10:00"])
 def test_what_is_no_moment_is_refused_by_its_text(moments: Database, text: str) -> None:
     assert f"Error parsing timestamp from '{text}'" in moments.refuses(f"SELECT id FROM t WHERE ts > '{text}'")

@@ -47,7 +47,7 @@ from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.long_numbers import decimal_edits
-from lance_flight.engine.sql.moments import with_readable_moment
+from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries
@@ -119,6 +119,7 @@ class QuerySession:
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
+        self._is_view = False
         self.named = NamedTables(context, self.log, self._evaluations, known, hidden)
         self._errors = QueryErrors(self.root, self.log, self.named.withheld, self._planned_views.masked)
         self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly, is_linear)
@@ -237,12 +238,12 @@ class QuerySession:
         """Plan a query, again where DataFusion refuses a moment that is written as a text."""
         for _ in range(MOST_MOMENTS):
             try:
-                return self._coerced(
-                    self._planned_views.plan(
-                        lambda: self.planned(lambda: calls.plan(self.datafusion, plan)),  # noqa: B023 - called here
-                        self._frame_of_view,
-                    )
+                frame = self._planned_views.plan(
+                    lambda: self.planned(lambda: calls.plan(self.datafusion, plan)),  # noqa: B023 - called here
+                    self._frame_of_view,
                 )
+                # A view is coerced with the query that reads it.
+                return frame if self._is_view and not has_moments(calls.sql) else self._coerced(frame)
             except SqlError as exc:
                 readable = with_readable_moment(calls.sql, str(exc))
                 if readable is None:
@@ -277,11 +278,12 @@ class QuerySession:
 
     def _frame_of_view(self, sql: str) -> DataFrame:
         """Plan the query of a view, whose text no position in the client's text is about."""
-        sent, self._sent = self._sent, None
+        before = self._sent, self._is_view
+        self._sent, self._is_view = None, True
         try:
             return self.frame(sql)
         finally:
-            self._sent = sent
+            self._sent, self._is_view = before
 
     def wanted_types(self) -> Mapping[str, pa.DataType]:
         """Return the types that their contexts want of the parameters, by `$n`, of the query that was planned last without values."""
@@ -570,6 +572,8 @@ def _has_values_of(stored: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     if pa.types.is_dictionary(stored):
         return _has_values_of(stored.value_type, wanted)
+    if pa.types.is_decimal(stored) and pa.types.is_decimal(wanted):
+        return bool(stored.scale == wanted.scale and stored.precision <= wanted.precision)
     for kinds in _FORMS:
         if any(is_kind(stored) for is_kind in kinds):
             return (

@@ -15,9 +15,15 @@ from lance_flight.engine.sql.tokens import Kind, Token, edited, spelled_out
 
 _UNREAD = re.compile(r"Error parsing timestamp from '(?P<text>[^']*)'")
 _BEYOND = re.compile(r"Overflow converting (?P<moment>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) to Nanosecond")
+_SUSPECT = re.compile(r"'\s*\d{1,4}-\d")
 _MOMENT = re.compile(
     r"\s*(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[T ]\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})\d*)?)?)?\s*"
 )
+
+
+def has_moments(sql: str) -> bool:
+    """Return whether a query may have texts that are moments."""
+    return _SUSPECT.search(sql) is not None
 
 
 def with_readable_moment(sql: str, message: str) -> str | None:
