@@ -232,9 +232,9 @@ class QuerySession:
             return frame
 
         with located(self._sent, calls.sql):
-            return self._readable(calls, plan)
+            return self._readable(calls, plan, is_bound=is_bound)
 
-    def _readable(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> DataFrame:
+    def _readable(self, calls: TypedCalls, plan: Callable[[str], DataFrame], *, is_bound: bool) -> DataFrame:
         """Plan a query, again where DataFusion refuses a moment that is written as a text."""
         for _ in range(MOST_MOMENTS):
             try:
@@ -243,7 +243,8 @@ class QuerySession:
                     self._frame_of_view,
                 )
                 # A view is coerced with the query that reads it.
-                return frame if self._is_view and not has_moments(calls.sql) else self._coerced(frame)
+                is_coerced = self._is_view and not has_moments(calls.sql)
+                return frame if is_coerced else self._coerced(frame, is_bound=is_bound)
             except SqlError as exc:
                 readable = with_readable_moment(calls.sql, str(exc))
                 if readable is None:
@@ -253,12 +254,18 @@ class QuerySession:
             f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
         )
 
-    def _coerced(self, frame: DataFrame) -> DataFrame:
+    def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.
 
         DataFusion coerces the branches of UNION and CASE only as it optimises: before, it says the type of the first one.
+        A query whose parameters have no values yet may be impossible to optimise: its schema is told again once they have.
         """
-        plan = self.optimised(frame)
+        try:
+            plan = self.optimised(frame)
+        except SqlError:
+            if is_bound:
+                raise
+            return frame
         coerced = self.datafusion.create_dataframe_from_logical_plan(plan)
         if coerced.schema().types == frame.schema().types:
             return frame
