@@ -66,13 +66,3 @@ def written(place: Path, *pairs: tuple[int, str | None]) -> Written:
 
 def ids(place: Path) -> list[int]:
     return sorted(stored_rows(place)["id"].to_pylist())
-
-
-def small_files(place: Path) -> Path:
-    """Make a table of two partitions of three files each, and one of one."""
-    PartitionedNamespace.create(Store(str(place)), SCHEMA, SPEC)
-    namespace = opened(place)
-    for number in (1, 2, 3):
-        namespace.append([rows((number, "a"), (number + 10, "b"))], evaluate)
-    namespace.append([rows((100, "c"))], evaluate)
-    return place

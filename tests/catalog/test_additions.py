@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 import shutil
@@ -29,11 +28,12 @@ from tests.catalog.aging import age
 from tests.catalog.pinned_layouts import lay_out, repin
 from tests.catalog.planned_additions import newest, run
 from tests.catalog.small_table import opened
+from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # every change to a table, and streams over it
 
 Rows = Counter[tuple[int, str | None]]
-WALKS = 60 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 3
+WALKS = 60 if IS_FULL else 3
 STEPS = 14
 
 MERGE = "MERGE INTO t USING {} s ON t.id = s.id {} WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'a')"

@@ -97,6 +97,7 @@ def test_two_who_began_at_once_with_one_id_are_one_commit(place: Path) -> None:
     assert ids(place) == [1]
 
 
+@pytest.mark.slow  # processes that race
 def test_processes_that_race_with_the_same_ids_commit_each_once(place: Path) -> None:
     racers = [
         subprocess.Popen([sys.executable, "-c", RACER, str(place)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd())

@@ -22,7 +22,7 @@ from lance_flight.errors import InvalidInput
 
 from tests.catalog.aging import age, table_files
 from tests.catalog.killed_commits import killed
-from tests.catalog.small_table import ids, opened, rows, small_files
+from tests.catalog.small_table import ids, opened, rows
 from tests.catalog.small_table_changes import delete
 from tests.stock import stored_tables
 
@@ -37,9 +37,8 @@ ALL = [1, 2, 3, 11, 12, 13, 100]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """Two partitions of three files each, and one of one."""
-    return small_files(tmp_path / "t")
+def place(small_files: Path) -> Path:
+    return small_files
 
 
 def data_files(place: Path) -> dict[str, int]:
@@ -204,6 +203,7 @@ def test_a_compaction_that_fails_leaves_nothing(place: Path, monkeypatch: pytest
     assert table_files(place) == before
 
 
+@pytest.mark.slow  # processes that are killed
 @pytest.mark.parametrize("point", ["data_written", "table_staged:2", "all_staged", "manifest_written", "committed"])
 def test_a_compaction_that_is_killed_changes_no_row_and_the_next_one_finishes(place: Path, point: str) -> None:
     assert killed(COMPACT, [str(place)], point)

@@ -15,13 +15,6 @@ from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, 
 from tests.stock import manifest, stored_tables
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
-    opened(tmp_path / "t").append([rows((1, "a"))], evaluate)
-    return tmp_path / "t"
-
-
 def fails(late: Written) -> None:
     """The commit is refused, and the writer gives up."""
     with pytest.raises(SerializationFailure, match=r"dropped|changed"), late.namespace.changing(late.transaction):

@@ -21,6 +21,8 @@ from lance_flight.errors import InvalidInput
 
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every change of files of every version
+
 VERSIONS = ("2.0", "2.1", "2.2")
 ROWS = 20
 FIRST = {f"{name}{twin}": 100 * place + 50 * twin for place, name in enumerate("abc") for twin in range(2)}

@@ -25,6 +25,8 @@ from lance_flight.errors import Conflict, Corrupt, Unsupported
 
 from tests.catalog.by_hand import IN_ARROW, IN_ROWS, IN_TABLE, METADATA, ROWS, lay_out
 
+pytestmark = pytest.mark.slow  # every statement over every layout
+
 PLACES = (IN_TABLE, IN_ROWS, IN_ARROW)
 LAYOUTS = [
     pytest.param(specs, schema, id=f"specs in {specs}, schema in {schema}") for specs in PLACES for schema in PLACES

@@ -25,6 +25,8 @@ from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupp
 from tests.catalog.aging import age
 from tests.stock import manifest, stored_tables
 
+pytestmark = pytest.mark.slow  # every kind of index
+
 ROWS = 60
 
 

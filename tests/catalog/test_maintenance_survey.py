@@ -20,7 +20,7 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Unsupported
 
 from tests.catalog.aging import age
-from tests.catalog.small_table import SCHEMA, opened, rows, small_files
+from tests.catalog.small_table import SCHEMA, opened, rows
 from tests.catalog.small_table_changes import delete
 from tests.stock import manifest
 
@@ -29,9 +29,8 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """Two partitions of three files each, and one of one."""
-    return small_files(tmp_path / "t")
+def place(small_files: Path) -> Path:
+    return small_files
 
 
 def state(**values: Any) -> TableState:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -17,9 +16,10 @@ from lance_flight.engine.sql.functions import evaluate
 from tests.catalog.aging import age
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
+from tests.selection import IS_FULL
 from tests.stock import manifest
 
-COMMITS = 10_000 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 300
+COMMITS = 10_000 if IS_FULL else 60
 MOST_FRAGMENTS = 16
 
 
@@ -31,13 +31,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.at
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
-    opened(tmp_path / "t").append([rows((1, "a"))], evaluate)
-    return tmp_path / "t"
 
 
 def looking(place: Path, clock: Clock) -> LatestVersion:
@@ -106,6 +99,7 @@ def test_object_stores_are_asked_themselves() -> None:
     assert newest.look() is None
 
 
+@pytest.mark.slow  # many commits
 def test_many_commits_list_the_versions_no_more_often_than_few(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     namespace = opened(place)
     snapshot = namespace.snapshot()

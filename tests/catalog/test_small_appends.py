@@ -24,13 +24,7 @@ from tests.stock import stored_tables
 PATHS = ["a b", "a%20b", "a%2Fb", "a#b", "a?b", "a%", "a+b", "a:b", "ü", "a\\b", "a[b]", "a{b}", "a*b", "~"]
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
-    opened(tmp_path / "t").append([rows((1, "a"))], evaluate)
-    return tmp_path / "t"
-
-
+@pytest.mark.slow  # every character in the name of a root
 @pytest.mark.parametrize("name", PATHS)
 def test_rows_lie_below_a_root_of_any_name(tmp_path: Path, name: str) -> None:
     place = tmp_path / name / "t"

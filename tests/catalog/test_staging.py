@@ -13,7 +13,6 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance_flight.catalog.commits import commit
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import LEASES
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.staging_area import PRIVATE
@@ -23,15 +22,8 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Conflict, DataError
 from lance_flight.model.pins import Pin, Version
 
-from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
+from tests.catalog.small_table import ids, opened, rows, written
 from tests.stock import manifest, stored_tables
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
-    opened(tmp_path / "t").append([rows((1, "a"))], evaluate)
-    return tmp_path / "t"
 
 
 def table_files(place: Path) -> set[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from itertools import count
@@ -18,9 +17,10 @@ from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import SerializationFailure
 
+from tests.selection import IS_FULL
+
 pytestmark = pytest.mark.slow  # a long property
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 Rows = Counter[tuple[int, str]]
 
 WRITERS = st.integers(0, 1)
@@ -176,8 +176,8 @@ class Namespace(RuleBasedStateMachine):
 
 TestNamespace = pytest.mark.filterwarnings("ignore::ResourceWarning")(Namespace.TestCase)
 TestNamespace.settings = settings(
-    max_examples=200 if FULL else 15,
-    stateful_step_count=30 if FULL else 15,
+    max_examples=200 if IS_FULL else 8,
+    stateful_step_count=30 if IS_FULL else 15,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

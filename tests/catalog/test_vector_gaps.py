@@ -9,7 +9,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance import LanceDataset
 from lance_flight.catalog.search.best_rows import with_vectors
@@ -136,7 +136,6 @@ def test_vectors_are_read_where_they_may_have_gaps_alone(tmp_path: Path, gap: in
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_no_gap_is_missed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     place = tmp_path_factory.mktemp("gaps") / "t"
     kind = data.draw(st.sampled_from([KINDS["narrow"], KINDS["halves"], KINDS["bytes"]]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import go, java, node, rust
+from tests.selection import IS_FULL
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
 
@@ -39,11 +41,12 @@ def adbc_validation() -> Path:
 
 
 @pytest.fixture(scope="session")
-def jdbc_driver() -> Path:
-    """The Flight SQL JDBC driver."""
+def jdbc() -> Iterator[java.Jdbc]:
+    """A JVM with the Flight SQL JDBC driver and our programs."""
     if not java.is_installed():
         _missing("a Java compiler or Maven")
-    return java.driver(CACHE)
+    with java.running(CACHE) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +62,7 @@ def rust_client() -> Path:
     """The client of the crate `arrow-flight`; it is built where everything is run, and used wherever it has been built."""
     client = rust.program(CACHE)
     if not client.exists():
-        if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
+        if not IS_FULL:
             pytest.skip("it is built with LANCE_FLIGHT_TESTS=full, which takes minutes")
         if not rust.is_installed():
             _missing("Cargo")

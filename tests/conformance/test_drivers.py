@@ -43,11 +43,9 @@ def adbc(server: Server) -> Mapping[str, Mapping[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def said(
-    server: Server, adbc: object, jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Mapping[str, str]:
+def said(server: Server, adbc: object, jdbc: java.Jdbc, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What the program in Java says."""
-    return java.conformance_of(server, jdbc_driver, tmp_path_factory.mktemp("jdbc"))
+    return jdbc.conformance_of(server, tmp_path_factory.mktemp("jdbc"))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -56,9 +54,9 @@ def test_jdbc(said: Mapping[str, str], name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def said_of_values(server: Server, jdbc_driver: Path) -> Mapping[str, str]:
+def said_of_values(server: Server, jdbc: java.Jdbc) -> Mapping[str, str]:
     """What the program in Java says that goes through setters, getters and batches."""
-    return java.said_of(server, jdbc_driver, "Values.java")
+    return jdbc.said_of(server, "Values")
 
 
 @pytest.mark.parametrize("name", EXPECTED_VALUES)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tls import Tls
 
-from tests.conformance.java import JAVA, PATIENCE, PROGRAMS
+from tests.conformance.java import Jdbc
 from tests.flight.certificates import authority
 from tests.flight.flight_backend import KEY, CannedBackend
 from tests.flight.identities import PASSWORDS, TOKENS, Identities
@@ -32,7 +30,7 @@ OFFERED: dict[str, tuple[str, Mapping[str, str], str]] = {
 
 
 @pytest.fixture(scope="module")
-def said(jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+def said(jdbc: Jdbc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     """What came of each, by one program in Java."""
     place, ca = tmp_path_factory.mktemp("identities"), authority()
     queries = {"SELECT CURRENT_USER": pa.table({"who": ["in"]})}
@@ -54,9 +52,7 @@ def said(jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for name, (where, properties, _) in OFFERED.items():
             url, more = places[where]
             arguments += [name, url, *(f"{key}={value}" for key, value in {**properties, **more}.items()), "--"]
-        command = [*JAVA, "-cp", str(jdbc_driver), str(PROGRAMS / "SignIn.java"), *arguments]
-        ran = subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True, text=True)
-        yield dict(line.split("\t", 1) for line in ran.stdout.splitlines() if "\t" in line)
+        yield dict(line.split("\t", 1) for line in jdbc.run("SignIn", *arguments) if "\t" in line)
     assert {caller.principal for caller in backend.callers} == {"alice"}
     assert {caller.principal for caller in anonymous.callers} == {"anonymous"}
 

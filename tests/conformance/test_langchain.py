@@ -33,7 +33,6 @@ grants = ["SELECT, WRITE ON notes WHERE tenant = CURRENT_USER"]
 """
 LAYOUTS = {
     "plain": ("", {}),
-    "partitions": (" PARTITIONED BY (bucket(4, id))", {}),
     "one partition of several": (" PARTITIONED BY (tenant)", {"tenant": "acme"}),
 }
 """How a table is partitioned, and the scope of a store over it."""

@@ -14,12 +14,10 @@ import pytest
 from adbc_driver_manager import Error
 
 from tests.conformance import java
-from tests.conformance.parameter_shapes import SETUP, Line, lines, stored
+from tests.conformance.parameter_shapes import GO, JDBC, PYTHON, SETUP, Line, lines, stored
 from tests.conformance.transcripts import said_in
 from tests.service.server_process import Server, serving
 from tests.stock import stored_rows
-
-PYTHON, GO, JDBC = "by_python", "by_go", "by_jdbc"
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +34,15 @@ def by_python(server: Server) -> Mapping[str, str]:
 @pytest.fixture(scope="module")
 def by_go(server: Server, adbc_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     file = _written(server, GO, tmp_path_factory.mktemp("go"))
-    return _said([str(adbc_program), server.uri, str(file)])
+    command = [adbc_program, server.uri, str(file)]
+    ran = subprocess.run(command, check=True, timeout=java.PATIENCE, capture_output=True, text=True)
+    return said_in(ran.stdout)
 
 
 @pytest.fixture(scope="module")
-def by_jdbc(server: Server, jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def by_jdbc(server: Server, jdbc: java.Jdbc, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     file = _written(server, JDBC, tmp_path_factory.mktemp("jdbc"))
-    return _said([*java.program(server, jdbc_driver, "Parameters.java"), str(file)])
+    return jdbc.said_of(server, "Parameters", str(file))
 
 
 @pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
@@ -60,7 +60,7 @@ def test_every_statement_is_answered(request: pytest.FixtureRequest, driver: str
 def test_every_bound_value_is_stored(request: pytest.FixtureRequest, server: Server, driver: str) -> None:
     request.getfixturevalue(driver)
     rows = {row["name"]: row for row in stored_rows(server.root / driver).to_pylist()}
-    expected = list(stored(by_jdbc=driver == JDBC))
+    expected = list(stored(driver))
     assert [(name, value) for name, column, value in expected if rows[name][column] != value] == []
     names = {name for name, _, _ in expected}
     assert rows.keys() - names - {f"{name} too" for name in names} == {"a", "b"}
@@ -83,12 +83,6 @@ def _written(server: Server, table: str, place: Path) -> Path:
     statements = _prepared(server, table)
     file.write_text("".join(f"{s.name}\t{s.sql}\t{'|'.join(bound.sent for bound in s.bound)}\n" for s in statements))
     return file
-
-
-def _said(command: list[str]) -> Mapping[str, str]:
-    ran = subprocess.run(command, check=False, timeout=java.PATIENCE, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    return said_in(ran.stdout)
 
 
 def _in_python(server: Server, line: Line) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.selection import IS_FULL
 from tests.service.server_process import Server, serving
 
 TOP = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def test_suite(server: Server, tmp_path: Path) -> None:
     command += ["-p", "sqlalchemy.testing.plugin.pytestplugin", "-o", f"python_files={SUITE.name}"]
     command += ["-c", str(tmp_path / "pytest.ini"), "--rootdir", str(tmp_path)]
     command += ["--dburi", server.uri.replace("grpc://", "lance_flight://")]
-    if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
+    if not IS_FULL:
         command += ["-k", SAMPLE]
     environment = {**os.environ, "PYTHONPATH": str(TOP)}
     ran = subprocess.run(

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from lance_flight_client.adbc import NOBODY, Credentials
 from lance_flight_client.console.server import ConsoleLimits
 from lance_flight_client.console.serving import ConsoleOptions, RunningConsole, running
-from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.console.browsers import CHROMIUM
+from tests.console.browsers import CHROMIUM, FLAGS
 from tests.service.server_process import Server, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 MONTHS = 12
-
-
-expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")
@@ -49,43 +48,53 @@ def fill(server: Server) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium: the one of this machine, or else the one that Playwright has downloaded."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield started
         started.close()
 
 
 @dataclass(frozen=True)
 class Console:
-    """A running console, the addresses that it announced, and pages of browsers."""
+    """A running console, the addresses that it announced, and pages of a browser that it has let in."""
 
     running: RunningConsole
     announced: list[str]
-    browser: Browser
+    browser: Callable[[], Browser]
     pages: ExitStack
+    contexts: dict[str, BrowserContext] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """What scripts of the pages failed with, and the dialogs that opened."""
 
     @property
     def base(self) -> str:
         return self.running.address.partition("?")[0]
 
-    def open(self, path: str = "", **options: Any) -> Page:
-        """Open a page in a browser of its own, which is let in first; errors of scripts fail the test at its end."""
-        context = self.browser.new_context(**options)
-        self.pages.callback(context.close)
-        page = context.new_page()
+    def open(self, path: str = "", *, who: str = "", width: int = 1280, scheme: Any = "light") -> Page:
+        """Open a page in the browser, or in one of another user, who is let in first."""
+        if who not in self.contexts:
+            self.contexts[who] = self.browser().new_context(ignore_https_errors=True)
+            # It stays open, and with it the process that the pages share.
+            self.contexts[who].new_page().goto(self.running.address)
+        page = self.contexts[who].new_page()
+        self.pages.callback(page.close)
         page.set_default_timeout(15_000)
-        page.problems = []  # type: ignore[attr-defined]
-        page.on("pageerror", lambda error: page.problems.append(str(error)))  # type: ignore[attr-defined]
-        page.on("dialog", lambda dialog: page.problems.append(dialog.message))  # type: ignore[attr-defined]
-        page.goto(self.running.address)
-        if path:
-            page.goto(self.base + path)
+        page.set_viewport_size({"width": width, "height": 720 if width == 1280 else 800})
+        page.emulate_media(color_scheme=scheme)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("dialog", lambda dialog: self.problems.append(dialog.message))
+        page.goto(self.base + path)
         return page
 
 
+Consoles = Callable[..., Console]
+
+
 @pytest.fixture
-def consoles(browser: Browser) -> Iterator[Callable[..., Console]]:
-    """Starts consoles over servers."""
+def consoles(request: pytest.FixtureRequest) -> Iterator[Consoles]:
+    """Starts consoles over servers, and the browser when one of them is opened."""
     with ExitStack() as stack:
 
         def start(
@@ -93,11 +102,30 @@ def consoles(browser: Browser) -> Iterator[Callable[..., Console]]:
         ) -> Console:
             announced: list[str] = []
             given = ConsoleOptions(uri=uri, credentials=credentials, limits=limits or ConsoleLimits(), **options)
-            return Console(stack.enter_context(running(given, announced.append)), announced, browser, stack)
+            started = stack.enter_context(running(given, announced.append))
+            console = Console(started, announced, lambda: request.getfixturevalue("browser"), stack)
+            stack.callback(lambda: [context.close() for context in console.contexts.values()])
+            return console
 
         yield start
 
 
 @pytest.fixture
-def console(consoles: Callable[..., Console], server: Server) -> Console:
+def own_console(consoles: Consoles, server: Server) -> Console:
+    """A console of one test."""
     return consoles(server.uri)
+
+
+@pytest.fixture(scope="session")
+def shared_console(server: Server, request: pytest.FixtureRequest) -> Iterator[Console]:
+    announced: list[str] = []
+    given = ConsoleOptions(uri=server.uri, credentials=NOBODY)
+    with running(given, announced.append) as started:
+        yield Console(started, announced, lambda: request.getfixturevalue("browser"), ExitStack())
+
+
+@pytest.fixture
+def console(shared_console: Console) -> Iterator[Console]:
+    """The console of all tests that do not change it; their pages are closed."""
+    with ExitStack() as pages:
+        yield replace(shared_console, pages=pages, problems=[])

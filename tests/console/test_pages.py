@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from lance_flight_client.console import partition_grid
+from lance_flight_client.console import partition_grid, tables
 from lance_flight_client.console.partition_grid import MOST_SVG_CELLS
 from lance_flight_client.console.server import ConsoleLimits
-from playwright.sync_api import Page, Route, expect
 
-from tests.console.conftest import HOSTILE, Console
+from tests.console.browsers import expect
+from tests.console.conftest import HOSTILE, Console, Consoles
 from tests.service.server_process import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
 
 LONG = "SELECT sum(a.value * b.value) FROM generate_series(1, 30000000) a, generate_series(1, 1000) b"
 
 
 @pytest.fixture(autouse=True)
-def _no_problems(request: pytest.FixtureRequest) -> Any:
+def _no_problems(console: Console) -> Iterator[None]:
     """No script fails in any page of a test, and no dialog opens."""
-    opened: list[Page] = []
-    if "console" in request.fixturenames:
-        console: Console = request.getfixturevalue("console")
-        original = console.open
-        object.__setattr__(
-            console, "open", lambda *args, **named: opened.append(original(*args, **named)) or opened[-1]
-        )
     yield
-    assert [problem for page in opened for problem in page.problems] == []  # type: ignore[attr-defined]
+    assert console.problems == []
 
 
 def type_sql(page: Page, sql: str) -> None:
@@ -45,7 +41,6 @@ def type_sql(page: Page, sql: str) -> None:
 
 def test_a_newcomer_looks_at_partitions_queries_and_compares_snapshots(console: Console) -> None:
     page = console.open()
-    assert "token" not in page.url
     row = page.locator("tr", has=page.get_by_role("link", name="trips"))
     expect(row).to_contain_text("602")
     expect(row).to_contain_text("37")
@@ -105,7 +100,6 @@ def test_what_is_written_before_the_scripts_have_come_is_not_lost(console: Conso
     held.pop().continue_()
     expect(page.get_by_role("status")).to_contain_text("37 of 37 partitions")
     expect(page.locator("figcaption")).to_contain_text("more files")
-    assert page.problems == []  # type: ignore[attr-defined]
 
 
 def test_a_wrong_condition_is_said_beside_the_map(console: Console) -> None:
@@ -157,9 +151,20 @@ def test_a_large_map_is_drawn_on_a_canvas(console: Console, monkeypatch: pytest.
     expect(page.locator(".cell")).to_have_text(re.compile("^month = [23], site = "))
 
 
-def test_a_map_that_is_larger_than_any_canvas_is_drawn_where_it_is_seen(console: Console, server: Server) -> None:
-    server.run("CREATE TABLE IF NOT EXISTS many (id BIGINT) PARTITIONED BY (id)")
-    server.run(f"INSERT INTO many SELECT v FROM (SELECT unnest(range(0, {MOST_SVG_CELLS + 1})) AS v) AS n")
+def test_a_map_that_is_larger_than_any_canvas_is_drawn_where_it_is_seen(
+    console: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.run("CREATE TABLE many (id BIGINT) PARTITIONED BY (id)")
+    server.run("INSERT INTO many VALUES (5000)")
+    partitions_at = tables.partitions_at
+
+    def many(*of: Any) -> pa.Table:
+        """The one partition that is there, among others like it."""
+        (row,) = (found := partitions_at(*of)).to_pylist()
+        others = [{**row, "id": n, "object_id": f"other {n}"} for n in range(MOST_SVG_CELLS + 1) if n != row["id"]]
+        return pa.Table.from_pylist([*others, row], schema=found.schema)
+
+    monkeypatch.setattr(tables, "partitions_at", many)
     page = console.open("t/public/many/map?where=id%20%3D%205000")
     box, canvas = page.get_by_role("application"), page.locator("canvas.map")
     assert box.evaluate("box => box.scrollHeight") > MOST_SVG_CELLS * 20
@@ -254,7 +259,7 @@ SLOW = "SELECT value, repeat('x', CAST(value / 150 AS INT)) AS text FROM generat
 )
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_moves_while_rows_come(console: Console, path: str, settled: str, width: int) -> None:
-    page = console.open(path, viewport={"width": width, "height": 800})
+    page = console.open(path, width=width)
     page.locator(settled).first.wait_for()
     page.wait_for_load_state("networkidle")
     assert page.evaluate(SHIFT) < 0.02
@@ -323,7 +328,7 @@ def test_a_running_statement_is_killed(console: Console) -> None:
     expect(page.get_by_role("alert")).to_contain_text("cancelled")
 
 
-def test_limits_hold(consoles: Callable[..., Console], server: Server) -> None:
+def test_limits_hold(consoles: Consoles, server: Server) -> None:
     page = consoles(server.uri, limits=ConsoleLimits(rows=50, seconds=1.0)).open("query")
     type_sql(page, "SELECT id FROM trips")
     page.get_by_role("button", name="Run").click()
@@ -335,9 +340,7 @@ def test_limits_hold(consoles: Callable[..., Console], server: Server) -> None:
     expect(page.get_by_role("alert")).to_contain_text("after 1 seconds (statement_timeout)")
 
 
-def test_nothing_is_changed_unless_writes_are_wanted(
-    console: Console, consoles: Callable[..., Console], server: Server
-) -> None:
+def test_nothing_is_changed_unless_writes_are_wanted(console: Console, consoles: Consoles, server: Server) -> None:
     page = console.open("query")
     type_sql(page, "DROP TABLE words")
     page.get_by_role("button", name="Run").click()
@@ -391,7 +394,9 @@ PAGES = [
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
 def test_everybody_can_use_a_page(console: Console, path: str, scheme: str) -> None:
-    page = console.open(path, color_scheme=scheme)
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = console.open(path, scheme=scheme)
     page.wait_for_load_state("networkidle")
     found = json.loads(json.dumps(Axe().run(page).response))["violations"]
     assert [(each["id"], [node["html"][:120] for node in each["nodes"]][:3]) for each in found] == []
@@ -399,7 +404,7 @@ def test_everybody_can_use_a_page(console: Console, path: str, scheme: str) -> N
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_fits_a_phone(console: Console, path: str) -> None:
-    page = console.open(path, viewport={"width": 390, "height": 800})
+    page = console.open(path, width=390)
     page.wait_for_load_state("networkidle")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -12,17 +12,17 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight_client.console.request_checks import CHANGE_HEADER
-from playwright.sync_api import expect
 
-from tests.console.conftest import Console
+from tests.console.browsers import expect
+from tests.console.conftest import Console, Consoles
 from tests.console.console_client import Client
 from tests.flight.certificates import authority
 from tests.service.server_process import Server, serving
 
 
 @pytest.fixture
-def client(console: Console) -> Client:
-    return Client(console)
+def client(own_console: Console) -> Client:
+    return Client(own_console)
 
 
 def test_a_token_lets_one_browser_in(client: Client) -> None:
@@ -125,14 +125,12 @@ def test_a_log_out_ends_it(client: Client) -> None:
     assert client.call("/")[0] == 403
 
 
-def test_beyond_this_machine_it_speaks_tls_alone(
-    consoles: Callable[..., Console], server: Server, tmp_path: Path
-) -> None:
+def test_beyond_this_machine_it_speaks_tls_alone(consoles: Consoles, server: Server, tmp_path: Path) -> None:
     ca = authority()
     ca.signs_a_server().write(tmp_path / "certificate", tmp_path / "key")
     files = {"certificate": str(tmp_path / "certificate"), "key": str(tmp_path / "key")}
     console = consoles(server.uri, host="0.0.0.0", hosts=["localhost"], **files)  # noqa: S104
-    page = console.open(ignore_https_errors=True)
+    page = console.open()
     assert page.url.startswith("https://localhost:")
     expect(page.get_by_role("link", name="trips")).to_be_visible()
     (cookie,) = page.context.cookies()
@@ -170,11 +168,11 @@ def shared(tmp_path: Path) -> Any:
         yield server
 
 
-def test_two_principals_see_their_own(consoles: Callable[..., Console], shared: Server) -> None:
+def test_two_principals_see_their_own(consoles: Consoles, shared: Server) -> None:
     console = consoles(shared.uri, credentials=None)
     pages = {}
     for name in ("alice", "bob"):
-        page = pages[name] = console.open()
+        page = pages[name] = console.open(who=name)
         assert page.url.endswith("/login")
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Log in").click()

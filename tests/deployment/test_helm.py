@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,27 +89,29 @@ def helm() -> str:
     return found
 
 
-@pytest.fixture
-def run_helm(helm: str, tmp_path: Path) -> Any:
-    def run(command: list[str], values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-        file = tmp_path / "values.json"
-        file.write_text(json.dumps(values))
-        # Of the machine's own settings of Helm nothing counts.
-        environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+@pytest.fixture(scope="module")
+def run_helm(helm: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs Helm once for a command with some values."""
+    place = tmp_path_factory.mktemp("helm")
+    # Of the machine's own settings of Helm nothing counts.
+    environment = {**os.environ, "HOME": str(place), "KUBECONFIG": str(place / "none")}
+
+    @cache
+    def ended(values: str, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [helm, *command, str(CHART), "--values", str(file), f"--kube-version={KUBERNETES[-1]}"],
-            check=False, capture_output=True, text=True, timeout=60, env=environment,
+            [helm, *command, str(CHART), "--values", "-", f"--kube-version={KUBERNETES[-1]}"],
+            check=False, capture_output=True, text=True, timeout=60, env=environment, input=values,
         )  # fmt: skip
 
-    return run
+    return lambda command, values: ended(json.dumps(values), *command)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def render(run_helm: Any) -> Any:
     def rendered(values: Mapping[str, Any]) -> Manifests:
         ended = run_helm(["template", "r"], values)
         assert ended.returncode == 0, ended.stderr
-        documents = [document for document in yaml.safe_load_all(ended.stdout) if document]
+        documents = [document for document in yaml.load_all(ended.stdout, yaml.CSafeLoader) if document]
         found = {f"{each['kind']} {each['metadata']['name']}": each for each in documents}
         assert len(found) == len(documents)
         return found

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -33,6 +33,22 @@ def cloned(path: Path) -> Path:
     """A clean checkout of the newest commit."""
     git(TOP, "clone", "--quiet", "--no-tags", str(TOP), str(path))
     return path
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cloned(tmp_path_factory.mktemp("clone") / "checkout")
+
+
+@pytest.fixture
+def checkout(clone: Path) -> Iterator[Path]:
+    """A clean checkout of the newest commit, which is made clean again after each test."""
+    before = git(clone, "rev-parse", "HEAD")
+    yield clone
+    git(clone, "reset", "--quiet", "--hard", before)
+    git(clone, "clean", "--quiet", "-fd")
+    for tag in git(clone, "tag").split():
+        git(clone, "tag", "--delete", tag)
 
 
 def release(checkout: Path, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -173,8 +189,9 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "says"), REFUSED.values(), ids=REFUSED)
-def test_what_must_not_be_released_is_refused(tmp_path: Path, spoil: Callable[[Path], None], says: str) -> None:
-    checkout = cloned(tmp_path / "checkout")
+def test_what_must_not_be_released_is_refused(
+    checkout: Path, tmp_path: Path, spoil: Callable[[Path], None], says: str
+) -> None:
     spoil(checkout)
     ended = release(checkout, tmp_path / "out", "--candidate")
     assert ended.returncode == 1, ended.stdout
@@ -182,18 +199,16 @@ def test_what_must_not_be_released_is_refused(tmp_path: Path, spoil: Callable[[P
     assert not (tmp_path / "out").exists()
 
 
-def test_a_tag_at_a_remote_is_refused_and_one_at_the_commit_is_none(tmp_path: Path) -> None:
-    origin = cloned(tmp_path / "origin")
-    checkout = tmp_path / "checkout"
-    git(tmp_path, "clone", "--quiet", "--no-tags", str(origin), str(checkout))
-    tagged(origin)
-    git(checkout, "commit", "--quiet", "--allow-empty", "-m", "mine")
-    ended = release(checkout, tmp_path / "out", "--candidate", "--remote", "origin")
+def test_a_tag_at_a_remote_is_refused_and_one_at_the_commit_is_none(checkout: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "--quiet", "--no-tags", str(checkout), str(other))
+    tagged(checkout)
+    git(other, "commit", "--quiet", "--allow-empty", "-m", "mine")
+    ended = release(other, tmp_path / "out", "--candidate", "--remote", "origin")
     assert f"tag v{VERSION} is at origin, at another commit" in ended.stderr
 
 
-def test_a_section_that_says_not_released_yet_is_one_of_a_candidate_alone(tmp_path: Path) -> None:
-    checkout = cloned(tmp_path / "checkout")
+def test_a_section_that_says_not_released_yet_is_one_of_a_candidate_alone(checkout: Path, tmp_path: Path) -> None:
     text = (checkout / "server/CHANGELOG.md").read_text()
     (checkout / "server/CHANGELOG.md").write_text(
         re.sub(rf"(?m)^## {re.escape(VERSION)}.*$", f"## {VERSION}, not released yet", text)
@@ -205,8 +220,8 @@ def test_a_section_that_says_not_released_yet_is_one_of_a_candidate_alone(tmp_pa
     assert "--candidate to try this out" in ended.stderr
 
 
-def test_a_result_is_not_written_over(tmp_path: Path) -> None:
+def test_a_result_is_not_written_over(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    ended = release(cloned(tmp_path / "checkout"), tmp_path / "out", "--candidate")
+    ended = release(checkout, tmp_path / "out", "--candidate")
     assert ended.returncode == 1
     assert "is there already" in ended.stderr

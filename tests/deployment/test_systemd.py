@@ -20,6 +20,7 @@ from lance_flight.cli import parser
 from lance_flight.cli.serving.supervisor import RELOADING
 
 from tests.deployment.operator_tools import DOCKER, run, tool
+from tests.service.forked import Forked, forked
 from tests.service.server_process import COMMAND
 
 PATIENCE = 60.0
@@ -35,7 +36,7 @@ class Manager:
     """A service manager's socket, and the process that it started."""
 
     receiving: socket.socket
-    process: subprocess.Popen[str]
+    process: Forked
 
     def next_message(self) -> tuple[int, list[str]]:
         """The sender of the next datagram, and its lines."""
@@ -51,13 +52,9 @@ def managed(root: Path, address: str, *arguments: str) -> Iterator[Manager]:
         receiving.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         receiving.bind("\0" + address[1:] if address.startswith("@") else address)
         receiving.settimeout(PATIENCE)
-        command = [COMMAND, "serve", str(root), "--port", "0", *arguments]
-        environment = {**os.environ, "NOTIFY_SOCKET": address}
-        with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL) as process:
-            try:
-                yield Manager(receiving, process)
-            finally:
-                process.kill()
+        command = ["serve", str(root), "--port", "0", *arguments]
+        with forked(command, environment={**os.environ, "NOTIFY_SOCKET": address}) as process:
+            yield Manager(receiving, process)
 
 
 @pytest.fixture(params=["a path", "an abstract name"])

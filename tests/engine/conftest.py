@@ -1,7 +1,8 @@
-"""What tests of the engine ask: an engine over a directory of their own, or a database that many of them share."""
+"""What tests of the engine ask: an engine over a directory of their own, or a database that those of a module share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
-from tests.engine.database import Database
+from tests.engine.commands import Commands
+from tests.engine.database import Client, Database
 
 _NUMBERS = count(1)
 
@@ -21,13 +23,26 @@ def engine(tmp_path: Path) -> Engine:
     return Engine(Root(Store(str(tmp_path))), target_partitions=2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
-    """One root for all tests that only need tables of their own in it."""
-    return Database(tmp_path_factory.mktemp("engine"))
+    """One root for the tests of a module: they see no other module's tables, and list few files."""
+    return Database(tmp_path_factory.mktemp("engine") / "root")
+
+
+@pytest.fixture
+def client(database: Database) -> Iterator[Client]:
+    """A client of that root with a session of its own."""
+    with database.client() as opened:
+        yield opened
 
 
 @pytest.fixture
 def table() -> str:
     """A table name that no other test uses."""
     return f"t{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
+    """The command line, within this process."""
+    return Commands(capsys)

@@ -5,8 +5,10 @@ What a statement means is tested with it; what the wire adds is tested with a se
 
 from __future__ import annotations
 
+import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +20,12 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import QueryPlan
-from lance_flight.engine.query.scope import ALONE, Scope
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import ANONYMOUS, Session
+from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error
@@ -35,24 +41,50 @@ MODES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Database:
-    """A root, and an engine that runs statements over it in this process."""
+    """A root, and an engine that runs statements over it in this process, with the rights of `access`."""
 
     root: Path
-    scope: Scope = ALONE
+    access: Access = UNLIMITED
 
     @cached_property
     def engine(self) -> Engine:
         return Engine(Root(Store(str(self.root))), target_partitions=2)
 
+    @property
+    def session(self) -> Session | None:
+        """The session of the statements; None where each has its own."""
+        return None
+
+    @property
+    def scope(self) -> Scope:
+        """The context of the next statement."""
+        return Scope(access=self.access)
+
+    @contextmanager
+    def client(self, access: Access = UNLIMITED, *, autocommit: bool = True) -> Iterator[Client]:
+        """A client with a session of its own, which ends with the block."""
+        client = Client(self, access, autocommit=autocommit)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def plan(self, sql: str, parameters: Parameters = None) -> QueryPlan | int:
+        """Plan a query, or run what is none and return how many rows it affected."""
+        return self.engine.execute(sql, bound(parameters), scope=self.scope)
+
+    def read(self, planned: QueryPlan) -> pa.Table:
+        """All rows of a planned query."""
+        tasks = [Task.from_bytes(task.to_bytes()) for task in planned.tasks]
+        streams = [self.engine.run(task, access=self.access, session=self.session) for task in tasks]
+        return pa.Table.from_batches([batch for stream in streams for batch in stream], planned.schema)
+
     def query(self, sql: str, parameters: Parameters = None) -> pa.Table:
         """All rows of a query."""
-        outcome = self.engine.execute(sql, bound(parameters), scope=self.scope)
-        if not isinstance(outcome, QueryPlan):
-            return pa.table({})
-        batches = [batch for task in outcome.tasks for batch in self.engine.run(task)]
-        return pa.Table.from_batches(batches, outcome.schema)
+        planned = self.plan(sql, parameters)
+        return self.read(planned) if isinstance(planned, QueryPlan) else pa.table({})
 
     def rows(self, sql: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
         """All rows of a query, as tuples."""
@@ -75,6 +107,7 @@ class Database:
         *,
         partition_by: str | None = None,
         db_schema_name: str = PUBLIC,
+        temporary: bool = False,
         **options: str,
     ) -> int:
         """Store rows in one commit; return their number."""
@@ -90,6 +123,7 @@ class Database:
             existing=existing,
             options=IngestOptions.of(options),
             scope=self.scope,
+            temporary=temporary,
         )
 
     def copy(self, table: str, name: str) -> str:
@@ -97,17 +131,71 @@ class Database:
         shutil.copytree(self.root / table, self.root / name)
         return name
 
+    def refuses_ingest(self, table: str, data: Any, mode: str = "create", **options: Any) -> str:
+        """Store rows that must be refused; return the error as a client reads it."""
+        return refusal(lambda: self.ingest(table, data, mode, **options))
+
     def refuses(self, sql: str, parameters: Parameters = None) -> str:
         """Run a statement that must fail; return its error as a client reads it."""
-        with pytest.raises(LanceFlightError) as raised:
-            self.rows(sql, parameters)
-        return str(flight_error(raised.value))
+        return refusal(lambda: self.rows(sql, parameters))
+
+
+class Client(Database):
+    """A client with a session of its own.
+
+    One without `autocommit` is in a transaction from the first statement on, and after each commit and rollback, as an ADBC
+    connection is.
+    """
+
+    def __init__(self, database: Database, access: Access = UNLIMITED, *, autocommit: bool = True) -> None:
+        super().__init__(database.root, access)
+        self.engine = database.engine
+        self._session = self.engine.clients.session(secrets.token_hex(), access.principal or ANONYMOUS)
+        self._transaction = None if autocommit else self.engine.clients.begin(self._session)
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    @property
+    def scope(self) -> Scope:
+        issuer = Issuer(principal=self._session.principal, session=self._session.id)
+        transaction = self._transaction or self._session.sql_transaction
+        return Scope(self._session, transaction, issuer, self.access, is_identified=True).with_own_tables()
+
+    def commit(self) -> None:
+        """Commit the open transaction, and begin the next one, also where that fails."""
+        self._end(commit=True)
+
+    def rollback(self) -> None:
+        """Roll the open transaction back, and begin the next one."""
+        self._end(commit=False)
+
+    def close(self) -> None:
+        """End the session, which rolls its transaction back and removes its temporary tables."""
+        self.engine.clients.close(self._session, is_own=True)
+
+    def _end(self, *, commit: bool) -> None:
+        assert self._transaction is not None
+        try:
+            self.engine.clients.end(self._transaction, commit=commit)
+        finally:
+            self._transaction = self.engine.clients.begin(self._session)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Make a call that must fail; return its error as a client reads it."""
+    with pytest.raises(LanceFlightError) as raised:
+        call()
+    return str(flight_error(raised.value))
 
 
 def bound(parameters: Parameters) -> pa.RecordBatch | None:
     """The values of one execution, as a client binds them."""
-    if parameters is None or isinstance(parameters, pa.RecordBatch):
-        return parameters
-    return pa.RecordBatch.from_arrays(
-        [pa.array([value]) for value in parameters], [str(n) for n in range(len(parameters))]
-    )
+    return parameters if parameters is None or isinstance(parameters, pa.RecordBatch) else bound_rows([parameters])
+
+
+def bound_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """The values of an execution for each row, as a client binds them."""
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, [str(n) for n in range(len(columns))])

@@ -14,6 +14,8 @@ from lance_flight.errors import SchemaError
 
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every change of tables of every type
+
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:

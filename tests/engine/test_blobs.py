@@ -24,6 +24,8 @@ from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import InvalidInput, SchemaError, Unsupported
 
+pytestmark = pytest.mark.slow  # every change of every kind of blob
+
 MARK = {"lance-encoding:blob": "true"}
 T = TableName("public", "t")
 LARGE = 3 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,9 +15,12 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import SerializationFailure
 
+from tests.selection import IS_FULL
 from tests.stock import manifest_rows
 
-SEEDS = range(300 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 25)
+pytestmark = pytest.mark.slow  # random walks
+
+SEEDS = range(300 if IS_FULL else 25)
 VALUES = ("a", "b", "c", "d")
 Key = tuple[int, Any]
 """A partition table: the number of its spec, and the value that its rows share there."""

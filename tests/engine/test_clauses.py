@@ -10,6 +10,8 @@ from lance_flight.engine.sql.rewriting import for_datafusion
 from lance_flight.errors import Unsupported
 
 from tests.engine.clause_corpus import NAMES, PLANNED, REFUSED, REWRITTEN, WORDS
+from tests.engine.database import Database
+from tests.service.server_process import files
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +69,124 @@ def test_words_of_clauses_are_names_where_names_stand(context: SessionContext, t
     assert for_datafusion(query) == query
     assert for_datafusion(query.upper()) == query.upper()
     assert plan(context, query) is not None
+
+
+ROWS = [(1, "x", 1), (2, "y", 2), (2, "y", 3)]
+MANY = 20_000
+
+
+@pytest.fixture(scope="module")
+def clauses(database: Database) -> Database:
+    """The tables of the corpus."""
+    for statement in (
+        "CREATE TABLE t (a BIGINT, b VARCHAR, id BIGINT) PARTITIONED BY (b)",
+        "INSERT INTO t VALUES (1, 'x', 1), (2, 'y', 2), (2, 'y', 3)",
+        "CREATE TABLE u (a BIGINT, c BIGINT)",
+        "INSERT INTO u VALUES (1, 1), (3, 3)",
+        f"CREATE TABLE many PARTITIONED BY (p) AS SELECT value AS id, value % 3 AS p FROM generate_series(1, {MANY})",
+    ):
+        database.run(statement)
+    return database
+
+
+CONTEXTS = [
+    pytest.param("{}", id="a query"),
+    pytest.param("EXPLAIN {}", id="EXPLAIN"),
+    pytest.param("SELECT count(*) FROM ({}) AS q", id="a subquery of FROM"),
+    pytest.param("SELECT (SELECT count(*) FROM ({}) AS q)", id="a scalar subquery"),
+    pytest.param("WITH q AS ({}) SELECT count(*) FROM q", id="a CTE"),
+    pytest.param("SELECT 1 UNION ALL SELECT count(*) FROM ({}) AS q", id="a set operation"),
+    pytest.param("CREATE TABLE made AS SELECT count(*) AS n FROM ({}) AS q", id="CREATE TABLE AS"),
+    pytest.param("INSERT INTO t SELECT * FROM t WHERE EXISTS ({})", id="INSERT"),
+    pytest.param("UPDATE t SET a = 0 WHERE EXISTS ({})", id="UPDATE"),
+    pytest.param("UPDATE t SET a = (SELECT count(*) FROM ({}) AS q)", id="a value of UPDATE"),
+    pytest.param("DELETE FROM t WHERE id IN (SELECT 1 FROM ({}) AS q)", id="DELETE"),
+    pytest.param(
+        "MERGE INTO t USING (SELECT * FROM t WHERE EXISTS ({})) AS s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        id="MERGE",
+    ),
+    pytest.param("SHOW PARTITIONS t WHERE EXISTS ({})", id="SHOW PARTITIONS"),
+    pytest.param("EXPLAIN DELETE FROM t WHERE EXISTS ({})", id="EXPLAIN DELETE"),
+]
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_clause_that_would_be_dropped_is_refused_wherever_a_query_is(clauses: Database, context: str) -> None:
+    before = files(clauses.root)
+    for case in REFUSED:
+        text, _, name = case.values
+        if name == "INTO" and context in {"{}", "EXPLAIN {}"}:
+            continue  # there it is a statement of its own
+        said = clauses.refuses(context.format(text))
+        assert "[unsupported]" in said, text
+        assert name in said, text
+    assert sorted(clauses.rows("SELECT a, b, id FROM t")) == ROWS
+    assert files(clauses.root) == before
+
+
+@pytest.mark.parametrize("context", [CONTEXTS[0], CONTEXTS[2], CONTEXTS[4]])
+def test_a_clause_that_is_planned_works_wherever_a_query_is(clauses: Database, context: str) -> None:
+    for case in PLANNED:
+        clauses.rows(context.format(case.values[0]))
+
+
+ACT_ON_ROWS = [
+    pytest.param("DELETE FROM t WHERE id = 1 ORDER BY id LIMIT 1", id="DELETE ORDER BY"),
+    pytest.param("DELETE FROM t WHERE id = 1 LIMIT 1", id="DELETE LIMIT"),
+    pytest.param("DELETE FROM t WHERE id = 1 RETURNING *", id="DELETE RETURNING"),
+    pytest.param("DELETE FROM t USING u WHERE t.a = u.a", id="DELETE USING"),
+    pytest.param("DELETE t FROM t JOIN u ON t.a = u.a", id="DELETE of a join"),
+    pytest.param("DELETE FROM t PARTITION (p0) WHERE id = 1", id="DELETE PARTITION"),
+    pytest.param("DELETE FROM ONLY t WHERE id = 1", id="DELETE ONLY"),
+    pytest.param("DELETE FROM t PREWHERE id = 1", id="DELETE PREWHERE"),
+    pytest.param("UPDATE t SET a = 0 WHERE id = 1 LIMIT 1", id="UPDATE LIMIT"),
+    pytest.param("UPDATE t SET a = 0 WHERE id = 1 ORDER BY id", id="UPDATE ORDER BY"),
+    pytest.param("UPDATE t SET a = 0 WHERE id = 1 RETURNING a", id="UPDATE RETURNING"),
+    pytest.param("UPDATE t SET a = u.c FROM u WHERE t.a = u.a", id="UPDATE FROM"),
+    pytest.param("UPDATE t JOIN u ON t.a = u.a SET a = 0", id="UPDATE of a join"),
+    pytest.param("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE RETURNING t.a", id="MERGE RETURNING"),
+    pytest.param("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE OUTPUT t.a", id="MERGE OUTPUT"),
+    pytest.param("MERGE INTO t USING u TABLESAMPLE (1) ON t.a = u.a WHEN MATCHED THEN DELETE", id="MERGE of a sample"),
+    pytest.param("INSERT INTO t VALUES (9, 'z', 9) RETURNING a", id="INSERT RETURNING"),
+    pytest.param("INSERT INTO t VALUES (9, 'z', 9) ON CONFLICT DO NOTHING", id="INSERT ON CONFLICT"),
+    pytest.param("INSERT INTO t VALUES (9, 'z', 9) FORMAT JSON", id="INSERT FORMAT"),
+    pytest.param("INSERT INTO t PARTITION (p0) SELECT 9, 'z', 9", id="INSERT PARTITION"),
+    pytest.param("TRUNCATE t CASCADE", id="TRUNCATE CASCADE"),
+]
+
+
+@pytest.mark.parametrize("statement", ACT_ON_ROWS)
+def test_clauses_of_changes_that_are_not_there_are_refused(clauses: Database, statement: str) -> None:
+    clauses.refuses(statement)
+    assert sorted(clauses.rows("SELECT a, b, id FROM t")) == ROWS
+
+
+GROUPED = [
+    pytest.param("WITH ROLLUP", "ROLLUP (b, a)", id="ROLLUP"),
+    pytest.param("with cube", "CUBE (b, a)", id="CUBE"),
+]
+
+
+@pytest.mark.parametrize(("suffix", "function"), GROUPED)
+def test_with_rollup_and_cube_add_the_totals(clauses: Database, suffix: str, function: str) -> None:
+    query = "SELECT b, a, count(*) AS n, grouping(b) AS g FROM t GROUP BY {} ORDER BY b, a, n, g"
+    with_suffix = clauses.rows(query.format(f"b, a {suffix}"))
+    assert with_suffix == clauses.rows(query.format(function))
+    assert (None, None, 3, 1) in with_suffix
+
+
+SAMPLES = [
+    pytest.param("many TABLESAMPLE BERNOULLI (10)", 0.1, id="BERNOULLI"),
+    pytest.param("many AS x TABLESAMPLE SYSTEM (50)", 0.5, id="SYSTEM"),
+    pytest.param("public.many x TABLESAMPLE (25 PERCENT)", 0.25, id="PERCENT"),
+    pytest.param("many TABLESAMPLE BERNOULLI (0)", 0, id="nothing"),
+    pytest.param("many TABLESAMPLE BERNOULLI (100)", 1, id="everything"),
+]
+
+
+@pytest.mark.parametrize(("table", "share"), SAMPLES)
+def test_a_sample_has_about_as_many_rows_as_it_says(clauses: Database, table: str, share: float) -> None:
+    count = clauses.value(f"SELECT count(*) FROM {table}")
+    spread = 8 * (MANY * share * (1 - share)) ** 0.5
+    assert abs(count - MANY * share) <= spread
+    assert clauses.value(f"SELECT count(*) FROM {table} WHERE p = 1") < count or share == 0

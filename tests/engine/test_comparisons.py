@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pyarrow as pa
@@ -10,6 +9,8 @@ import pytest
 from datafusion import SessionContext
 from lance_flight.engine.sql.functions import session_config
 from lance_flight.engine.sql.rewriting import for_datafusion
+
+from tests.selection import IS_FULL
 
 IS, IS_NOT = "IS DISTINCT FROM", "IS NOT DISTINCT FROM"
 BRACKETED = [
@@ -97,7 +98,7 @@ def test_random_conditions_mean_what_their_brackets_say() -> None:
     context.register_record_batches(
         "t", [[pa.RecordBatch.from_pylist(rows, pa.schema({"p": pa.bool_(), "q": pa.bool_()}))]]
     )
-    for _ in range(3000 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 150):
+    for _ in range(3000 if IS_FULL else 150):
         written, bracketed, _ = expression(chosen)
         query = "SELECT CAST({} AS BOOLEAN) AS x FROM t"
         found = context.sql(for_datafusion(query.format(written))).to_pydict()

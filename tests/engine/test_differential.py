@@ -24,6 +24,7 @@ from tests.engine.random_conditions import (
     in_memory,
     rows,
 )
+from tests.examples import examples
 
 pytestmark = pytest.mark.slow  # a long property
 
@@ -38,6 +39,7 @@ def partitioned(root: Path, table: pa.Table, spec: list[str]) -> Engine:
 
 
 @given(rows, specs, st.lists(conditions, min_size=1, max_size=4))
+@examples(15)
 def test_partitions_never_change_an_answer(data: list[dict[str, object]], spec: list[str], wheres: list[str]) -> None:
     table = pa.Table.from_pylist([{"n": n, **row} for n, row in enumerate(data)], schema=SCHEMA)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:

@@ -15,6 +15,8 @@ from lance_flight.engine.writes.ingest import create
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, QueryFailed
 
+pytestmark = pytest.mark.slow  # every query over every layout
+
 T = TableName("public", "t")
 LAYOUTS = pytest.mark.parametrize("layout", ["", "id", "bucket(2, id)"], ids=["plain", "by value", "by bucket"])
 QUERIES = pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_a_reader_is_told_that_its_table_went_away(engine: Engine, layout: str, 
 
 
 def test_a_reader_in_the_middle_is_told_too(engine: Engine) -> None:
-    put(engine, "id", 300)
+    put(engine, "id", 120)
     begun = engine.run(Task(sql="SELECT id FROM t"))
     assert begun.read_next_batch().num_rows > 0
     engine.update("DROP TABLE t")

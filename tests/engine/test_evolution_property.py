@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import replace
 from itertools import count
@@ -27,11 +26,11 @@ from lance_flight.model.schema import TABLE_FIELD_ID
 
 from tests.catalog.aging import age
 from tests.engine.evolution_model import BY_TYPE, KEY, KINDS, Kind, Model, Path
+from tests.selection import IS_FULL
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # a long property
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 T = TableName("public", "t")
 NAMES = ("a", "b", "c", "d", "e", "select", "Up Per")
 INNER = pa.struct({"u": pa.int32(), "v": pa.utf8()})
@@ -439,8 +438,8 @@ class Evolving(RuleBasedStateMachine):
 
 TestEvolving = pytest.mark.filterwarnings("ignore::ResourceWarning")(Evolving.TestCase)
 TestEvolving.settings = settings(
-    max_examples=200 if FULL else 20,
-    stateful_step_count=30 if FULL else 15,
+    max_examples=200 if IS_FULL else 12,
+    stateful_step_count=30 if IS_FULL else 15,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -16,6 +16,8 @@ from lance_flight.engine.writes.table_properties import TableProperties
 
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every change in files of every version
+
 SCHEMA = pa.schema(
     {
         "id": pa.int64(),

@@ -23,6 +23,10 @@ from lance_flight.engine.writes.ingest_options import IngestOptions
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError, Unsupported
 
+from tests.engine.database import Database
+
+pytestmark = pytest.mark.slow  # each statement over tables of nine makes
+
 T = TableName("public", "t")
 GIVEN = ['{"kind": "click", "at": {"x": 1, "y": 2.50}}', None, '[1, "é", null]', '"text"', "null"]
 BEFORE = {
@@ -192,6 +196,28 @@ def test_an_ingest_of_what_is_no_document_stores_nothing(table: Engine) -> None:
     with pytest.raises(SchemaError, match=r"column 'doc' is int64; expected extension<arrow\.json>"):
         ingest.ingest(table.root, T, numbers.to_reader(), create_missing=False, existing=IfExists.APPEND)
     assert read(table) == BEFORE
+
+
+def test_texts_are_documents_in_parameters_and_ingests(database: Database) -> None:
+    database.run("CREATE TABLE u (id BIGINT, doc JSON)")
+    assert database.run("INSERT INTO u VALUES (?, ?)", (1, '{"b": 1, "a": 2}')) == 1
+    assert database.ingest("u", pa.table({"id": [2], "doc": ["[1 ]"]}), "append") == 1
+    assert database.run("UPDATE u SET doc = ? WHERE id = ?", ("true", 2)) == 1
+    assert database.rows("SELECT id, doc FROM u WHERE doc = ? OR id = ?", ("true", 1)) == [
+        (1, '{"a":2,"b":1}'),
+        (2, "true"),
+    ]
+    assert "'{a}' in row 1" in database.refuses("INSERT INTO u VALUES (?, ?)", (3, "{a}"))
+
+
+def test_documents_are_published_with_their_branch(database: Database) -> None:
+    database.ingest("branched", sample(), partition_by="site")
+    read_all = "SELECT id, doc FROM branched ORDER BY id"
+    database.run("ALTER TABLE branched CREATE BRANCH draft")
+    database.run("INSERT INTO \"branched@draft\" VALUES (6, 'z', '[6]')")
+    assert dict(database.rows(read_all)) == BEFORE
+    database.run("ALTER TABLE branched PUBLISH BRANCH draft")
+    assert dict(database.rows(read_all)) == BEFORE | {6: "[6]"}
 
 
 def test_documents_stay_through_maintenance(table: Engine, tmp_path: Path) -> None:

@@ -244,6 +244,21 @@ def test_lineage_is_of_a_version_like_the_rows(tmp_path: Path) -> None:
     assert lineage(engine)[3].row_id > max(row.row_id for row in before.values())
 
 
+def test_a_branch_has_lineage_of_its_own_until_it_is_published(tmp_path: Path) -> None:
+    engine = made(tmp_path)
+    engine.update("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 3)")
+    before = lineage(engine)
+    engine.update("ALTER TABLE t CREATE BRANCH side")
+    engine.update('UPDATE "t@side" SET v = 10 WHERE id = 1')
+    assert lineage(engine) == before
+    engine.update("ALTER TABLE t PUBLISH BRANCH side")
+    after = lineage(engine)
+    assert (after[1].name, after[1].created, after[1].v) == (before[1].name, before[1].created, 10)
+    assert {n: (row.name, row.created) for n, row in after.items()} == {
+        n: (row.name, row.created) for n, row in before.items()
+    }
+
+
 def test_rows_are_found_by_their_ids_and_partitions_are_pruned(tmp_path: Path) -> None:
     engine = made(tmp_path)
     engine.update("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'b', 3), (4, NULL, 4)")

@@ -20,6 +20,8 @@ from lance_flight.errors import LanceFlightError, NotFound
 
 from tests.engine.directory_namespace import lay_out
 
+pytestmark = pytest.mark.slow  # every statement beside few and many tables
+
 STATEMENTS = [
     "SELECT id FROM {t}",
     "SELECT a.id FROM {t} a JOIN {t} b ON a.id = b.id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -26,15 +27,22 @@ from tests.catalog.aging import age, table_files
 PATIENCE = 60.0
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables `few` and `many` of three and of six small files, both of which are due."""
-    made = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    root = tmp_path_factory.mktemp("template")
+    made = Engine(Root(Store(str(root))), target_partitions=1)
     for name, appends in (("few", 3), ("many", 6)):
         made.update(f"CREATE TABLE {name} (id BIGINT, p VARCHAR) PARTITIONED BY (p) WITH (compact_files = 1)")
         for number in range(appends):
             made.update(f"INSERT INTO {name} VALUES ({number}, 'a')")
-    return made
+    return root
+
+
+@pytest.fixture
+def engine(template: Path, tmp_path: Path) -> Engine:
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
 
 
 @pytest.fixture

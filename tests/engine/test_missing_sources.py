@@ -111,25 +111,23 @@ QUERIES = [
 @pytest.mark.parametrize("some", [1, 4], ids=["one of the tables", "all tables"])
 @pytest.mark.parametrize("target_partitions", [1, 3])
 def test_rows_have_the_values_of_their_partition(tmp_path: Path, form: Any, some: int, target_partitions: int) -> None:
-    root = made(tmp_path, form, some=some)
-    found = engine(root, target_partitions).query("SELECT id, p FROM t ORDER BY id")
+    mine = engine(made(tmp_path, form, some=some), target_partitions)
+
+    def answer(sql: str) -> list[Any]:
+        found: list[Any] = mine.query(sql).columns[0].to_pylist()
+        return found
+
+    found = mine.query("SELECT id, p FROM t ORDER BY id")
     assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == ALL
     for query in QUERIES:
         condition, expected = query.values
-        assert values(root, f"SELECT id FROM t WHERE {condition} ORDER BY id", target_partitions) == expected, condition
-        assert values(root, f"SELECT count(*) FROM t WHERE {condition}", target_partitions) == [len(expected)], (
-            condition
-        )
-    grouped = (
-        engine(root, target_partitions)
-        .query("SELECT p, count(*) AS n FROM t GROUP BY p ORDER BY p NULLS LAST")
-        .to_pylist()
-    )
+        assert answer(f"SELECT id FROM t WHERE {condition} ORDER BY id") == expected, condition
+        assert answer(f"SELECT count(*) FROM t WHERE {condition}") == [len(expected)], condition
+    grouped = mine.query("SELECT p, count(*) AS n FROM t GROUP BY p ORDER BY p NULLS LAST").to_pylist()
     assert grouped == [{"p": p, "n": 2} for p in ("DE", "FR", "US", None)]
-    assert values(root, "SELECT max(p) FROM t", target_partitions) == ["US"]
-    assert values(root, "SELECT DISTINCT p FROM t WHERE id < 10", target_partitions) == ["US"]
-    joined = "SELECT a.id FROM t a JOIN t b ON a.p = b.p AND a.n = b.n WHERE b.id = 11"
-    assert values(root, joined, target_partitions) == [11]
+    assert answer("SELECT max(p) FROM t") == ["US"]
+    assert answer("SELECT DISTINCT p FROM t WHERE id < 10") == ["US"]
+    assert answer("SELECT a.id FROM t a JOIN t b ON a.p = b.p AND a.n = b.n WHERE b.id = 11") == [11]
 
 
 WRITES = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -19,10 +18,11 @@ from lance_flight.engine.sql.functions import evaluate, session_config
 
 from tests.engine.odd_columns import PARTS
 from tests.engine.odd_tables import Drawn, draw, table_of
+from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # a long property
 
-RUNS = 300 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 12
+RUNS = 300 if IS_FULL else 5
 STEPS = 4
 
 

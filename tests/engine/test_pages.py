@@ -21,6 +21,8 @@ from lance_flight.errors import DataError
 
 from tests.stock import stored_tables
 
+pytestmark = pytest.mark.slow  # every write with every kind of row ids
+
 ROWS, BATCH_ROWS, CHUNK_ROWS = 60_000, 1_000, 7_000
 NAME = TableName("public", "t")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.policies.conditions import Condition
@@ -15,13 +16,15 @@ from lance_flight.errors import NotFound, SqlError
 ROWS = "SELECT v AS x, 's' || CAST(v % 3 AS INT) AS s FROM (SELECT unnest(range(0, 50)) AS v) AS n"
 
 
-@pytest.fixture(autouse=True)
-def _tables(engine: Engine) -> None:
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
     engine.update("CREATE TABLE t (x BIGINT, s VARCHAR) PARTITIONED BY (bucket(4, x), s)")
     engine.update(f"INSERT INTO t {ROWS}")
     engine.update("ALTER TABLE t SET PARTITIONED BY (s)")
     engine.update(f"INSERT INTO t {ROWS} WHERE v < 10")
     engine.update("CREATE TABLE u (x BIGINT)")
+    return engine
 
 
 CONDITIONS = {

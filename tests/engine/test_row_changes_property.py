@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import mmh3
 import pyarrow as pa
 import pytest
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
@@ -26,6 +26,7 @@ from lance_flight.engine.query.scope import ALONE, Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import DataError
 
+from tests.examples import examples
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # a long property
@@ -417,7 +418,7 @@ def run(table: Table, statement: Statement, held: Rows, scope: Scope = ALONE) ->
     return expected
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@examples(12)
 @given(specs, some_rows, st.lists(statements, min_size=1, max_size=5))
 def test_statements_leave_what_they_leave_of_a_list(
     spec: list[str], start: tuple[Row, ...], work: list[Statement]
@@ -432,6 +433,7 @@ def test_statements_leave_what_they_leave_of_a_list(
             table.check_stored()
 
 
+@examples(20)
 @example(["s"], (Row(n=1, s="a"),), Merge((Source(1, 1, None), Source(1, 2, "b")), "t.n = q.n", (AT_ONCE,)))
 @given(specs, st.lists(rows, min_size=3, max_size=6).map(tuple), merges)
 def test_a_merge_leaves_what_it_leaves_of_a_list(spec: list[str], start: tuple[Row, ...], merge: Merge) -> None:
@@ -441,7 +443,7 @@ def test_a_merge_leaves_what_it_leaves_of_a_list(spec: list[str], start: tuple[R
         assert table.shown() == comparable(held), (spec, merge.sql)
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@examples(12)
 @given(specs.filter(bool), some_rows, st.lists(statements, min_size=1, max_size=5), st.sampled_from(ENDS))
 def test_statements_of_one_transaction_leave_what_they_leave_of_a_list(
     spec: list[str], start: tuple[Row, ...], work: list[Statement], ends: str

@@ -147,6 +147,7 @@ def test_a_query_that_waits_for_its_reader_is_cancelled_with_its_tickets(engine:
     assert [record.outcome for record in ended] == ["cancelled"]
 
 
+@pytest.mark.slow  # queries that would compute for ever
 @pytest.mark.parametrize("sql", [pytest.param(sql, id=name) for name, sql in ENDLESS.items()])
 def test_a_query_that_computes_is_cancelled(engine: Engine, ended: list[Record], sql: str) -> None:
     reader = engine.run(planned(engine, sql).tasks[0], ALICE)
@@ -176,6 +177,7 @@ LONG_WORK = {
 }
 
 
+@pytest.mark.slow  # maintenance of many steps
 @pytest.mark.parametrize(("sql", "steps"), LONG_WORK.items(), ids=LONG_WORK)
 def test_long_work_says_how_far_it_is(engine: Engine, monkeypatch: pytest.MonkeyPatch, sql: str, steps: int) -> None:
     if sql == "REINDEX t":

@@ -107,6 +107,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return engine
 
 
+@pytest.mark.slow  # every key in every query
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize(("written", "named"), SHAPES.values(), ids=SHAPES)
 def test_rows_of_several_partitions_are_sorted_by_any_key(engine: Engine, written: str, named: str, key: str) -> None:

@@ -29,6 +29,7 @@ def test_a_table_is_found_under_the_name_that_it_was_created_under(engine: Engin
     assert listed(engine) == []
 
 
+@pytest.mark.slow  # every name in every layout
 @LAYOUTS
 @pytest.mark.parametrize("name", ["_s", *OF_LANCE])
 def test_a_schema_may_have_any_such_name_and_such_tables(

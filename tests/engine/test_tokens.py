@@ -1,4 +1,4 @@
-"""Where strings, comments and names end: for every text as for DataFusion, which is asked what it makes of it."""
+"""Tokens of SQL, the positions of errors in what was sent, and the names of the items of a SELECT."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.functions import session_config
+from lance_flight.engine.sql.functions import check_condition, evaluate, session_config
 from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.sql.positions import with_sent_position
 from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.engine.statements.parsing import parse
 from lance_flight.errors import SqlError
 
 # A text, how many parameters it has, and its value when each of them is 'P'.
@@ -119,3 +122,94 @@ NAMES = [
 def test_a_name_is_folded_as_datafusion_folds_it(text: str, name: str) -> None:
     assert Cursor.over(text).name("a name") == name
     assert SessionContext(session_config()).sql(f"SELECT 1 AS {text}").schema().names == [name]
+
+
+OURS = [
+    pytest.param("DROP TABLE t ! ", "'!' at character 14", id="as it was written"),
+    pytest.param("UPDATE t SET a = ?, b = ?, ! = 1", "'!' at character 28", id="after parameters"),
+    pytest.param("EXPLAIN UPDATE t SET a = ?, ! = 1", "'!' at character 29", id="in EXPLAIN"),
+    pytest.param("/* ? */ EXPLAIN\nDELETE FROM t WHERE a = ? ! ;", None, id="left to DataFusion"),
+    pytest.param("CREATE TABLE t (a TIMESTAMP, ?)", "'?' at character 30", id="a parameter itself"),
+]
+
+
+@pytest.mark.parametrize(("statement", "position"), OURS)
+def test_our_own_errors_name_the_character_that_was_sent(statement: str, position: str | None) -> None:
+    if position is None:
+        parse(statement)
+        return
+    with pytest.raises(SqlError) as raised:
+        parse(statement)
+    assert position in str(raised.value)
+
+
+MOVED = [
+    pytest.param("SELECT x y z", 12, "SELECT x y z", (1, 12), id="as it was written"),
+    pytest.param("SELECT $1, $2 y z", 17, "SELECT ?, ? y z", (1, 15), id="parameters"),
+    pytest.param("SELECT a::TIMESTAMP(6) y z", 26, "SELECT a::TIMESTAMP y z", (1, 23), id="a type"),
+    pytest.param("SELECT b FROM t WHERE (a = = 1\n)", 28, "DELETE FROM t\nWHERE\n  a = = 1", (3, 7), id="a condition"),
+    pytest.param("SELECT x, x, x y z FROM x, x", 18, "SELECT x, x, x y z FROM x, x", (1, 18), id="what repeats"),
+    pytest.param("SELECT (a\n)", 10, "SELECT a", None, id="at the end"),
+    pytest.param("SELECT TIMESTAMP(6) 'x'", 18, "SELECT TIMESTAMP 'x'", None, id="what was added"),
+]
+
+
+@pytest.mark.parametrize(("planned", "column", "sent", "expected"), MOVED)
+def test_a_position_moves_to_where_its_token_was_sent(
+    planned: str, column: int, sent: str, expected: tuple[int, int] | None
+) -> None:
+    message = with_sent_position(f"found: z at Line: 1, Column: {column}", planned, sent)
+    assert message == "found: z" + ("" if expected is None else f" at line {expected[0]}, column {expected[1]}")
+
+
+def test_errors_in_expressions_name_positions_of_the_expression() -> None:
+    with pytest.raises(SqlError, match="at line 1, column 5"):
+        check_condition("a = = 1", pa.schema({"a": pa.int64()}))
+    with pytest.raises(SqlError, match="at line 1, column 6"):
+        evaluate("col0 col1 + 1", [pa.array([1])], pa.int64())
+
+
+def test_many_equal_tokens_are_looked_through_quickly() -> None:
+    text = "SELECT " + "a , " * 50_000 + "a a"
+    assert with_sent_position(f"x at Line: 1, Column: {len(text)}", text, text) == f"x at line 1, column {len(text)}"
+
+
+RENAMED = [
+    pytest.param("SELECT 1, 1, 1", 'SELECT 1, 1 AS "column 2", 1 AS "column 3"', id="literals"),
+    pytest.param("SELECT a, A, t.a FROM t", 'SELECT a, A AS "column 2", t.a AS "column 3" FROM t', id="a column"),
+    pytest.param("SELECT a, a::INT FROM t", 'SELECT a, a::INT AS "column 2" FROM t', id="a cast"),
+    pytest.param("SELECT f(a), f(CAST(a AS INT))", 'SELECT f(a), f(CAST(a AS INT)) AS "column 2"', id="a cast inside"),
+    pytest.param("SELECT DISTINCT a, a", 'SELECT DISTINCT a, a AS "column 2"', id="distinct"),
+    pytest.param(
+        "SELECT 1,1 UNION SELECT 2,2", 'SELECT 1,1 AS "column 2" UNION SELECT 2,2 AS "column 2"', id="a union"
+    ),
+    pytest.param("SELECT * FROM (SELECT 1, 1)", 'SELECT * FROM (SELECT 1, 1 AS "column 2")', id="inside"),
+    pytest.param(
+        "SELECT a IS DISTINCT FROM (b), a IS DISTINCT FROM (b) FROM t",
+        'SELECT a IS DISTINCT FROM (b), a IS DISTINCT FROM (b) AS "column 2" FROM t',
+        id="a FROM that ends no list",
+    ),
+]
+LEFT = [
+    pytest.param("SELECT 1, 2", id="different"),
+    pytest.param("SELECT *, t.*, * FROM t", id="stars"),
+    pytest.param("SELECT a AS x, a AS x FROM t", id="named"),
+    pytest.param("SELECT a x, a x, a 'x', a \"x\" FROM t", id="named without AS"),
+    pytest.param("SELECT ' , a', ' , b'", id="commas in strings"),
+    pytest.param("SELECT f(1, 1), [1, 1]", id="arguments"),
+    pytest.param('SELECT a, "A" FROM t', id="a quoted name"),
+    pytest.param("VALUES (1, 1)", id="values"),
+    pytest.param("SELECT", id="nothing"),
+    pytest.param("SELECT .", id="a sign alone"),
+    pytest.param("SELECT ::", id="a cast of nothing"),
+]
+
+
+@pytest.mark.parametrize(("text", "renamed"), RENAMED)
+def test_what_repeats_is_named(text: str, renamed: str) -> None:
+    assert with_distinct_names(text) == renamed
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_everything_else_stays_as_it_was_written(text: str) -> None:
+    assert with_distinct_names(text) == text

@@ -12,13 +12,10 @@ import lance_flight
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable, write_deltalake
 from lance_flight.cli import main
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound
 from lance_flight_client.files.formats import TextOptions
 from lance_flight_client.files.sources import opened
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import EqualTo
 
 FIRST = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "site": ["Oslo", None, "Lima"], "tags": [["a"], [], None]})
 MORE = FIRST.set_column(0, "id", pa.array([4, 5, 6], pa.int64()))
@@ -26,6 +23,8 @@ MORE = FIRST.set_column(0, "id", pa.array([4, 5, 6], pa.int64()))
 
 def delta(at: Path) -> tuple[str, int]:
     """Make a table with two versions and a deletion; its argument, and the first version."""
+    from deltalake import DeltaTable, write_deltalake
+
     write_deltalake(at, FIRST, partition_by=["site"])
     write_deltalake(at, MORE, mode="append")
     DeltaTable(at).delete("id = 2")
@@ -33,6 +32,9 @@ def delta(at: Path) -> tuple[str, int]:
 
 
 def iceberg(at: Path) -> tuple[str, int]:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.expressions import EqualTo
+
     catalog = SqlCatalog("made", uri="sqlite:///:memory:", warehouse=f"file://{at}")
     catalog.create_namespace("n")
     table = catalog.create_table("n.t", FIRST.schema)

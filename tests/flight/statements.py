@@ -1,4 +1,4 @@
-"""A statement as a Flight descriptor."""
+"""Statements as Flight descriptors, and their results as a plain client reads them."""
 
 from __future__ import annotations
 
@@ -12,3 +12,22 @@ SELECT = commands.StatementQuery(query="SELECT numbers")
 
 def descriptor(command: Command) -> flight.FlightDescriptor:
     return flight.FlightDescriptor.for_command(encode_command(command))
+
+
+def statement(sql: str) -> flight.FlightDescriptor:
+    return descriptor(commands.StatementQuery(query=sql))
+
+
+def planned(
+    client: flight.FlightClient, sql: str, options: flight.FlightCallOptions | None = None
+) -> flight.FlightInfo:
+    """The info of a query, or of a statement that has run."""
+    return client.get_flight_info(statement(sql), options)
+
+
+def reader(
+    client: flight.FlightClient, sql: str, options: flight.FlightCallOptions | None = None
+) -> flight.FlightStreamReader:
+    """The result of a query, which has one endpoint."""
+    (endpoint,) = planned(client, sql, options).endpoints
+    return client.do_get(endpoint.ticket, options)

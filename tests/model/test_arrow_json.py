@@ -10,7 +10,7 @@ import lance
 import lance_namespace
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance.namespace import DirectoryNamespace
 from lance_flight.errors import SchemaError
@@ -24,6 +24,8 @@ from lance_flight.model.arrow_json import (
 )
 from lance_flight.model.arrow_text import type_from_text, type_to_text
 from lance_namespace_urllib3_client.models import JsonArrowSchema
+
+from tests.examples import examples
 
 APPENDIX_A = json.loads((Path(__file__).parent / "data" / "appendix_a_metadata.json").read_text())
 
@@ -403,7 +405,7 @@ TYPES = st.deferred(lambda: st.recursive(LEAVES, nested, max_leaves=6))
 
 
 @given(TYPES)
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_every_type_is_read_back_from_its_text(kind: pa.DataType) -> None:
     assert type_from_text(type_to_text(kind)).equals(kind, check_metadata=True)
 
@@ -412,7 +414,7 @@ FIELDS = st.deferred(lambda: st.lists(fields_of(TYPES), max_size=3))
 
 
 @given(FIELDS, METADATA)
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_every_schema_is_read_back_from_its_json(fields: list[pa.Field], metadata: dict[str, str] | None) -> None:
     schema = pa.schema(fields, metadata)
     written = schema_to_json(schema)
@@ -420,14 +422,14 @@ def test_every_schema_is_read_back_from_its_json(fields: list[pa.Field], metadat
 
 
 @given(TYPES)
-@settings(max_examples=100, deadline=None)
+@examples(50)
 def test_what_is_written_is_what_a_client_of_stock_lance_accepts(kind: pa.DataType) -> None:
     written = schema_to_json(pa.schema([pa.field("a", kind)]))
     assert JsonArrowSchema.from_dict(written).to_dict() is not None
 
 
 @given(st.text(max_size=30) | st.from_regex(r"(list|struct|timestamp|decimal)[\[(<][a-z0-9:, =]*[\])>]"))
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_any_text_is_a_type_or_a_clear_refusal(text: str) -> None:
     try:
         kind = type_from_text(text)

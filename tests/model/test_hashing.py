@@ -11,12 +11,13 @@ from typing import Any
 import mmh3
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput
 from lance_flight.model.arrow_text import type_from_text
 from lance_flight.model.hashing import HashClass, HashKind, bucket, hash_class, murmur3, murmur3_multi
 
+from tests.examples import examples
 from tests.model.hash_vectors import VECTORS, vector_array, vector_name
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -158,7 +159,7 @@ def columns_of_one_length(draw: st.DrawFn, least: int = 1, most: int = 3) -> lis
 
 
 @given(columns_of_one_length())
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_murmur3_multi_hashes_each_row_as_mmh3_does(columns: list[pa.Array]) -> None:
     result = murmur3_multi(columns)
     assert result.type == pa.int32()
@@ -167,7 +168,7 @@ def test_murmur3_multi_hashes_each_row_as_mmh3_does(columns: list[pa.Array]) -> 
 
 @pytest.mark.parametrize("kind", HASHABLE, ids=str)
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@examples(12)
 def test_murmur3_hashes_each_value_as_mmh3_does(kind: pa.DataType, data: st.DataObject) -> None:
     column = array_of(kind, data.draw(st.lists(values_of(kind) | st.none(), max_size=20)))
     expected = slow([column])
@@ -177,7 +178,7 @@ def test_murmur3_hashes_each_value_as_mmh3_does(kind: pa.DataType, data: st.Data
 
 
 @given(columns_of_one_length(), st.integers(0, 12), st.integers(0, 12))
-@settings(max_examples=100, deadline=None)
+@examples(50)
 def test_slices_and_chunks_hash_as_the_rows_they_hold(columns: list[pa.Array], start: int, length: int) -> None:
     expected = slow([column.slice(start, length) for column in columns])
     assert murmur3_multi([column.slice(start, length) for column in columns]).to_pylist() == expected
@@ -188,7 +189,7 @@ def test_slices_and_chunks_hash_as_the_rows_they_hold(columns: list[pa.Array], s
 
 
 @given(columns_of_one_length(least=2))
-@settings(max_examples=100, deadline=None)
+@examples(50)
 def test_dictionaries_hash_as_the_values_they_stand_for(columns: list[pa.Array]) -> None:
     mixed = [columns[0], *map(as_dictionary, columns[1:])]
     assert murmur3_multi(mixed).to_pylist() == slow(columns)

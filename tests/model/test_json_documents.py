@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from lance_flight.errors import DataError
 from lance_flight.model.json_documents import JSON, MOST_DEPTH, documents
 
+from tests.examples import examples
+
 DEEP = "[" * MOST_DEPTH + "]" * MOST_DEPTH
 REFUSED = {
     "nothing": ("", "is no JSON: Expecting value at character 1"),
@@ -120,6 +122,7 @@ def exact(value: Any) -> Any:
 
 
 @given(st.lists(st.tuples(ANY, st.booleans()), min_size=1, max_size=20))
+@examples(20)
 def test_lance_keeps_every_document(values: list[tuple[Any, bool]]) -> None:
     texts = [json.dumps(value, ensure_ascii=is_escaped) for value, is_escaped in values]
     stored = lance.write_dataset(pa.table({"doc": documents(pa.array(texts), "doc")}), "memory://")

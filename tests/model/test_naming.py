@@ -1,4 +1,4 @@
-"""Names of namespaces, columns and directories (Physical Layout and Naming, Appendices B and C)."""
+"""Names of namespaces, columns and directories (Physical Layout and Naming, Appendices B and C), and the pins that the spec allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.naming import (
     MANIFEST,
     TABLE,
@@ -28,6 +28,7 @@ from lance_flight.model.naming import (
     spec_id_of,
     spec_namespace,
 )
+from lance_flight.model.pins import BranchVersion, Latest, Pin, Tag, Version, pin_from_columns
 
 DATA = Path(__file__).parent / "data"
 LAYOUT = json.loads((DATA / "appendix_b_layout.json").read_text())
@@ -210,3 +211,54 @@ def test_any_other_name_of_a_directory_is_refused_with_the_reason(name: str, why
     with pytest.raises(InvalidInput, match="schema name") as raised:
         check_directory_name("schema", name)
     assert why in str(raised.value)
+
+
+FILLED = json.loads((Path(__file__).parent / "data" / "appendix_c_manifest.json").read_text())["rows"]
+
+LEGAL: dict[str, tuple[int | None, str | None, str | None, Pin]] = {
+    "nothing": (None, None, None, Latest()),
+    "a version": (5, None, None, Version(5)),
+    "a branch and a version": (5, "b", None, BranchVersion("b", 5)),
+    "a tag": (None, None, "t", Tag("t")),
+}
+ILLEGAL: dict[str, tuple[int | None, str | None, str | None]] = {
+    "a branch": (None, "b", None),
+    "a branch and a tag": (None, "b", "t"),
+    "a version and a tag": (5, None, "t"),
+    "a version, a branch and a tag": (5, "b", "t"),
+}
+
+
+def test_every_combination_is_either_legal_or_not() -> None:
+    combinations = [tuple(value is not None for value in row[:3]) for row in [*LEGAL.values(), *ILLEGAL.values()]]
+    assert len(set(combinations)) == len(combinations) == 8
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_combination_is_its_pin_and_back(name: str) -> None:
+    version, branch, tag, pin = LEGAL[name]
+    assert pin_from_columns(version, branch, tag, object_id="v1$x$dataset") == pin
+    assert pin.columns == (version, branch, tag)
+    assert (pin.columns.read_version, pin.columns.read_branch, pin.columns.read_tag) == (version, branch, tag)
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_any_other_combination_is_corrupt_and_names_the_row_and_the_values(name: str) -> None:
+    version, branch, tag = ILLEGAL[name]
+    with pytest.raises(Corrupt) as raised:
+        pin_from_columns(version, branch, tag, object_id="v1$x$dataset")
+    expected = f"'v1$x$dataset' has read_version={version!r}, read_branch={branch!r}, read_tag={tag!r}"
+    assert expected in str(raised.value)
+
+
+def test_an_empty_name_is_a_name_and_version_0_a_version() -> None:
+    assert pin_from_columns(0, None, None, object_id="x") == Version(0)
+    assert pin_from_columns(1, "", None, object_id="x") == BranchVersion("", 1)
+    assert pin_from_columns(None, None, "", object_id="x") == Tag("")
+
+
+def test_the_tables_of_appendix_c_are_pinned_to_versions() -> None:
+    tables = [row for row in FILLED if row["object_type"] == "table"]
+    names = ("read_version", "read_branch", "read_tag")
+    pins = [pin_from_columns(*(row[name] for name in names), object_id=row["object_id"]) for row in tables]
+    assert pins == [Version(5), Version(3)]

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import DataError
 from lance_flight.model.transforms import (
@@ -212,7 +212,6 @@ def test_a_bucket_is_the_absolute_value_of_the_hash_modulo_n(row: dict[str, Any]
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)), st.integers(1, 2**31 - 1))
-@settings(deadline=None)
 def test_truncated_numbers_are_multiples_of_the_width_between_zero_and_the_number(
     numbers: list[int | None], width: int
 ) -> None:
@@ -221,7 +220,6 @@ def test_truncated_numbers_are_multiples_of_the_width_between_zero_and_the_numbe
 
 
 @given(st.lists(st.none() | st.text()), st.integers(1, 5))
-@settings(deadline=None)
 def test_truncated_text_is_its_first_characters(texts: list[str | None], width: int) -> None:
     cut = Truncate(width).apply([pa.array(texts, pa.utf8())]).to_pylist()
     assert cut == [None if text is None else text[:width] for text in texts]
@@ -231,7 +229,6 @@ def test_truncated_text_is_its_first_characters(texts: list[str | None], width: 
 
 
 @given(st.lists(st.integers(-128, 127), min_size=1))
-@settings(deadline=None)
 def test_equal_numbers_have_equal_values_whatever_their_width(numbers: list[int]) -> None:
     """Type-promotion resistant (requirement 3)."""
     widths = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
@@ -240,7 +237,6 @@ def test_equal_numbers_have_equal_values_whatever_their_width(numbers: list[int]
 
 
 @given(st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), min_size=1))
-@settings(deadline=None)
 def test_equal_instants_have_equal_values_whatever_their_unit(moments: list[datetime]) -> None:
     """Type-promotion resistant (requirement 3)."""
     seconds = pa.array([moment.replace(microsecond=0) for moment in moments], pa.timestamp("us"))

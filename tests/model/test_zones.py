@@ -13,7 +13,8 @@ from datafusion import SessionContext
 from lance_flight.model.transforms import Day, Hour, Month, Year
 from lance_flight.model.zones import UTC, in_zone, is_utc, named_zone
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
+from tests.selection import IS_FULL
+
 PARTS = (Year(), Month(), Day(), Hour())
 NAMES = sorted(zoneinfo.available_timezones() - {"Factory", "localtime"})
 FIRST, LAST, GRID = (
@@ -90,9 +91,9 @@ def instants(name: str, random: np.random.Generator) -> np.ndarray:
     """Seconds around some changes of a zone's clocks, or all of them, and anywhere in some centuries."""
     zone = named_zone(name)
     assert zone is not None
-    starts = zone.starts if FULL or len(zone.starts) <= 8 else random.choice(zone.starts, 8, replace=False)
+    starts = zone.starts if IS_FULL or len(zone.starts) <= 8 else random.choice(zone.starts, 8, replace=False)
     near = [starts + distance for distance in (-86_400, -3_600, -1_800, -1, 0, 1, 1_799, 3_600, 86_400)]
-    return np.concatenate([*near, random.integers(FIRST, LAST, 1000 if FULL else 8)]).astype(np.int64)
+    return np.concatenate([*near, random.integers(FIRST, LAST, 1000 if IS_FULL else 8)]).astype(np.int64)
 
 
 def test_parts_are_those_of_datafusion_in_every_zone() -> None:

@@ -24,7 +24,6 @@ from tests.planning.planning_cases import day
 from tests.planning.planning_oracle import evaluate
 
 INT, TEXT, DATE, TIME, FLOAT = pa.int64(), pa.utf8(), pa.date32(), pa.timestamp("us"), pa.float64()
-NAN = float("nan")
 
 APPENDIX_F = {0: [0, 8], 1: [1, 9], 2: [2, 10], 3: [3, 11], 4: [4, 12], 5: [5, 13], 6: [6, 14], 7: [7, 15]}
 

@@ -21,6 +21,7 @@ from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, Mu
 from lance_flight.planning.joins import Group, Groups, NotCopartitioned, Side, match
 from lance_flight.planning.key_order import in_order
 
+from tests.examples import examples
 from tests.planning.join_cases import of
 from tests.planning.planning_oracle import evaluate, field, split
 from tests.planning.planning_strategies import KINDS, Kind
@@ -144,6 +145,7 @@ WORLDS = SIZES.map(lambda drawn: drawn[0].world(sides=drawn[1], keys=drawn[2]))
 
 
 @given(WORLDS)
+@examples(100)
 def test_equal_keys_are_in_one_group_and_each_table_is_in_exactly_one(world: list[Rows]) -> None:
     found = match([each.side for each in world], evaluate, inner=False)
     if isinstance(found, NotCopartitioned):
@@ -162,6 +164,7 @@ def test_equal_keys_are_in_one_group_and_each_table_is_in_exactly_one(world: lis
 
 
 @given(WORLDS)
+@examples(100)
 def test_inner_joins_group_by_group_give_each_answer_of_the_nested_loop_once(world: list[Rows]) -> None:
     found = match([each.side for each in world], evaluate, inner=True)
     if isinstance(found, NotCopartitioned):

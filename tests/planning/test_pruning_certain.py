@@ -1,20 +1,15 @@
-"""Partitions all of whose rows match a filter by their values: they are read without it."""
+"""Partitions all of whose rows match a filter, by their values or by what is known beside it: they are read without it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, note
-from hypothesis import strategies as st
-from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.transforms import Identity, Month, Truncate, Year
-from lance_flight.planning.predicates import UNKNOWN, And, Opaque, Or, Predicate, StartsWith
-from lance_flight.planning.pruning import SpecPartitions
+from lance_flight.planning.predicates import ALWAYS, NEVER, UNKNOWN, And, Opaque, Or, Predicate, StartsWith
+from lance_flight.planning.pruning import SpecPartitions, prune
 
 from tests.planning.planning_cases import X, among, at, compare, null, one_column, part, partitions, pruned
-from tests.planning.planning_oracle import Split, evaluate, split
-from tests.planning.planning_strategies import Statement, rows_of, schemas, specs_of, sql_answer, statements
 
 TIME, INT = pa.timestamp("us"), pa.int32()
 MONTHS = partitions(
@@ -90,18 +85,32 @@ def test_a_scan_filters_only_where_it_has_to(
     assert [(rest, some.tolist()) for rest, some in split_up] == expected
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> tuple[NamespaceSchema, pa.Table, Split, Statement]:
-    schema = draw(schemas())
-    rows = draw(rows_of(schema))
-    return schema, rows, split(draw(specs_of(schema)), schema, rows), draw(statements(schema))
+# What is known of the rows of a scan beyond its own filters prunes as they do, and is none of them.
+
+LETTERS = partitions([Identity()], [pa.utf8()], ["a", "b", "c", None])
+NOT_A = compare("!=", "a")
+A_WORD = compare("=", "bee")
+A_OR_OTHER = Or((compare("=", "a"), OTHER))
+A_OR_B = Or((compare("=", "a"), compare("=", "b")))
 
 
-@given(worlds())
-def test_every_row_of_a_certain_partition_matches(world: tuple[NamespaceSchema, pa.Table, Split, Statement]) -> None:
-    schema, rows, parts, statement = world
-    note(f"{statement.sql}\n{[(f.rule, f.source_ids) for f in parts.partitions.spec.fields]}\n{rows.to_pydict()}")
-    found = pruned(parts.partitions, schema, statement.tree, evaluate)
-    certain = set(found.certain.tolist())
-    assert certain <= set(found.kept.tolist())
-    assert {row for row in range(len(rows)) if parts.place[row] in certain} <= sql_answer(rows, statement)
+@pytest.mark.parametrize(
+    ("parts", "predicate", "hint", "expected"),
+    [
+        pytest.param(LETTERS, NOT_A, StartsWith(X, "b"), ([1], None, None), id="both guaranteed"),
+        pytest.param(LETTERS, NOT_A, OTHER, ([1, 2], OTHER, None), id="a hint that says nothing"),
+        pytest.param(INITIALS, A_WORD, OTHER, ([1], And((A_WORD, OTHER)), A_WORD), id="neither guaranteed"),
+        pytest.param(INITIALS, ALWAYS, A_WORD, ([1], A_WORD, None), id="a hint alone"),
+        pytest.param(LETTERS, NOT_A, NEVER, ([], None, None), id="no row counts"),
+        pytest.param(LETTERS, A_OR_OTHER, NOT_A, ([1, 2], A_OR_OTHER, A_OR_OTHER), id="an alternative that is left"),
+        pytest.param(LETTERS, A_OR_B, NOT_A, ([1], None, None), id="an alternative that is not"),
+    ],
+)
+def test_a_hint_prunes_and_is_not_filtered_by(
+    parts: SpecPartitions,
+    predicate: Predicate,
+    hint: Predicate,
+    expected: tuple[list[int], Predicate | None, Predicate | None],
+) -> None:
+    (found,) = prune([parts], one_column(pa.utf8()), predicate, None, hint).versions
+    assert (found.kept.tolist(), found.residual, found.unfiltered) == expected

@@ -19,6 +19,7 @@ from lance_flight.model.zones import named_zone
 from lance_flight.planning.predicates import ALWAYS, NEVER, Predicate, all_of
 from lance_flight.planning.pruning import prune
 
+from tests.examples import examples
 from tests.planning.planning_oracle import Recorder, Split, answer, field, split
 from tests.planning.planning_strategies import KINDS, is_date, rows_of, schemas, specs_of
 
@@ -125,7 +126,9 @@ def worlds(draw: st.DrawFn) -> tuple[NamespaceSchema, pa.Table, Split, str]:
     return schema, rows, split(spec, schema, rows), draw(conditions(schema))
 
 
+@pytest.mark.slow  # a long property
 @given(worlds())
+@examples(100)
 def test_every_row_that_fulfils_a_computed_condition_is_in_a_kept_partition(
     world: tuple[NamespaceSchema, pa.Table, Split, str],
 ) -> None:
@@ -202,6 +205,7 @@ def _all_values(name: str) -> tuple[NamespaceSchema, pa.Table]:
     return schema, pa.table({name: KINDS[name].array([None, *KINDS[name].values])}, schema=schema.plain)
 
 
+@pytest.mark.slow  # a query for each value
 @pytest.mark.parametrize("unit", ["year", "quarter", "month", "week", "day", "hour"])
 @pytest.mark.parametrize("name", ["d", "ts", "tss", "tz", "ny", "apia", "fixed"])
 def test_a_stretch_of_time_keeps_just_its_own_moments(name: str, unit: str) -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import ALWAYS, Predicate
-from lance_flight.planning.pruning import prune
+from lance_flight.planning.pruning import SpecPruning, prune
 
+from tests.examples import examples
 from tests.planning.planning_oracle import Split, answer, evaluate, pushed, split
 from tests.planning.planning_strategies import (
     Statement,
@@ -33,16 +34,21 @@ def worlds(draw: st.DrawFn) -> tuple[NamespaceSchema, pa.Table, Split, Statement
 
 
 @given(worlds())
-def test_every_matching_row_is_in_a_kept_partition(world: tuple[NamespaceSchema, pa.Table, Split, Statement]) -> None:
+@examples(100)
+def test_every_matching_row_is_in_a_kept_partition_and_all_rows_of_a_certain_one_match(
+    world: tuple[NamespaceSchema, pa.Table, Split, Statement],
+) -> None:
     schema, rows, parts, statement = world
     note(f"{statement.sql}\n{[(f.rule, f.source_ids) for f in parts.partitions.spec.fields]}\n{rows.to_pydict()}")
-    check(schema, rows, parts, statement.tree, sql_answer(rows, statement))
+    matching = sql_answer(rows, statement)
+    certain = set(check(schema, rows, parts, statement.tree, matching).certain.tolist())
+    assert {row for row in range(len(rows)) if parts.place[row] in certain} <= matching
     wanted = answer(rows, statement.sql)
     for filter_ in pushed(schema.plain, statement.sql):
         check(schema, rows, parts, ALWAYS if filter_ is None else predicate_from_arrow(filter_), wanted)
 
 
-def check(schema: NamespaceSchema, rows: pa.Table, parts: Split, predicate: Predicate, wanted: set[int]) -> None:
+def check(schema: NamespaceSchema, rows: pa.Table, parts: Split, predicate: Predicate, wanted: set[int]) -> SpecPruning:
     (found,) = prune([parts.partitions], schema, predicate, evaluate).versions
     kept = set(found.kept.tolist())
     assert parts.kept(wanted) <= kept, f"{predicate}: lost {parts.kept(wanted) - kept}; used {found.used}"
@@ -52,3 +58,20 @@ def check(schema: NamespaceSchema, rows: pa.Table, parts: Split, predicate: Pred
     if found.residual is None:
         inside = {row for row in range(len(rows)) if parts.place[row] in kept}
         assert wanted <= inside
+    assert set(found.certain.tolist()) <= kept
+    return found
+
+
+@given(worlds(), st.data())
+def test_what_a_scan_does_not_filter_by_holds_in_every_kept_partition(
+    world: tuple[NamespaceSchema, pa.Table, Split, Statement], data: st.DataObject
+) -> None:
+    schema, rows, parts, statement = world
+    hint = data.draw(statements(schema))
+    note(f"{statement.sql}\n{hint.sql}\n{[(f.rule, f.source_ids) for f in parts.partitions.spec.fields]}")
+    (found,) = prune([parts.partitions], schema, statement.tree, evaluate, hint.tree).versions
+    wanted = sql_answer(rows, statement)
+    kept = set(found.kept.tolist())
+    assert parts.kept(wanted & sql_answer(rows, hint)) <= kept
+    if found.unfiltered is None:
+        assert {row for row in range(len(rows)) if parts.place[row] in kept} <= wanted

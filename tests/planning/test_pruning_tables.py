@@ -13,7 +13,6 @@ from lance_flight.planning.predicates import And, Or, Predicate, StartsWith, is_
 
 from tests.planning.planning_cases import X, among, at, compare, day, null, one_column, part, partitions, pruned
 
-ALL = object()
 COUNTRIES = ["DE", "FR", "US", "", None]
 NUMBERS = [-20, -10, 0, 10, 20, None]
 YEARS = [1969, 1970, 2024, 2025, 2026, None]

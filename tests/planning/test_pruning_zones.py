@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zoneinfo
 from random import Random
 
@@ -19,10 +18,10 @@ from lance_flight.planning.pruning import SpecPruning, prune
 
 from tests.planning.join_cases import of
 from tests.planning.planning_oracle import Split, evaluate, field, split
+from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # every change of every zone's clocks
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 ODD = [
     "Pacific/Apia",
     "Pacific/Kwajalein",
@@ -33,7 +32,7 @@ ODD = [
     "Antarctica/Troll",
 ]
 PLAIN = ["America/New_York", "Europe/Dublin", "Africa/Casablanca", "Asia/Kathmandu", "+05:45", "-12:00", "+14", "UTC"]
-ZONES = sorted(zoneinfo.available_timezones() - {"Factory", "localtime"}) if FULL else [*ODD, *PLAIN]
+ZONES = sorted(zoneinfo.available_timezones() - {"Factory", "localtime"}) if IS_FULL else [*ODD, *PLAIN]
 PARTS = (Year(), Month(), Day(), Hour())
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6}
 X = Column("x")

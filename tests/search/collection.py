@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -91,10 +96,21 @@ def store(of: Engine, documents: Documents, name: str = "docs") -> None:
 
 
 def made(root: Path, documents: Documents, partitioned_by: str = "tenant", *, stable_row_ids: bool = False) -> Engine:
-    """A table with these rows, which keep their ids or not."""
-    found = engine(root)
-    fill(found, documents, partitioned_by, stable_row_ids=stable_row_ids)
-    return found
+    """A table with these rows, which keep their ids or not: a copy of the first one that was made of them."""
+    key = repr((documents.rows, partitioned_by, stable_row_ids))
+    template = _templates() / sha256(key.encode()).hexdigest()
+    if not template.exists():
+        fill(engine(template), documents, partitioned_by, stable_row_ids=stable_row_ids)
+    shutil.copytree(template, root, dirs_exist_ok=True)
+    return engine(root)
+
+
+@cache
+def _templates() -> Path:
+    """Where a process keeps the tables that its tests copy."""
+    place = Path(mkdtemp(prefix="tables-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
 
 
 def fill(of: Engine, documents: Documents, partitioned_by: str = "tenant", *, stable_row_ids: bool = False) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
+
+pytestmark = pytest.mark.slow  # a long property
 
 ROWS = 600
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
@@ -63,7 +66,7 @@ def same(rows: list[dict[str, Any]], expected: list[tuple[float, int]]) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@examples(8, full=400)
 def test_bounds_leave_out_rows_before_the_nearest_are_counted(
     docs: tuple[Engine, str], documents: Documents, data: st.DataObject
 ) -> None:

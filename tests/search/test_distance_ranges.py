@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Interval, Wanted
 from lance_flight.engine.sql.vector_functions import DISTANCES
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, EXACTLY, Documents, literal, made, query, searches
 
 pytestmark = pytest.mark.slow  # a long property
@@ -60,6 +62,7 @@ KEYS = [
 ]
 
 
+@cache
 def documents() -> Documents:
     """Rows of which many have the same vector as others."""
     found = Documents.random(400, seed=3)
@@ -96,7 +99,7 @@ CONDITIONS: dict[str, Holds] = {
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(12, full=400)
 def test_a_range_in_where_answers_as_sorting_every_row(docs: Engine, data: st.DataObject) -> None:
     form, condition = data.draw(st.sampled_from(KEYS)), data.draw(st.sampled_from(list(CONDITIONS)))
     vector = data.draw(st.sampled_from([VECTOR, [1.0] * DIMENSIONS, [0.5] * DIMENSIONS]))

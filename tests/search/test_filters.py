@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from datafusion import SessionContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 from tests.search.layouts import COLUMNS, lance_plans
 
@@ -29,10 +29,9 @@ def documents() -> Documents:
 
 
 INDICES = {"none": None, "all": 1, "some": 140, "half": 1}
-IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 
 
-@pytest.fixture(scope="module", params=INDICES if IS_FULL else ["some", "half"])
+@pytest.fixture(scope="module", params=INDICES)
 def docs(request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """Indices are about all tables, some, or of each about one file of two."""
     rows, least = documents.rows, INDICES[request.param]
@@ -135,7 +134,7 @@ def conditions(draw: st.DrawFn) -> str:
 
 
 @given(condition=conditions(), count=st.integers(1, 60))
-@settings(max_examples=12)
+@examples(4, full=400)
 def test_any_condition(docs: Engine, documents: Documents, condition: str, count: int) -> None:
     chosen = fulfilling(documents, condition)
     found = vectors(docs, condition, f", k => {count}, {EXACTLY}")

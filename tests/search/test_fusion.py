@@ -13,6 +13,8 @@ from lance_flight.engine.engine import Engine
 from tests.search.articles import Articles, articles
 from tests.search.collection import query, told
 
+pytestmark = pytest.mark.slow  # pages of every size over every layout
+
 VECTOR = [0.5, -1.0, 0.25, 1.5]
 BOTH = f"'docs', 'embedding', {VECTOR}, ['title^2', 'body'], 'lance vector'"
 DEPTH = 60
@@ -111,7 +113,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize(("function", "arguments"), PAGES)
-@pytest.mark.parametrize("size", [1, 7, 50])
+@pytest.mark.parametrize("size", [1, 17, 50])
 def test_pages_put_together_are_the_whole_list(docs: Engine, function: str, arguments: str, size: int) -> None:
     sql = f"SELECT id, _score FROM {function}({arguments}, "
     whole = query(docs, f"{sql} k => 10000)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 
+from tests.examples import examples
 from tests.search.collection import engine, query, told
 from tests.search.layouts import lance_plans
 
@@ -56,7 +56,6 @@ PIECES = [
     "12345",
 ]
 PIECES += [" ", "-", "e\u0301te", "ﬁne", "ⅷ", "𝒜𝒷𝒸"]
-IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 
 
 def rows(count: int, start: int) -> pa.Table:
@@ -93,7 +92,7 @@ LAYOUTS = {
 }
 
 
-@pytest.fixture(scope="module", params=LAYOUTS if IS_FULL else ["partitions", "plain"])
+@pytest.fixture(scope="module", params=LAYOUTS)
 def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """Rows that indices are about, rows that came later, deleted and changed ones, and the same rows without an index."""
     of = engine(tmp_path_factory.mktemp("docs") / "root")
@@ -175,7 +174,7 @@ conditions = st.recursive(
 
 
 @given(condition=conditions)
-@settings(max_examples=400 if IS_FULL else 60)
+@examples(12, full=400)
 def test_any_condition_finds_the_rows_that_it_finds_without_indices(state: Engine, condition: str) -> None:
     assert found(state, condition, "docs") == found(state, condition, "twin")
 

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.catalog.search import batches
 from lance_flight.engine.engine import Engine
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
+
+pytestmark = pytest.mark.slow  # every search over every kind of index
 
 INDICES = {
     "none": (None, ""),
@@ -64,7 +67,7 @@ def one_by_one(docs: tuple[Engine, str], vectors: dict[Any, list[float]], more: 
 
 
 @given(st.data())
-@settings(max_examples=20)
+@examples(5, full=400)
 def test_each_vector_finds_what_it_finds_by_itself(docs: tuple[Engine, str], data: st.DataObject) -> None:
     vectors = dict(enumerate(data.draw(VECTORS), 1))
     count = data.draw(st.sampled_from([1, 6, 80]))

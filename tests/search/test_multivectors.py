@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
@@ -17,7 +17,10 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import advice, query_vectors, vectors
 from lance_flight.errors import DataError, InvalidInput, Unsupported
 
+from tests.examples import examples
 from tests.search.collection import engine, query, searches, told
+
+pytestmark = pytest.mark.slow  # every kind of index
 
 SIZE = 8
 KINDS = ["ivf_flat", "ivf_sq", "ivf_pq", "ivf_rq", "ivf_hnsw_flat", "ivf_hnsw_sq", "ivf_hnsw_pq"]
@@ -99,7 +102,7 @@ QUERIES = st.integers(1, 6).flatmap(
 @given(
     QUERIES, st.sampled_from(METRICS), st.sampled_from([1, 10, 400]), st.sampled_from([None, "price < 2", "id % 3 = 1"])
 )
-@settings(max_examples=30)
+@examples(12, full=400)
 def test_rows_are_found_as_all_of_them_compared(
     docs: tuple[Engine, Multivectors], asked: npt.NDArray[np.float32], metric: str, count: int, condition: str | None
 ) -> None:
@@ -255,7 +258,8 @@ def test_multivectors_of_bytes_are_searched_and_not_indexed(tmp_path: Path) -> N
 # Indices
 
 
-@pytest.mark.parametrize(("kind", "place"), [*((kind, "partitioned") for kind in KINDS), ("ivf_flat", "plain")])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", PLACES)
 def test_an_index_finds_most_of_the_nearest_at_their_distances(tmp_path: Path, kind: str, place: str) -> None:
     of, stored = engine(tmp_path / "root"), multivectors(900)
     made(of, stored, PLACES[place])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
@@ -18,6 +18,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import LanceFlightError
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, EXACTLY, Documents, engine, literal, made, query, searches, store
 
 pytestmark = pytest.mark.slow  # a long property, and every change
@@ -114,7 +115,7 @@ def same(one: list[float | None], other: list[float | None]) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@examples(10, full=400)
 def test_a_search_answers_as_sorting_every_row(docs: Engine, documents: Documents, data: st.DataObject) -> None:
     form, (where, holds) = data.draw(st.sampled_from(FORMS)), data.draw(st.sampled_from(FILTERS))
     vector = data.draw(st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=DIMENSIONS, max_size=DIMENSIONS))

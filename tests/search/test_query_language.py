@@ -8,12 +8,13 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance.file import LanceFileReader
 from lance.query import MatchQuery
 from lance_flight.engine.engine import Engine
 
+from tests.examples import examples
 from tests.search.articles import (
     INDICES,
     WORDS,
@@ -27,6 +28,8 @@ from tests.search.articles import (
     signed,
 )
 from tests.search.collection import query, told
+
+pytestmark = pytest.mark.slow  # every query over every layout
 
 approx = partial(pytest.approx, rel=1e-4)
 
@@ -100,7 +103,7 @@ def combined(inner: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
     )
 
 
-@settings(max_examples=25)
+@examples(12, full=400)
 @given(asked=st.recursive(leaf(), combined, max_leaves=6), title=st.sampled_from([None, 1.0, 0.5, 4.0]))
 def test_any_query_finds_what_comparing_every_row_finds(docs: Docs, asked: Query, title: float | None) -> None:
     of, rows = docs

@@ -16,6 +16,8 @@ from lance_flight.engine.query.search import search_target
 from tests.search.bm25 import scores
 from tests.search.collection import WORDS, Documents, made, query, store, told
 
+pytestmark = pytest.mark.slow  # every search over tables with and without indices
+
 approx = partial(pytest.approx, rel=1e-4)
 LEAST = 45
 SIZES: Mapping[str | None, int] = {"a": 300, "b": 40, "c": 7, "d": 1, None: 60}

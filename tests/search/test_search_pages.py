@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import LanceFlightError
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 
 pytestmark = pytest.mark.slow  # every page over every layout
@@ -44,6 +46,7 @@ TABLES: dict[str, tuple[str | None, str, bool]] = {
 """Tables by their index, how it is searched, and whether their rows have stable ids."""
 
 
+@cache
 def documents(count: int = 360, start: int = 0) -> Documents:
     """Rows of which many have the same vector as others, in the same and in other partitions."""
     found = Documents.random(count, seed=3, start=start)
@@ -86,23 +89,25 @@ def pages(docs: tuple[Engine, str], vector: str, more: str, count: int) -> list[
 @pytest.mark.parametrize(
     "condition", ["", "price < 6", "price % 3 > 0", "tenant IN ('a', 'b')", "_partition LIKE 'v%'"]
 )
-@pytest.mark.parametrize("count", [23, 100])
-def test_pages_put_together_are_the_whole_list(docs: tuple[Engine, str], condition: str, count: int) -> None:
+@pytest.mark.parametrize("count", [60, 150])
+@pytest.mark.parametrize("vector", [ORIGIN, literal(VECTOR)], ids=["between equal rows", "anywhere"])
+def test_pages_put_together_are_the_whole_list(
+    docs: tuple[Engine, str], condition: str, count: int, vector: str
+) -> None:
     more = f", filter => {text_literal(condition)}" if condition else ""
     if docs[1] == CODES and condition in FOUND_FIRST:
         # Of few rows that were found first the stored vectors are compared, of many the codes.
         more += ", use_index => false"
-    for vector in (ORIGIN, literal(VECTOR)):
-        whole = query(docs[0], f"SELECT id, _distance, _rowid FROM {call(docs, vector, f'{more}, k => 10000')}")
-        assert len(whole) > 100
-        found = pages(docs, vector, more, count)
-        assert len({row["_rowid"] for row in found}) == len(found)
-        assert [row["id"] for row in found] == [row["id"] for row in whole]
-        assert found == whole
+    whole = query(docs[0], f"SELECT id, _distance, _rowid FROM {call(docs, vector, f'{more}, k => 10000')}")
+    assert len(whole) > 100
+    found = pages(docs, vector, more, count)
+    assert len({row["_rowid"] for row in found}) == len(found)
+    assert [row["id"] for row in found] == [row["id"] for row in whole]
+    assert found == whole
 
 
 @given(st.data())
-@settings(max_examples=15)
+@examples(6, full=400)
 def test_a_page_follows_any_row(docs: tuple[Engine, str], data: st.DataObject) -> None:
     whole = query(docs[0], f"SELECT id, _distance, _rowid FROM {call(docs, ORIGIN, ', k => 10000')}")
     place, count = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 30))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import lance
@@ -17,11 +16,11 @@ from lance_flight.engine.query.search import search_target
 from lance_flight.errors import DataError
 
 from tests.search.collection import DIMENSIONS, WORDS, Documents, made, query, store, told
+from tests.selection import IS_FULL
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # every way to read the tables of a search
 
-IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 COUNTS = (1, 3, 21, 80, 160, 161, 500)
 ORIGIN = f"[{', '.join(['0'] * DIMENSIONS)}]"
 SEARCHES = {
@@ -131,7 +130,7 @@ def few_texts(seed: int) -> Documents:
     )
 
 
-@pytest.mark.parametrize("seed", range(40 if IS_FULL else 4))
+@pytest.mark.parametrize("seed", range(40 if IS_FULL else 2))
 def test_equal_texts_are_worth_the_same_however_the_tables_are_read(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

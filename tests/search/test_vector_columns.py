@@ -15,6 +15,8 @@ from lance_flight.errors import DataError, LanceFlightError, SqlError, Unsupport
 
 from tests.search.collection import distance, engine, literal, query, told
 
+pytestmark = pytest.mark.slow  # every kind of index of every kind of vector
+
 EXACTLY = "nprobes => 100, refine => 100"
 
 

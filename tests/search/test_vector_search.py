@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
@@ -17,6 +17,7 @@ from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 
+from tests.examples import examples
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 
 pytestmark = pytest.mark.slow  # every metric over every layout
@@ -96,7 +97,7 @@ def test_a_where_counts_after_the_search(docs: Engine, documents: Documents) -> 
 
 
 @given(st.data())
-@settings(max_examples=12)
+@examples(6, full=400)
 def test_any_vector_filter_and_count(docs: Engine, documents: Documents, data: st.DataObject) -> None:
     vector = data.draw(st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=DIMENSIONS, max_size=DIMENSIONS))
     count, price = data.draw(st.integers(1, 40)), data.draw(st.integers(0, 9))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections import Counter
@@ -15,11 +14,10 @@ import pyarrow as pa
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 
+from tests.selection import IS_FULL
 from tests.service.server_process import Server
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-WRITERS = READERS = 8
-TRANSFERS = 40 if FULL else 2
+WRITERS, READERS, TRANSFERS = (8, 8, 40) if IS_FULL else (5, 2, 3)
 ACCOUNTS, BRANCHES, START = 24, 6, 1000
 TOTAL = ACCOUNTS * START
 AGAIN = ("[conflict]", "[serialization_failure]")

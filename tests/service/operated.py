@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from urllib.request import urlopen
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.service.forked import Forked, forked
 from tests.service.server_process import SERVE, Server
 
 PATIENCE = 60.0
@@ -64,19 +64,13 @@ class Operated:
 @contextmanager
 def operated(root: Path, *arguments: str) -> Iterator[Operated]:
     """A server over `root`; whether and how it ends is left to the caller."""
-    command = [*SERVE, str(root), "--port", "0", "--admin-port", "0", "--health-port", "0", *arguments]
-    with (
-        root.with_suffix(".log").open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
-    ):
-        try:
-            admin, health, uri = (_address(process) for _ in range(3))
-            yield Operated(Server(root, uri, process), admin, health)
-        finally:
-            process.kill()
+    command = [*SERVE[1:], str(root), "--port", "0", "--admin-port", "0", "--health-port", "0", *arguments]
+    with forked(command, log=root.with_suffix(".log"), is_piped=True) as process:
+        admin, health, uri = (_address(process) for _ in range(3))
+        yield Operated(Server(root, uri, process), admin, health)
 
 
-def _address(process: subprocess.Popen[str]) -> str:
+def _address(process: Forked) -> str:
     """The address that the next line of a starting server ends with."""
     assert process.stdout is not None
     found = re.search(r"\S+://\S+$", process.stdout.readline())

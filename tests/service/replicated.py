@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.service.server_process import COMMAND
+from tests.service.forked import Forked, forked
 
 PATIENCE = 60.0
 _TICK = 0.05
@@ -20,7 +20,7 @@ _TICK = 0.05
 class Replicated:
     """A parent process, and what it and its children write."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Forked
     root: Path
     log: Path
     uri: str
@@ -53,19 +53,11 @@ class Replicated:
 def replicated(place: Path, *arguments: str) -> Iterator[Replicated]:
     place.mkdir(parents=True, exist_ok=True)
     ready, log, root = place / "ready", place / "log", place / "root"
-    command = [COMMAND, "serve", str(root), "--create", "--replicas", "2", "--port", "0", "--ready-file", str(ready)]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            [*command, "--log-format", "json", *arguments], stdout=errors, stderr=errors, text=True
-        ) as process,
-    ):
-        try:
-            wait_for(lambda: ready.exists() or process.poll() is not None)
-            assert process.poll() is None, log.read_text()
-            yield Replicated(process, root, log, ready.read_text())
-        finally:
-            process.kill()
+    command = ["serve", str(root), "--create", "--replicas", "2", "--port", "0", "--ready-file", str(ready)]
+    with forked([*command, "--log-format", "json", *arguments], log=log, out=log) as process:
+        wait_for(lambda: ready.exists() or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
+        yield Replicated(process, root, log, ready.read_text())
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.service.forked import Forked, forked
 from tests.service.server_process import COMMAND
 
 
@@ -16,7 +17,7 @@ from tests.service.server_process import COMMAND
 class Supervised:
     """A parent process, and what it and its servers write."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Forked
     log: Path
     ready_file: Path
 
@@ -43,26 +44,32 @@ class Supervised:
 
 
 @contextmanager
-def supervised(place: Path, *arguments: str) -> Iterator[Supervised]:
+def supervised(place: Path, *arguments: str, is_forked: bool = True) -> Iterator[Supervised]:
+    """A parent that is forked, or the command itself for who looks at what it has loaded."""
     (place / "root").mkdir(parents=True)
-    files = {"log": place / "log", "ready_file": place / "ready"}
+    log, ready = place / "log", place / "ready"
     command = [
-        COMMAND,
         "serve",
         str(place / "root"),
         "--port",
         "0",
         "--ready-file",
-        str(files["ready_file"]),
+        str(ready),
+        "--log-format",
+        "json",
         *arguments,
     ]
+    with forked(command, log=log, is_piped=True) if is_forked else _command(command, log) as process:
+        yield Supervised(process, log, ready)
+
+
+@contextmanager
+def _command(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
     with (
-        files["log"].open("w") as errors,
-        subprocess.Popen(
-            [*command, "--log-format", "json"], stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
+        log.open("w") as errors,
+        subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         try:
-            yield Supervised(process, **files)
+            yield process
         finally:
             process.kill()

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight.commands import GetSessionOptions, StatementQuery
+from lance_flight.flight.commands import GetSessionOptions
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
+from tests.flight.statements import planned
 from tests.service.operated import Operated, operated
 from tests.service.principals import connect, refusal, rows, token_of, tokens_file
 
@@ -204,16 +205,12 @@ def test_what_is_refused_outside_of_statements_is_recorded_as_well(uri: str, tra
         for name in ("owner", "reader")
     )
     with flight.connect(uri) as client:
-        info = client.get_flight_info(statement("SELECT 1"), owner)
+        info = planned(client, "SELECT 1", owner)
         with pytest.raises(flight.FlightUnauthorizedError):
             client.do_get(info.endpoints[0].ticket, reader).read_all()
     line = trail.wait(event="refusal", principal="reader", statement=None)[-1]
     assert "belongs to another principal" in line["reason"]
     assert line["client"].startswith("ipv4:")
-
-
-def statement(sql: str) -> flight.FlightDescriptor:
-    return flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
 
 
 def test_a_changed_policy_file_says_which_grants_changed(uri: str, trail: Trail, place: Path) -> None:

@@ -19,6 +19,7 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
+from tests.flight.statements import descriptor
 from tests.service.server_process import Server, files
 
 Bytes = pytest.mark.parametrize(
@@ -56,9 +57,9 @@ def unharmed(server: Server) -> Any:
 
 @Bytes
 def test_a_descriptor_that_is_no_command_is_refused(server: Server, data: bytes) -> None:
-    descriptor = flight.FlightDescriptor.for_command(data)
-    assert "[invalid_input]" in answered(lambda: server.client.get_flight_info(descriptor))
-    assert "[invalid_input]" in answered(lambda: server.client.get_schema(descriptor))
+    command = flight.FlightDescriptor.for_command(data)
+    assert "[invalid_input]" in answered(lambda: server.client.get_flight_info(command))
+    assert "[invalid_input]" in answered(lambda: server.client.get_schema(command))
 
 
 @Bytes
@@ -90,8 +91,8 @@ def test_an_unknown_action_is_refused_by_name(server: Server) -> None:
 
 
 def test_a_descriptor_by_path_is_refused(server: Server) -> None:
-    descriptor = flight.FlightDescriptor.for_path("flights")
-    assert "[invalid_input]" in answered(lambda: server.client.get_flight_info(descriptor))
+    path = flight.FlightDescriptor.for_path("flights")
+    assert "[invalid_input]" in answered(lambda: server.client.get_flight_info(path))
 
 
 MISPLACED = [
@@ -104,8 +105,7 @@ MISPLACED = [
 
 @pytest.mark.parametrize("command", MISPLACED)
 def test_a_command_in_the_wrong_place_is_refused(server: Server, command: Any) -> None:
-    descriptor = flight.FlightDescriptor.for_command(encode_command(command))
-    message = answered(lambda: server.client.get_flight_info(descriptor))
+    message = answered(lambda: server.client.get_flight_info(descriptor(command)))
     assert any(f"[{code}]" in message for code in ("invalid_input", "invalid_ticket", "unsupported"))
 
 
@@ -146,8 +146,7 @@ INGESTS = [
 @pytest.mark.parametrize(("command", "says"), INGESTS)
 def test_an_ingest_that_leaves_its_meaning_open_is_refused(server: Server, command: StatementIngest, says: str) -> None:
     def upload() -> None:
-        descriptor = flight.FlightDescriptor.for_command(encode_command(command))
-        writer, answers = server.client.do_put(descriptor, pa.schema({"id": pa.int64()}))
+        writer, answers = server.client.do_put(descriptor(command), pa.schema({"id": pa.int64()}))
         with writer:
             writer.write_batch(pa.record_batch({"id": [1]}))
             writer.done_writing()
@@ -158,8 +157,8 @@ def test_an_ingest_that_leaves_its_meaning_open_is_refused(server: Server, comma
 
 def test_an_upload_without_a_schema_is_refused(server: Server) -> None:
     options = TableDefinitionOptions(if_not_exist=1, if_exists=1)
-    command = encode_command(StatementIngest(table="x", table_definition_options=options))
-    writer, answers = server.client.do_put(flight.FlightDescriptor.for_command(command), pa.schema([]))
+    command = descriptor(StatementIngest(table="x", table_definition_options=options))
+    writer, answers = server.client.do_put(command, pa.schema([]))
 
     def finish() -> None:
         with writer:

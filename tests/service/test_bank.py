@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -16,8 +15,6 @@ from tests.service.bank import (
 )
 from tests.service.server_process import Server, serving
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
@@ -27,7 +24,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]
         yield [running.enter_context(serving(root)) for _ in range(4)]
 
 
-@pytest.fixture(params=[1, 4] if FULL else [4], ids=lambda count: f"{count} servers")
+@pytest.fixture(params=[1, 4], ids=lambda count: f"{count} servers")
 def servers(request: pytest.FixtureRequest, processes: list[Server]) -> list[Server]:
     """Those of them that clients talk to."""
     return processes[: request.param]

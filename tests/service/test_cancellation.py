@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
+from tests.engine.waiting import until
+from tests.flight.statements import planned, reader
 from tests.service.server_process import Server, serving
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -42,16 +44,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for what comes true by itself."""
-    waiting = threading.Event()
-    for _ in range(1000):
-        if holds():
-            return
-        waiting.wait(0.01)
-    pytest.fail(f"{what} did not come true")
-
-
 def seconds_used(server: Server) -> float:
     """The CPU time of a server."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -71,15 +63,13 @@ def rests(server: Server) -> None:
         threading.Event().wait(0.2)
         return seconds_used(server) - before <= 0.03
 
-    until(is_idle, "an idle server")
+    until(is_idle)
 
 
 def read_for(seconds: float, client: flight.FlightClient, sql: str) -> None:
     """Run a query, and give each of its calls up after some time."""
     patience = flight.FlightCallOptions(timeout=seconds)
-    command = encode_command(commands.StatementQuery(query=sql))
-    info = client.get_flight_info(flight.FlightDescriptor.for_command(command), patience)
-    for chunk in client.do_get(info.endpoints[0].ticket, patience):
+    for chunk in reader(client, sql, patience):
         assert chunk.data.num_rows
 
 
@@ -87,11 +77,6 @@ def fetched(cursor: dbapi.Cursor, sql: str) -> pa.Table:
     """All rows of a query."""
     cursor.execute(sql)
     return cursor.fetch_arrow_table()
-
-
-def planned(client: flight.FlightClient, sql: str) -> flight.FlightInfo:
-    command = encode_command(commands.StatementQuery(query=sql))
-    return client.get_flight_info(flight.FlightDescriptor.for_command(command))
 
 
 def cancel(client: flight.FlightClient, info: flight.FlightInfo) -> int:
@@ -104,7 +89,7 @@ def cancel(client: flight.FlightClient, info: flight.FlightInfo) -> int:
 def at_work(server: Server) -> None:
     """Wait until a server has worked for a while."""
     begun = seconds_used(server)
-    until(lambda: seconds_used(server) - begun > 0.3, "a busy server")
+    until(lambda: seconds_used(server) - begun > 0.3)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -144,7 +129,7 @@ def test_a_client_that_goes_away_leaves_nothing_running(server: Server, name: st
     with flight.connect(server.uri) as client, pytest.raises(flight.FlightTimedOutError):
         read_for(0.7, client, LONG[name])
     rests(server)
-    until(lambda: open_files(server) <= before, "as few open files as before")
+    until(lambda: open_files(server) <= before)
     assert server.value("SELECT count(*) AS n FROM kept") == 3
 
 

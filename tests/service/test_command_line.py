@@ -23,7 +23,7 @@ from lance_flight_client.errors import ServerError
 from lance_flight_client.files.formats import TextOptions
 from lance_flight_client.files.sources import opened
 
-from tests.service.commands import run
+from tests.service.commands import run, run_command
 from tests.service.server_process import COMMAND, Server, files, serving
 
 UNREACHABLE = {
@@ -140,7 +140,7 @@ def test_serve_refuses_a_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ended = run("serve", str(tmp_path), "--port", str(taken.getsockname()[1]))
+        ended = run_command("serve", str(tmp_path), "--port", str(taken.getsockname()[1]))
     assert ended.returncode == 1
     assert b"in use" in ended.stderr
     assert b"Traceback" not in ended.stderr
@@ -300,8 +300,7 @@ def test_sql_runs_the_statements_of_a_file_and_of_a_pipe(cities: Server, tmp_pat
     expected = "id\n 1\n 2\nn;\n 3\ntext\n;\n"
     ended = run("sql", "-f", str(tmp_path / "script.sql"), "--uri", cities.uri.removeprefix("grpc://"))
     assert (ended.returncode, ended.stdout.decode(), ended.stderr) == (0, expected, b"")
-    command = [COMMAND, "sql", "--uri", cities.uri]
-    piped = subprocess.run(command, input=SCRIPT.encode(), capture_output=True, timeout=60, check=False)
+    piped = run_command("sql", "--uri", cities.uri, given=SCRIPT.encode())
     assert (piped.returncode, piped.stdout.decode(), piped.stderr) == (0, expected, b"")
 
 
@@ -376,7 +375,7 @@ def test_sql_that_cannot_be_run_is_one_line(arguments: list[str], status: int, s
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    assert run("--version").stdout.decode() == f"lance-flight {version('lance-flight')}\n"
+    assert run_command("--version").stdout.decode() == f"lance-flight {version('lance-flight')}\n"
 
 
 @pytest.mark.parametrize("uri", ["grpc://127.0.0.1:1", "grpc://nowhere.invalid:32010", "127.0.0.1:1"])
@@ -431,17 +430,30 @@ def test_inspect_fails_with_one_line(cities: Server, arguments: list[str], says:
 
 
 def test_inspect_of_no_directory_fails(tmp_path: Path) -> None:
-    assert run("inspect", str(tmp_path / "missing")).returncode == 1
+    assert run_command("inspect", str(tmp_path / "missing")).returncode == 1
     assert files(tmp_path) == set()
 
 
-def test_help_needs_nothing_heavy() -> None:
-    code = (
-        "import sys; from lance_flight.cli import parser; parser();"
-        "print([m for m in ('pyarrow', 'lance', 'datafusion', 'numpy') if m in sys.modules])"
-    )
-    ended = subprocess.run([str(Path(COMMAND).with_name("python")), "-c", code], capture_output=True, check=True)
-    assert ended.stdout.decode().strip() == "[]"
+def printed(code: str, *arguments: str) -> str:
+    """What a program in Python prints."""
+    command = [str(Path(COMMAND).with_name("python")), "-c", f"import sys; {code}", *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout.decode().strip()
+
+
+UNUSED = {
+    "help": ("lance_flight.cli", ("pyarrow", "lance", "datafusion", "numpy")),
+    "serving": (
+        "lance_flight.cli.serving.main_loop",
+        ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("module", "unused"), UNUSED.values(), ids=UNUSED)
+def test_a_command_loads_only_what_it_needs(module: str, unused: tuple[str, ...]) -> None:
+    builds = "lance_flight.cli.parser()"
+    code = f"import lance_flight.cli, {module}; {builds}; print([m for m in {unused} if m in sys.modules])"
+    assert printed(code) == "[]"
 
 
 def test_a_server_leaves_pandas_alone(tmp_path: Path) -> None:
@@ -465,16 +477,7 @@ def test_sql_loads_neither_the_engine_nor_datasets(cities: Server) -> None:
         "importlib.metadata",
     )
     code = (
-        "import sys; from lance_flight.cli.__main__ import run; status = run();"
+        "from lance_flight.cli.__main__ import run; status = run();"
         f"print([m for m in {unasked} if m in sys.modules], status)"
     )
-    command = [str(Path(COMMAND).with_name("python")), "-c", code, "sql", "SELECT 1 AS a", "--uri", cities.uri]
-    ended = subprocess.run(command, capture_output=True, check=True)
-    assert ended.stdout.decode() == "a\n1\n[] 0\n"
-
-
-def test_serving_loads_only_what_is_asked_for() -> None:
-    unasked = ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server")
-    code = f"import sys; import lance_flight.cli.serving.main_loop; print([m for m in {unasked} if m in sys.modules])"
-    ended = subprocess.run([str(Path(COMMAND).with_name("python")), "-c", code], capture_output=True, check=True)
-    assert ended.stdout.decode().strip() == "[]"
+    assert printed(code, "sql", "SELECT 1 AS a", "--uri", cities.uri) == "a\n1\n[] 0"

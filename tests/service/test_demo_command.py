@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.documents import blocks
+from tests.service.commands import run
+from tests.service.forked import forked
 from tests.service.server_process import COMMAND
 
 
@@ -20,14 +23,24 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("demo") / "root"
 
 
-def demo(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [COMMAND, "demo", "--no-serve", "--root", str(root)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+def demo(root: Path) -> str:
+    """What the command prints that loads the tables of the demo, unless they are there."""
+    return printed("demo", "--no-serve", "--root", str(root))
 
 
-def test_it_tells_the_story_and_leaves(root: Path) -> None:
-    ended = demo(root)
-    assert (ended.returncode, ended.stderr) == (0, "")
+def printed(*arguments: str) -> str:
+    ended = run(*arguments)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    return ended.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def first(root: Path) -> str:
+    """What it prints the first time."""
+    return demo(root)
+
+
+def test_it_tells_the_story_and_leaves(first: str, root: Path) -> None:
     parts = (
         "flights: 336,776 rows in 36 partitions",
         "The partitions of flights",
@@ -38,22 +51,22 @@ def test_it_tells_the_story_and_leaves(root: Path) -> None:
         "Next, without a server",
         f"--table yours --root {root}",
     )
-    places = [ended.stdout.find(part) for part in parts]
+    places = [first.find(part) for part in parts]
     assert -1 not in places
     assert places == sorted(places)
     for said in ("Serving", "connect(", "adbc", "sql"):
-        assert said not in ended.stdout
-    assert "flights: 336,776 rows, loaded before" in demo(root).stdout
+        assert said not in first
+    assert "flights: 336,776 rows, loaded before" in demo(root)
 
 
-def test_its_next_line_prunes(root: Path) -> None:
-    (line,) = re.findall(r"lance-flight (inspect .*)", demo(root).stdout)
-    arguments = [part.strip('"') for part in re.findall(r'"[^"]*"|\S+', line)]
-    ended = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stdout.startswith("partitions: 12 / 36")
-    assert "LGA     ·· ··" in ended.stdout
+def test_its_next_line_prunes(first: str) -> None:
+    (line,) = re.findall(r"lance-flight (inspect .*)", first)
+    shown = printed(*shlex.split(line))
+    assert shown.startswith("partitions: 12 / 36")
+    assert "LGA     ·· ··" in shown
 
 
+@pytest.mark.usefixtures("first")
 def test_while_it_serves_its_sql_line_answers_and_an_interrupt_ends_it(root: Path) -> None:
     command = [COMMAND, "demo", "--port", "0", "--root", str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -65,10 +78,7 @@ def test_while_it_serves_its_sql_line_answers_and_an_interrupt_ends_it(root: Pat
                 break
         assert re.search(r"See the partitions in a browser: http://127\.0\.0\.1:\d+/\?token=", "".join(lines))
         (statement, uri) = re.findall(r'lance-flight sql "(.*)" --uri (\S+)', "".join(lines))[0]
-        ended = subprocess.run(
-            [COMMAND, "sql", statement, "--uri", uri], capture_output=True, text=True, timeout=60, check=True
-        )
-        assert len(ended.stdout.splitlines()) == 6
+        assert len(printed("sql", statement, "--uri", uri).splitlines()) == 6
         process.send_signal(signal.SIGINT)
         said, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, ""), said
@@ -79,8 +89,8 @@ MODEL = blocks("README.md", "python", "Ten minutes with a model")
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.skipif(TORCH is None, reason="no PyTorch"))])
+@pytest.mark.usefixtures("first")
 def test_the_first_ten_minutes_with_a_model(root: Path, tmp_path: Path, count: int) -> None:
-    assert demo(root).returncode == 0
     program = tmp_path / "model.py"
     program.write_text("".join(MODEL[:count]).replace('"lance-flight-demo"', repr(str(root))))
     python = sys.executable if count == 1 or TORCH is None else TORCH
@@ -94,11 +104,11 @@ def test_the_first_ten_minutes_with_a_model(root: Path, tmp_path: Path, count: i
 
 @pytest.mark.parametrize("line", [1, 2, 3, 6, 16])
 def test_an_interrupt_while_it_loads_ends_it_without_a_traceback(tmp_path: Path, line: int) -> None:
-    command = [COMMAND, "demo", "--port", "0", "--root", str(tmp_path / "root")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = ["demo", "--port", "0", "--root", str(tmp_path / "root")]
+    with forked(command, log=tmp_path / "log", is_piped=True) as process:
         assert process.stdout is not None
         for _ in range(line):
             process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert (process.returncode, errors) == (130, "")
+        assert process.wait(60) == 130
+    assert (tmp_path / "log").read_text() == ""

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tests.documents import blocks, text_of
+from tests.service.commands import run
 from tests.service.server_process import COMMAND, serving
 from tests.service.terminal import Terminal, terminal
 
@@ -40,17 +41,9 @@ def environment(folder: Path, uri: str = "") -> dict[str, str]:
 
 def shown(arguments: list[str], folder: Path, uri: str = "grpc://127.0.0.1:1") -> str:
     """Run a command to its end, and return what it prints."""
-    ended = subprocess.run(
-        [COMMAND, *arguments],
-        cwd=folder,
-        env=environment(folder, uri),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, ""), arguments
-    return ended.stdout
+    ended = run(*arguments, environment=environment(folder, uri), folder=folder)
+    assert (ended.returncode, ended.stderr) == (0, b""), arguments
+    return ended.stdout.decode()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from lance_flight_client.errors import ServerError
 
 from tests.flight.certificates import Certificate, authority
 from tests.flight.identities import EXPIRED_TOKEN, PASSWORDS, TOKENS, tokens_text
-from tests.service.server_process import COMMAND, Server, serving
+from tests.service import commands
+from tests.service.server_process import Server, serving
 
 SECRETS = [*PASSWORDS.values(), *TOKENS.values(), EXPIRED_TOKEN]
 
@@ -39,14 +39,15 @@ class Place:
     def asking(self, server: Server, *arguments: str) -> list[str]:
         """The command that asks a server something."""
         uri = server.uri.replace("127.0.0.1", "localhost")
-        return [COMMAND, "sql", "--uri", uri, "--tls-ca", str(self.path / "ca"), *arguments]
+        return ["sql", "--uri", uri, "--tls-ca", str(self.path / "ca"), *arguments]
 
 
 def hashed(user: str, password: str) -> str:
     """What `lance-flight hash-password` prints."""
-    run = subprocess.run([COMMAND, "hash-password", user], input=password, capture_output=True, text=True, check=True)
-    assert password not in run.stdout + run.stderr
-    return run.stdout
+    ended = commands.run("hash-password", user, given=password.encode())
+    assert ended.returncode == 0
+    assert password.encode() not in ended.stdout + ended.stderr
+    return ended.stdout.decode()
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +75,10 @@ def server(place: Place, log: Path, tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
-def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
-    )
+def run(command: list[str], **environment: str) -> tuple[int, str, str]:
+    """The status of a command, and what it prints."""
+    ended = commands.run(*command, environment=environment)
+    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
 
 
 ONE = ["--format", "csv", "SELECT 1 AS n"]
@@ -85,12 +86,12 @@ ONE = ["--format", "csv", "SELECT 1 AS n"]
 
 def test_sql_signs_in_with_a_user_and_a_password_from_the_environment(place: Place, server: Server) -> None:
     asked = run(place.asking(server, "--user", "alice", *ONE), LANCE_FLIGHT_PASSWORD=PASSWORDS["alice"])
-    assert (asked.returncode, asked.stdout.split()) == (0, ['"n"', "1"])
+    assert asked == (0, '"n"\n1\n', "")
 
 
 def test_sql_signs_in_with_a_token_from_a_file(place: Place, server: Server) -> None:
     asked = run(place.asking(server, "--token-file", str(place.path / "token of bob"), *ONE))
-    assert (asked.returncode, asked.stdout.split()) == (0, ['"n"', "1"])
+    assert asked == (0, '"n"\n1\n', "")
 
 
 TURNED_AWAY = {
@@ -107,9 +108,9 @@ TURNED_AWAY = {
 def test_sql_says_with_one_line_why_it_is_turned_away(
     place: Place, server: Server, arguments: list[str], environment: dict[str, str], says: str
 ) -> None:
-    asked = run(place.asking(server, *arguments, *ONE), **environment)
-    assert (asked.returncode, asked.stdout) == (1, "")
-    (line,) = asked.stderr.splitlines()
+    *ended, errors = run(place.asking(server, *arguments, *ONE), **environment)
+    assert ended == [1, ""]
+    (line,) = errors.splitlines()
     assert says in line
 
 
@@ -137,7 +138,7 @@ def test_a_transaction_is_its_principals_alone(place: Place, server: Server) -> 
 
 def test_no_secret_is_in_the_log_or_among_the_arguments(place: Place, server: Server, log: Path) -> None:
     said = log.read_text() + Path(f"/proc/{server.process.pid}/cmdline").read_text()
-    said += run([COMMAND, "config", *place.arguments]).stdout
+    said += run(["config", *place.arguments])[1]
     hashes = [
         line.partition('"')[2] for file in ("users", "tokens") for line in (place.path / file).open() if "$" in line
     ]
@@ -191,9 +192,9 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
 def test_serve_refuses_with_one_line(tmp_path: Path, arguments: list[str], says: str) -> None:
-    ended = run([COMMAND, "serve", str(tmp_path), "--port", "0", *arguments])
-    assert (ended.returncode, ended.stdout) == (1, "")
-    (line,) = ended.stderr.splitlines()
+    *ended, errors = run(["serve", str(tmp_path), "--port", "0", *arguments])
+    assert ended == [1, ""]
+    (line,) = errors.splitlines()
     assert says in line
 
 

@@ -15,11 +15,10 @@ from adbc_driver_manager import Error
 from adbc_driver_manager.dbapi import Connection
 from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_command
 from lance_flight_client.adbc import connect, ingest
 from lance_flight_client.errors import ServerError
-from pyarrow import flight
 
+from tests.flight.statements import descriptor
 from tests.service.server_process import Server, files
 from tests.stock import manifest, stored_by_value, stored_rows, stored_tables
 
@@ -33,8 +32,7 @@ APPEND, REPLACE = 2, 3
 
 def put(server: Server, command: StatementIngest, data: pa.Table) -> int:
     """Send rows with a command of our own; the row count of the one PutResult."""
-    descriptor = flight.FlightDescriptor.for_command(encode_command(command))
-    writer, answers = server.client.do_put(descriptor, data.schema)
+    writer, answers = server.client.do_put(descriptor(command), data.schema)
     with writer:
         writer.write_table(data)
         writer.done_writing()

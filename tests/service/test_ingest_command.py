@@ -184,7 +184,8 @@ REFUSED: dict[str, tuple[list[str], str]] = {
 def test_what_cannot_be_loaded_is_refused_and_leaves_nothing(
     place: Place, table: str, arguments: list[str], message: str
 ) -> None:
-    broken(place)
+    if "broken.csv" in arguments:
+        broken(place)
     said = place.refuses(*arguments, "--table", table)
     assert message in said
     assert not place.has(table)

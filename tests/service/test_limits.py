@@ -13,10 +13,10 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.flight import commands
-from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.engine.waiting import until
+from tests.flight.statements import descriptor, reader
 from tests.service.server_process import Server, files, serving
 
 READERS, CLIENTS = 32, 12
@@ -40,12 +40,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("limits") / "root", *options) as running:
         running.ingest("t", pa.table({"id": list(range(1000))}), partition_by="bucket(4, id)")
         yield running
-
-
-def reader(client: flight.FlightClient, sql: str) -> flight.FlightStreamReader:
-    command = encode_command(commands.StatementQuery(query=sql))
-    info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
-    return client.do_get(info.endpoints[0].ticket)
 
 
 def refused(cursor: dbapi.Cursor, sql: str) -> str:
@@ -116,8 +110,7 @@ def test_an_ingest_whose_client_sends_nothing_is_given_up(server: Server) -> Non
     """Its client is told when it goes on; what it held is free long before."""
     stored = files(server.root)
     with flight.connect(server.uri) as client:
-        descriptor = flight.FlightDescriptor.for_command(encode_command(INGEST))
-        writer, _ = client.do_put(descriptor, pa.schema({"id": pa.int64()}))
+        writer, _ = client.do_put(descriptor(INGEST), pa.schema({"id": pa.int64()}))
         writer.write_batch(pa.record_batch({"id": list(range(5000))}))
         ingests = "SELECT count(*) AS n FROM system.queries WHERE kind = 'ingest'"
         until(lambda: server.value(ingests) == 1)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 
+from tests.service.replicated import wait_for
 from tests.service.server_process import COMMAND, Server
 from tests.service.terminal import terminal
 from tests.stock import stored_tables
@@ -40,13 +39,6 @@ def docs(server: Server, table: str) -> str:
     """A table of two partitions with enough vectors."""
     assert server.ingest(table, DOCS, partition_by="tenant") == ROWS
     return table
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for what comes true by itself."""
-    ends = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < ends, what
 
 
 def running(server: Server, docs: str) -> list[tuple[str, str]]:
@@ -77,7 +69,7 @@ def is_built(server: Server, docs: str) -> bool:
 
 def goes_on(server: Server, docs: str) -> None:
     """Nothing is left of the build but whole segments, and another one has its way."""
-    until(lambda: segments(server.root, docs) == stored(server, docs), "segments in no version are gone")
+    wait_for(lambda: segments(server.root, docs) == stored(server, docs))
     server.run(f"CREATE INDEX other ON {docs} (v) {QUICK}")
     found = server.rows(f"SELECT indexed_rows FROM {docs}$indexes WHERE name = 'other'")
     assert found == [(ROWS,)]
@@ -90,8 +82,8 @@ def test_a_build_is_killed(server: Server, docs: str) -> None:
         ThreadPoolExecutor(1) as pool,
     ):
         building = pool.submit(cursor.execute, f"CREATE INDEX slow ON {docs} (v) {USING}")
-        until(lambda: [state for _, state in running(server, docs) if state == "running"], "a running build")
-        until(lambda: is_built(server, docs), "a segment")
+        wait_for(lambda: [state for _, state in running(server, docs) if state == "running"])
+        wait_for(lambda: is_built(server, docs))
         ((statement, _),) = running(server, docs)
         server.run(f"KILL '{statement}'")
         with pytest.raises(Error, match=r"\[cancelled\] the statement was cancelled"):
@@ -107,11 +99,11 @@ def test_a_build_ends_with_its_client(server: Server, docs: str) -> None:
         ThreadPoolExecutor(1) as pool,
     ):
         building = pool.submit(cursor.execute, f"CREATE INDEX slow ON {docs} (v) {USING}")
-        until(lambda: is_built(server, docs), "a segment")
+        wait_for(lambda: is_built(server, docs))
         cursor.adbc_cancel()
         with pytest.raises(Error, match=r"(?i)cancel"):
             building.result(30)
-    until(lambda: running(server, docs) == [], "the end of the statement")
+    wait_for(lambda: running(server, docs) == [])
     goes_on(server, docs)
 
 
@@ -127,7 +119,7 @@ def test_an_interrupted_command_leaves_whole_tables(server: Server, docs: str) -
     options = [word for name, value in OPTIONS.items() for word in ("--option", f"{name}={value}")]
     command = [COMMAND, "create-index", str(server.root), docs, "v", "--kind", "ivf_hnsw_sq", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        until(lambda: is_built(server, docs), "a segment")
+        wait_for(lambda: is_built(server, docs))
         process.send_signal(signal.SIGINT)
         said, errors = process.communicate(timeout=120)
     assert (process.returncode, said, errors) == (130, "", "")

@@ -18,24 +18,25 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from lance_flight.flight import commands
 from lance_flight.flight.commands import Action
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
 from tests.engine.waiting import until
 from tests.flight.cookie_jar import CookieJar
+from tests.flight.statements import descriptor, reader
+from tests.selection import IS_FULL
 from tests.service.server_process import PRIVATE, Server, serving
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-MANY = int(os.environ.get("LANCE_FLIGHT_CLIENTS") or (10_000 if FULL else 240))
+MANY = int(os.environ.get("LANCE_FLIGHT_CLIENTS") or (10_000 if IS_FULL else 120))
 """Clients; the server keeps two sessions of three."""
 MOST = MANY * 2 // 3
-STREAMS = 150 if FULL else 40
+STREAMS = 150 if IS_FULL else 20
 """Calls that are open at once: each has a thread of gRPC's in the server, and what it does not read takes 20 MiB there and 35 here."""
 WORKING = 16
 MIB = 1 << 20
 BIG = "SELECT value, repeat('x', 200) AS word FROM generate_series(1, 2000000000)"
 ENDED = "finds no session"
-pytestmark = pytest.mark.timeout(3600 if FULL else 300)
+pytestmark = pytest.mark.timeout(3600 if IS_FULL else 300)
 """10,000 sessions take some minutes for as long as a machine is idle."""
 INGEST = commands.StatementIngest(
     table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=2, if_exists=2)
@@ -86,7 +87,7 @@ class Clients:
 
     def run(self, sql: str) -> None:
         """Run a statement that returns no rows."""
-        command = flight.FlightDescriptor.for_command(encode_command(commands.StatementUpdate(query=sql)))
+        command = descriptor(commands.StatementUpdate(query=sql))
         writer, reader = self.connection.do_put(command, pa.schema([]))
         with writer:
             writer.done_writing()
@@ -95,12 +96,6 @@ class Clients:
     def value(self, sql: str) -> object:
         """The one value of a query."""
         return reader(self.connection, sql).read_all().column(0)[0].as_py()
-
-
-def reader(client: flight.FlightClient, sql: str) -> flight.FlightStreamReader:
-    command = encode_command(commands.StatementQuery(query=sql))
-    info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
-    return client.do_get(info.endpoints[0].ticket)
 
 
 def connected(server: Server, stack: ExitStack) -> list[flight.FlightClient]:
@@ -168,7 +163,7 @@ def test_prepared_statements_cost_a_server_nothing(server: Server, say: Callable
     grown = resident(server) - before
     for number in (0, 1, MANY // 2, MANY - 1):
         command = commands.PreparedStatementQuery(prepared_statement_handle=handles[number])
-        info = clients.connection.get_flight_info(flight.FlightDescriptor.for_command(encode_command(command)))
+        info = clients.connection.get_flight_info(descriptor(command))
         assert clients.connection.do_get(info.endpoints[0].ticket).read_all()["n"].to_pylist() == [number]
     assert grown < 64 * MIB
     say(f"{MANY} prepared statements: {grown / MIB:.0f} MiB")
@@ -226,7 +221,7 @@ def test_slow_senders_are_given_up_and_nothing_of_them_is_stored(server: Server,
     with ExitStack() as stack:
         senders, connections = [], connected(server, stack)
         for number, client in enumerate(islice(cycle(connections), STREAMS)):
-            writer, _ = client.do_put(flight.FlightDescriptor.for_command(encode_command(INGEST)), schema)
+            writer, _ = client.do_put(descriptor(INGEST), schema)
             writer.write_batch(pa.record_batch({"id": [number]}, schema=schema))
             senders.append(writer)
         assert server.value("SELECT count(*) FROM t") == 100

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,12 +20,12 @@ from lance_flight.engine.sql.functions import evaluate
 
 from tests.catalog.small_table import SCHEMA, SPEC, ids, rows
 from tests.catalog.turns import together
+from tests.selection import IS_FULL
 from tests.service.server_process import Server, serving
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 WRITERS = 16
-COMMITS = 100 if FULL else 6
+COMMITS = 100 if IS_FULL else 4
 SHARED = ("a", "b", None)
 
 

@@ -14,6 +14,7 @@ from google.protobuf.any_pb2 import Any as Any_
 from lance_flight.flight.commands import (
     BeginTransaction,
     CloseSession,
+    Command,
     CreatePreparedStatement,
     EndTransaction,
     PreparedStatementQuery,
@@ -21,10 +22,11 @@ from lance_flight.flight.commands import (
 )
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.session_cookies import OF_A_COOKIE
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar
+from tests.flight.statements import descriptor
 from tests.service.server_process import Server, serving
 
 TOKEN = (b"authorization", b"Bearer mine")
@@ -40,12 +42,11 @@ class Client:
 
     def run(self, at: str, sql: str) -> list[dict[str, Any]]:
         """Run a statement at a server; its rows."""
-        command = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
-        return self._read(at, command)
+        return self._read(at, StatementQuery(query=sql))
 
-    def _read(self, at: str, command: flight.FlightDescriptor) -> list[dict[str, Any]]:
+    def _read(self, at: str, command: Command) -> list[dict[str, Any]]:
         client, options = self.clients[at], flight.FlightCallOptions(headers=list(self.headers))
-        info = client.get_flight_info(command, options)
+        info = client.get_flight_info(descriptor(command), options)
         rows = [
             row for endpoint in info.endpoints for row in client.do_get(endpoint.ticket, options).read_all().to_pylist()
         ]
@@ -64,9 +65,7 @@ class Client:
 
     def bind(self, at: str, handle: bytes, value: int) -> bytes:
         """Bind a parameter; the handle that has it."""
-        command = flight.FlightDescriptor.for_command(
-            encode_command(PreparedStatementQuery(prepared_statement_handle=handle))
-        )
+        command = descriptor(PreparedStatementQuery(prepared_statement_handle=handle))
         rows = pa.record_batch({"1": pa.array([value], pa.int64())})
         writer, reader = self.clients[at].do_put(command, rows.schema)
         with writer:
@@ -77,12 +76,7 @@ class Client:
 
     def execute(self, at: str, handle: bytes) -> list[dict[str, Any]]:
         """Run a prepared query; its rows."""
-        return self._read(
-            at,
-            flight.FlightDescriptor.for_command(
-                encode_command(PreparedStatementQuery(prepared_statement_handle=handle))
-            ),
-        )
+        return self._read(at, PreparedStatementQuery(prepared_statement_handle=handle))
 
 
 @pytest.fixture(scope="module")

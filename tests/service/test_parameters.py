@@ -32,6 +32,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "value"), VALUES)
 @pytest.mark.parametrize("partitioned", ["c", "part"], ids=["as partition value", "as plain column"])
 def test_a_parameter_stores_and_finds_a_value(

@@ -15,7 +15,7 @@ from lance_flight.cli.serving import service
 from lance_flight.cli.serving.load_balancer import free_ports
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.commands import CancelFlightInfo, GetTableTypes, StatementQuery
+from lance_flight.flight.commands import CancelFlightInfo, GetTableTypes
 from lance_flight.flight.peers import (
     ACTION,
     HEADER,
@@ -27,15 +27,16 @@ from lance_flight.flight.peers import (
 )
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.tickets import TicketSealer
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
 from tests.flight.certificates import authority
+from tests.flight.statements import descriptor, planned, reader
 from tests.service.replicated import wait_for
 from tests.service.server_process import PRIVATE, Server, serving
 
 LONG = "SELECT count(*) FROM generate_series(1, 100000000000)"
-TABLE_TYPES = flight.FlightDescriptor.for_command(encode_command(GetTableTypes()))
+TABLE_TYPES = descriptor(GetTableTypes())
 ASKED = PeerRequest(operation=PeerOperation.ROWS, subject="queries", principal=None)
 
 
@@ -53,24 +54,20 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
         ]
 
 
-def info_of(server: Server, sql: str) -> flight.FlightInfo:
-    return server.client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
-
-
 def waiting(server: Server, sql: str) -> list[str]:
     """The ids of the statements with a text, as one server lists them."""
     return [row[0] for row in server.rows("SELECT id FROM system.queries WHERE sql = ?", [sql])]
 
 
 def test_what_runs_anywhere_is_listed_though_a_server_is_not_there(servers: list[Server]) -> None:
-    planned = info_of(servers[0], f"{LONG} -- listed")
+    info = planned(servers[0].client, f"{LONG} -- listed")
     found = [waiting(each, f"{LONG} -- listed") for each in servers]
     assert found[0] == found[1]
     assert len(found[0]) == 1
     assert len(servers[1].rows("SELECT id FROM system.sessions")) == len(
         servers[0].rows("SELECT id FROM system.sessions")
     )
-    assert planned.endpoints
+    assert info.endpoints
 
 
 def test_ended_statements_of_all_are_remembered(servers: list[Server]) -> None:
@@ -80,24 +77,24 @@ def test_ended_statements_of_all_are_remembered(servers: list[Server]) -> None:
 
 def test_kill_reaches_a_statement_of_another_server(servers: list[Server]) -> None:
     sql = f"{LONG} -- killed"
-    planned = info_of(servers[0], sql)
+    info = planned(servers[0].client, sql)
     (statement,) = waiting(servers[1], sql)
     assert servers[1].run(f"KILL '{statement}'") == 1
     with pytest.raises(Exception, match=r"\[cancelled\]"):
-        servers[0].client.do_get(planned.endpoints[0].ticket).read_all()
+        servers[0].client.do_get(info.endpoints[0].ticket).read_all()
     assert waiting(servers[1], sql) == []
     assert "[not_found] no statement 'none'" in servers[1].refuses("KILL 'none'")
 
 
 def test_a_query_is_cancelled_wherever_it_is_read(servers: list[Server]) -> None:
-    planned = info_of(servers[0], f"{LONG} -- cancelled")
-    request = flight.Action(*encode_action(CancelFlightInfo(info=planned.serialize())))
+    info = planned(servers[0].client, f"{LONG} -- cancelled")
+    request = flight.Action(*encode_action(CancelFlightInfo(info=info.serialize())))
     (result,) = servers[1].client.do_action(request)
     status = pb.CancelFlightInfoResult.FromString(result.body.to_pybytes()).status
     assert status == pb.CANCEL_STATUS_CANCELLED
     for server in servers:
         with pytest.raises(Exception, match=r"\[cancelled\]"):
-            server.client.do_get(planned.endpoints[0].ticket).read_all()
+            server.client.do_get(info.endpoints[0].ticket).read_all()
 
 
 def key_of(server: Server) -> bytes:
@@ -134,9 +131,8 @@ def test_a_question_of_nobody_is_not_answered(servers: list[Server], header: obj
 def test_a_question_lets_nothing_else_in(servers: list[Server]) -> None:
     header = seal_request(TicketSealer(key_of(servers[0])), ASKED, time.time())
     options = flight.FlightCallOptions(headers=[(HEADER.encode(), header)])
-    command = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query="SELECT 1")))
     with pytest.raises(flight.FlightUnauthorizedError, match="asks for nothing but the action"):
-        servers[0].client.get_flight_info(command, options)
+        planned(servers[0].client, "SELECT 1", options)
     with pytest.raises(Exception, match="PeerRequest"):
         list(servers[0].client.do_action(flight.Action(ACTION, b"")))
 
@@ -181,9 +177,9 @@ class Certified:
     def is_listed(self, asked: str, asking: str, sql: str) -> bool:
         """Whether a statement of one server is listed by another one."""
         with self.connect(asked) as client:
-            read(client, sql)
+            reader(client, sql).read_all()
         with self.connect(asking) as client:
-            return sql in read(client, "SELECT sql FROM system.statements").column(0).to_pylist()
+            return sql in reader(client, "SELECT sql FROM system.statements").read_all().column(0).to_pylist()
 
 
 def test_a_renewed_certificate_and_authority_are_used_between_servers(tmp_path: Path) -> None:
@@ -199,11 +195,6 @@ def test_a_renewed_certificate_and_authority_are_used_between_servers(tmp_path: 
         certified.sign()
         wait_for(lambda: all(map(certified.is_reached, uris)))
         wait_for(lambda: certified.is_listed(*uris, "SELECT 2 AS over_there"))
-
-
-def read(client: flight.FlightClient, sql: str) -> pa.Table:
-    info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
-    return client.do_get(info.endpoints[0].ticket).read_all()
 
 
 SECRET = bytes(range(32))
@@ -242,12 +233,12 @@ def test_all_replicas_of_another_machine_are_reached_by_its_one_address_and_each
 
 def test_a_statement_of_any_replica_of_another_machine_is_killed_and_cancelled(tmp_path: Path) -> None:
     with machines(tmp_path / "root", tmp_path / "key") as (here, there):
-        planned = info_of(there[1], f"{LONG} -- far")
+        info = planned(there[1].client, f"{LONG} -- far")
         (statement,) = waiting(here[1], f"{LONG} -- far")
         assert here[1].run(f"KILL '{statement}'") == 1
         with pytest.raises(Exception, match=r"\[cancelled\]"):
-            there[1].client.do_get(planned.endpoints[0].ticket).read_all()
-        again = info_of(there[1], f"{LONG} -- farther")
+            there[1].client.do_get(info.endpoints[0].ticket).read_all()
+        again = planned(there[1].client, f"{LONG} -- farther")
         request = flight.Action(*encode_action(CancelFlightInfo(info=again.serialize())))
         assert len(list(here[0].client.do_action(request))) == 1
         with pytest.raises(Exception, match=r"\[cancelled\]"):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ from lance_flight.cli.serving.children import Child, ChildSpec
 from lance_flight.cli.serving.reloading import Reloader
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.commands import StatementIngest, StatementQuery, TableDefinitionOptions
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
 from pyarrow import flight
 
+from tests.flight.statements import descriptor, planned, reader
 from tests.service.replicated import PATIENCE, Replicated, replicated, wait_for
 from tests.service.server_process import COMMAND, Server, serving, started_uri
 from tests.service.supervised import Supervised, supervised
@@ -42,20 +43,28 @@ MANY = "generate_series(1, 20000000)"
 STARVING = f"SELECT count(*) AS n FROM {MANY} AS a JOIN {MANY} AS b ON a.value = b.value + 1"
 
 
-@dataclass(frozen=True)
+NUMBERS = count()
+
+
+@dataclass
 class Reloading:
     """A server with a configuration file."""
 
     server: Server
     file: Path
     log: Path
+    begins: int = 0
+
+    def said(self) -> str:
+        """What the server has logged since the test began."""
+        return self.log.read_text()[self.begins :]
 
     def reload(self, settings: Mapping[str, Any]) -> None:
         """Write the file, have it read, and wait until the server says so."""
-        before = len(re.findall("setting .* is .* now", self.log.read_text()))
+        before = len(re.findall("setting .* is .* now", self.said()))
         write(self.file, settings)
         self.server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: len(re.findall("setting .* is .* now", self.log.read_text())) > before)
+        wait_for(lambda: len(re.findall("setting .* is .* now", self.said())) > before)
 
 
 def write(file: Path, settings: Mapping[str, Any]) -> None:
@@ -71,29 +80,46 @@ def reloading(place: Path, settings: Mapping[str, Any]) -> Iterator[Reloading]:
     write(file, settings)
     with started_uri(str(place / "root"), place / "ready", "--config", str(file), environment=None, log=log) as server:
         yield Reloading(server, file, log)
+        server.close()
 
 
-def planned(server: Server, sql: str) -> flight.FlightInfo:
-    return server.client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reloading]:
+    with reloading(tmp_path_factory.mktemp("reloading"), {}) as found:
+        yield found
+
+
+@pytest.fixture
+def reloaded(shared: Reloading) -> Iterator[Reloading]:
+    """A server of all tests, which has the settings that it began with again after each."""
+    shared.begins = len(shared.log.read_text())
+    yield shared
+    shared.reload({})
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Reloading]:
+    """A server that a test stops."""
+    with reloading(tmp_path, {}) as found:
+        yield found
 
 
 @contextmanager
 def at_work(server: Server) -> Iterator[None]:
     """A statement that runs and has its slot until the block ends."""
     with flight.connect(server.uri) as client:
-        info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=LONG))))
-        reader = client.do_get(info.endpoints[0].ticket)
+        result = reader(client, LONG)
 
         def read() -> None:
             with suppress(flight.FlightError, pa.ArrowException, OSError):
-                reader.read_chunk()
+                result.read_chunk()
 
         reading = threading.Thread(target=read, daemon=True)
         reading.start()
         try:
             yield
         finally:
-            reader.cancel()
+            result.cancel()
             reading.join(PATIENCE)
 
 
@@ -137,42 +163,42 @@ def of_statement_limit(reloaded: Reloading) -> None:
 
 
 def of_ticket_lifetime(reloaded: Reloading) -> None:
-    expires = planned(reloaded.server, "SELECT 1").endpoints[0].expiration_time
+    expires = planned(reloaded.server.client, "SELECT 1").endpoints[0].expiration_time
     assert expires.as_py() < datetime.now(UTC) + timedelta(seconds=100)
 
 
 def of_ingest_idle_timeout(reloaded: Reloading) -> None:
     options = TableDefinitionOptions(if_not_exist=1, if_exists=2)
-    command = encode_command(StatementIngest(table="t", table_definition_options=options))
+    command = descriptor(StatementIngest(table=f"t{next(NUMBERS)}", table_definition_options=options))
+    ingests = "SELECT count(*) AS n FROM system.statements WHERE kind = 'ingest' AND outcome = 'limit_exceeded'"
+    before = reloaded.server.value(ingests)
     with flight.connect(reloaded.server.uri) as client:
-        writer, _ = client.do_put(flight.FlightDescriptor.for_command(command), pa.schema({"id": pa.int64()}))
+        writer, _ = client.do_put(command, pa.schema({"id": pa.int64()}))
         batch = pa.record_batch({"id": list(range(5000))})
         writer.write_batch(batch)
-        ingests = "SELECT count(*) AS n FROM system.statements WHERE kind = 'ingest' AND outcome = 'limit_exceeded'"
-        wait_for(lambda: reloaded.server.value(ingests) == 1)
+        wait_for(lambda: reloaded.server.value(ingests) == before + 1)
 
 
 @contextmanager
 def unread(server: Server) -> Iterator[flight.FlightStreamReader]:
     """A result of which a client has taken the first rows, and no others."""
     with flight.connect(server.uri) as client:
-        sql = "SELECT value, repeat('x', 1000) AS word FROM generate_series(1, 2000000000)"
-        info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql))))
-        reader = client.do_get(info.endpoints[0].ticket)
-        assert reader.read_chunk().data.num_rows
+        result = reader(client, "SELECT value, repeat('x', 1000) AS word FROM generate_series(1, 2000000000)")
+        assert result.read_chunk().data.num_rows
         try:
-            yield reader
+            yield result
         finally:
-            reader.cancel()
+            result.cancel()
 
 
 def of_stream_idle_timeout(reloaded: Reloading) -> None:
-    with unread(reloaded.server) as reader:
-        ended = "SELECT count(*) AS n FROM system.statements WHERE outcome = 'limit_exceeded'"
-        wait_for(lambda: reloaded.server.value(ended) == 1)
+    ended = "SELECT count(*) AS n FROM system.statements WHERE outcome = 'limit_exceeded'"
+    before = reloaded.server.value(ended)
+    with unread(reloaded.server) as result:
+        wait_for(lambda: reloaded.server.value(ended) == before + 1)
         with pytest.raises(flight.FlightError, match=r"0\.1 seconds \(stream_idle_timeout\)"):  # noqa: PT012 - at which rows is no matter
             for _ in range(200):
-                reader.read_chunk()
+                result.read_chunk()
 
 
 def of_stream_memory(reloaded: Reloading) -> None:
@@ -182,7 +208,7 @@ def of_stream_memory(reloaded: Reloading) -> None:
 
 def of_batch_limit(reloaded: Reloading) -> None:
     with pytest.raises(Error, match=r"a record batch of 8000 bytes; expected at most 1000"):
-        reloaded.server.ingest("t", pa.table({"id": pa.array(range(1000), pa.int64())}))
+        reloaded.server.ingest("large", pa.table({"id": pa.array(range(1000), pa.int64())}))
 
 
 def of_parameter_limit(reloaded: Reloading) -> None:
@@ -191,7 +217,7 @@ def of_parameter_limit(reloaded: Reloading) -> None:
 
 def of_dictionary_ingest(reloaded: Reloading) -> None:
     with pytest.raises(Error, match="dictionary"):
-        reloaded.server.ingest("t", pa.table({"word": pa.array(["a", "b"]).dictionary_encode()}))
+        reloaded.server.ingest("words", pa.table({"word": pa.array(["a", "b"]).dictionary_encode()}))
 
 
 def of_sessions(reloaded: Reloading) -> None:
@@ -216,17 +242,19 @@ def of_grace(reloaded: Reloading) -> None:
         wait_for(lambda: reloaded.server.value("SELECT count(*) AS n FROM system.queries WHERE state = 'running'") > 0)
         reloaded.server.process.terminate()
         assert reloaded.server.process.wait(PATIENCE) == 0
-    assert "calls did not end within 0.1 seconds" in reloaded.log.read_text()
+    assert "calls did not end within 0.1 seconds" in reloaded.said()
 
 
 def of_maintenance(reloaded: Reloading) -> None:
     """More than one round of work: at a small share there is a long rest after the first one."""
-    server = reloaded.server
-    count = "SELECT count(*) AS n FROM system.maintenance WHERE kind = 'compact' AND outcome = 'ok'"
+    server, table = reloaded.server, f"t{next(NUMBERS)}"
+    compacted = (
+        "SELECT count(*) AS n FROM system.maintenance WHERE kind = 'compact' AND outcome = 'ok' AND table_name = ?"
+    )
     for done in range(3):
         for number in range(20):
-            server.ingest("t", pa.table({"id": [number]}), "create" if not done and not number else "append")
-        wait_for(lambda done=done: server.value(count) > done)
+            server.ingest(table, pa.table({"id": [number]}), "create" if not done and not number else "append")
+        wait_for(lambda done=done: server.value(compacted, [table]) > done)
 
 
 def of_maintenance_off(reloaded: Reloading) -> None:
@@ -247,13 +275,13 @@ def is_free(descriptor: int) -> bool:
 
 def logged(reloaded: Reloading, expected: str) -> None:
     reloaded.server.rows("SELECT 'a text of many characters' AS word")
-    wait_for(lambda: re.search(expected, reloaded.log.read_text()))
+    wait_for(lambda: re.search(expected, reloaded.said()))
 
 
 def of_log_level(reloaded: Reloading) -> None:
     reloaded.server.process.terminate()
     assert reloaded.server.process.wait(PATIENCE) == 0
-    assert "INFO lance_flight.flight.lifecycle: stopping" in reloaded.log.read_text()
+    assert "INFO lance_flight.flight.lifecycle: stopping" in reloaded.said()
 
 
 @dataclass(frozen=True)
@@ -265,6 +293,7 @@ class Row:
     seen: Callable[[Reloading], object]
     before: Mapping[str, Any] = field(default_factory=dict)
     beside: Mapping[str, Any] = field(default_factory=dict)
+    server: str = "reloaded"
 
 
 ROWS = [
@@ -286,10 +315,10 @@ ROWS = [
     Row("sessions", 2, of_sessions),
     Row("sessions_per_principal", 2, of_sessions),
     Row("session_idle_timeout", 0.5, of_session_idle_timeout),
-    Row("grace", 0.1, of_grace),
+    Row("grace", 0.1, of_grace, server="alone"),
     Row("maintenance", "on", of_maintenance_off, beside={"maintenance_share": 1.0}),
     Row("maintenance_share", 1.0, of_maintenance, {"maintenance_share": 0.001}, {"maintenance": "on"}),
-    Row("log_level", "info", of_log_level),
+    Row("log_level", "info", of_log_level, server="alone"),
     Row("log_format", "json", lambda it: logged(it, r'\n\{"time".*SELECT'), beside={"log_statements": True}),
     Row("log_statements", after=True, seen=lambda it: logged(it, "lance_flight.statements: ended .*many characters")),
     Row("log_sql", 9, lambda it: logged(it, 'sql="SELECT .\\\\u2026"|SELECT .…'), beside={"log_statements": True}),
@@ -297,25 +326,24 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.setting)
-def test_a_new_value_holds_when_it_is_reloaded(tmp_path: Path, row: Row) -> None:
-    with reloading(tmp_path, {**row.beside, **row.before}) as reloaded:
-        if row.after is not None:
-            reloaded.reload({**row.beside, row.setting: row.after})
-        row.seen(reloaded)
-        assert f"setting {row.setting} is " in reloaded.log.read_text()
-        reloaded.server.close()
+def test_a_new_value_holds_when_it_is_reloaded(request: pytest.FixtureRequest, row: Row) -> None:
+    reloaded: Reloading = request.getfixturevalue(row.server)
+    if first := {**row.beside, **row.before}:
+        reloaded.reload(first)
+    if row.after is not None:
+        reloaded.reload({**row.beside, row.setting: row.after})
+    row.seen(reloaded)
+    assert f"setting {row.setting} is " in reloaded.said()
 
 
 def test_the_table_has_every_setting_that_is_reloaded() -> None:
     assert {row.setting for row in ROWS} == set(config.reloadable_values(ServerConfig()))
 
 
-def test_a_file_that_changes_is_read_without_being_asked_for(tmp_path: Path) -> None:
-    with reloading(tmp_path, {}) as reloaded:
-        write(reloaded.file, {"statement_limit": 30})
-        wait_for(lambda: "setting statement_limit is 30 now, and was 16777216" in reloaded.log.read_text())
-        of_statement_limit(reloaded)
-        reloaded.server.close()
+def test_a_file_that_changes_is_read_without_being_asked_for(reloaded: Reloading) -> None:
+    write(reloaded.file, {"statement_limit": 30})
+    wait_for(lambda: "setting statement_limit is 30 now, and was 16777216" in reloaded.said())
+    of_statement_limit(reloaded)
 
 
 WRONG = {
@@ -328,33 +356,29 @@ WRONG = {
 
 @pytest.mark.parametrize(("settings", "message"), WRONG.values(), ids=WRONG)
 def test_an_invalid_configuration_changes_nothing_and_is_said_once(
-    tmp_path: Path, settings: Mapping[str, Any], message: str
+    reloaded: Reloading, settings: Mapping[str, Any], message: str
 ) -> None:
-    with reloading(tmp_path, {}) as reloaded:
-        write(reloaded.file, {"statement_limit": 30, **settings})
-        wait_for(lambda: message in reloaded.log.read_text())
-        assert reloaded.server.value(f"SELECT length('{'x' * 40}') AS n") == 40
-        write(reloaded.file, {"statement_limit": 30})
-        wait_for(lambda: "setting statement_limit is 30 now" in reloaded.log.read_text())
-        assert reloaded.log.read_text().count(message) == 1
-        of_statement_limit(reloaded)
-        reloaded.server.close()
+    write(reloaded.file, {"statement_limit": 30, **settings})
+    wait_for(lambda: message in reloaded.said())
+    assert reloaded.server.value(f"SELECT length('{'x' * 40}') AS n") == 40
+    write(reloaded.file, {"statement_limit": 30})
+    wait_for(lambda: "setting statement_limit is 30 now" in reloaded.said())
+    assert reloaded.said().count(message) == 1
+    of_statement_limit(reloaded)
 
 
-def test_what_needs_a_restart_is_named_and_secrets_are_not(tmp_path: Path) -> None:
-    with reloading(tmp_path, {}) as reloaded:
-        reloaded.reload({
-            "host": "localhost", "storage_options": "aws_secret_access_key=hush", "statement_limit": 30, "plain_tables": "listed",
-        })  # fmt: skip
-        text = reloaded.log.read_text()
-        for said in (
-            "setting host stays '127.0.0.1': its new value 'localhost' needs a restart",
-            "setting storage_options stays (hidden): its new value (hidden) needs a restart",
-            "setting plain_tables stays 'both': its new value 'listed' needs a restart",
-        ):
-            assert text.count(said) == 1
-        assert "hush" not in text
-        reloaded.server.close()
+def test_what_needs_a_restart_is_named_and_secrets_are_not(reloaded: Reloading) -> None:
+    reloaded.reload({
+        "host": "localhost", "storage_options": "aws_secret_access_key=hush", "statement_limit": 30, "plain_tables": "listed",
+    })  # fmt: skip
+    text = reloaded.said()
+    for said in (
+        "setting host stays '127.0.0.1': its new value 'localhost' needs a restart",
+        "setting storage_options stays (hidden): its new value (hidden) needs a restart",
+        "setting plain_tables stays 'both': its new value 'listed' needs a restart",
+    ):
+        assert text.count(said) == 1
+    assert "hush" not in text
 
 
 def test_a_configuration_that_cannot_be_loaded_changes_nothing_whatever_the_reason() -> None:
@@ -424,18 +448,13 @@ def test_every_replica_has_its_share_of_a_new_value(tmp_path: Path, file: Path) 
         def shared() -> bool:
             """A connection stays with one replica, which has one of two slots."""
             with flight.connect(running.uri) as client:
-                said = client.get_flight_info(
-                    flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=LONG)))
-                )
-                reader = client.do_get(said.endpoints[0].ticket)
+                result = reader(client, LONG)
                 try:
-                    client.get_flight_info(
-                        flight.FlightDescriptor.for_command(encode_command(StatementQuery(query="SELECT 1")))
-                    )
+                    planned(client, "SELECT 1")
                 except flight.FlightError as exc:
                     return "1 statements are at work and 0 wait" in str(exc)
                 finally:
-                    reader.cancel()
+                    result.cancel()
             return False
 
         wait_for(shared)
@@ -477,19 +496,9 @@ def test_a_server_whose_terminal_is_closed_stops(tmp_path: Path, arguments: list
     """SIGHUP is then what the terminal sends; nobody could stop the server otherwise."""
     ready = tmp_path / "ready"
     ours, theirs = pty.openpty()
-    command = [
-        COMMAND,
-        "serve",
-        str(tmp_path / "root"),
-        "--create",
-        "--port",
-        "0",
-        "--ready-file",
-        str(ready),
-        *arguments,
-    ]
+    serve = ["serve", str(tmp_path / "root"), "--create", "--port", "0", "--ready-file", str(ready)]
     with subprocess.Popen(
-        command,
+        [COMMAND, *serve, *arguments],
         stdin=theirs,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -24,11 +24,11 @@ from lance_flight.cli.serving import load_balancer
 from lance_flight.cli.serving.load_balancer import Replica, configuration, find_program, free_ports, health_check
 from lance_flight.cli.serving.replicas import replica_settings, replicas_of, siblings_of
 from lance_flight.config import ServerConfig
-from lance_flight.flight.commands import StatementQuery
-from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.flight.certificates import authority
+from tests.flight.statements import planned, reader
+from tests.service import commands
 from tests.service.replicated import PATIENCE, Replicated, replicated, wait_for
 from tests.service.server_process import COMMAND
 from tests.stock import stored_rows
@@ -78,8 +78,7 @@ class Load:
 
 def run(client: flight.FlightClient, sql: str) -> None:
     """Run a statement; one that is never answered is an error of the call, and not a test that hangs."""
-    descriptor = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
-    client.get_flight_info(descriptor, flight.FlightCallOptions(timeout=PATIENCE))
+    planned(client, sql, flight.FlightCallOptions(timeout=PATIENCE))
 
 
 @contextmanager
@@ -153,16 +152,13 @@ def test_replacing_every_replica_breaks_no_call_that_has_begun(running: Replicat
 def test_a_stop_while_replicas_are_replaced_waits_for_their_calls(tmp_path: Path) -> None:
     with replicated(tmp_path / "place", "--log-level", "info") as running, flight.connect(running.uri) as client:
         run(client, "CREATE TABLE many AS SELECT a.value AS id FROM range(3000000) AS a")
-        info = client.get_flight_info(
-            flight.FlightDescriptor.for_command(encode_command(StatementQuery(query="SELECT id, id + 1 FROM many")))
-        )
-        reader = client.do_get(info.endpoints[0].ticket)
-        reader.read_chunk()
+        result = reader(client, "SELECT id, id + 1 FROM many")
+        result.read_chunk()
         running.process.send_signal(signal.SIGUSR2)
         running.until("stopping, calls in flight: 1")
         running.process.terminate()
         running.until("stopping, calls in flight: 0")
-        assert len(reader.read_all()) > 0
+        assert len(result.read_all()) > 0
         assert running.process.wait(PATIENCE) == 0
 
 
@@ -303,10 +299,9 @@ def test_a_replica_has_its_share_and_knows_the_others() -> None:
 
 
 def refusal(*arguments: str, path: str = os.environ["PATH"]) -> str:
-    command, environment = [COMMAND, "serve", *arguments], {**os.environ, "PATH": path}
-    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
+    found = commands.run("serve", *arguments, environment={"PATH": path})
     assert found.returncode == 1
-    return found.stderr
+    return found.stderr.decode()
 
 
 REFUSED: dict[str, tuple[Sequence[str], str]] = {

@@ -5,28 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
-from lance_flight.catalog.maintenance.root_lease import LEASE_FILE
 from lance_flight.faults import MAINTENANCE_POINTS, VARIABLE
 
 from tests.catalog.aging import age
+from tests.engine.database import Database
+from tests.selection import IS_FULL
+from tests.service.forked import forked
 from tests.service.operated import operated
+from tests.service.replicated import PATIENCE, wait_for
 from tests.service.server_process import PRIVATE, SERVE, Server, files, serving, started
 from tests.stock import stored_tables
 
 ON = ("--maintenance", "on", "--maintenance-share", "1")
-APPENDS = 200
-WRITERS = 4
-PATIENCE, TICK = 60.0, 0.05
+APPENDS = 200 if IS_FULL else 60
+WRITERS, ROUNDS = 4, 25 if IS_FULL else 10
 EXIT_BY_KILL = -signal.SIGKILL
 WORK = "SELECT table_name, kind, outcome, result FROM system.maintenance ORDER BY began"
 
@@ -35,22 +35,27 @@ def one(number: int) -> pa.Table:
     return pa.table({"id": pa.array([number], pa.int64()), "p": ["ab"[number % 2]]})
 
 
-def until(check: Callable[[], Any]) -> Any:
-    """Wait for a condition, and return what it gives."""
-    waiting = threading.Event()
-    for _ in range(int(PATIENCE / TICK)):
-        if found := check():
-            return found
-        waiting.wait(TICK)
-    pytest.fail("it did not come about")
+SmallFiles = Callable[..., Database]
 
 
-def small_files(root: Path, tables: dict[str, str | None], appends: int = 20) -> None:
-    """Make tables of many small files, each partitioned by a field or plain."""
-    with serving(root) as server:
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> SmallFiles:
+    """Puts tables of many small files into a root, each partitioned by a field or plain."""
+
+    @cache
+    def made(partition_by: str | None, appends: int) -> Path:
+        database = Database(tmp_path_factory.mktemp("small"))
+        for number in range(appends):
+            database.ingest("t", one(number), "append" if number else "create", partition_by=partition_by)
+        return database.root
+
+    def put(root: Path, tables: dict[str, str | None], appends: int = 20) -> Database:
         for name, partition_by in tables.items():
-            for number in range(appends):
-                server.ingest(name, one(number), "append" if number else "create", partition_by=partition_by)
+            end = "" if partition_by else ".lance"
+            shutil.copytree(made(partition_by, appends) / f"t{end}", root / f"{name}{end}")
+        return Database(root)
+
+    return put
 
 
 def data_files(server: Server, table: str) -> int:
@@ -78,7 +83,7 @@ def test_small_appends_are_compacted_while_they_come_and_every_query_is_right(
             server.ingest("t", one(number), "append")
             if number % 20 == 0:
                 is_right(server, "t", number + 1)
-        until(lambda: data_files(server, "t") <= 2 * 9)
+        wait_for(lambda: data_files(server, "t") <= 2 * 9)
         is_right(server, "t", APPENDS)
         assert done(server, "compact")
         assert {outcome for _, _, outcome, _ in server.rows(WORK)} == {"ok"}
@@ -87,12 +92,11 @@ def test_small_appends_are_compacted_while_they_come_and_every_query_is_right(
 def test_writers_of_all_kinds_never_fail_beside_it(tmp_path: Path) -> None:
     with serving(tmp_path / "root", *ON) as server:
         server.run("CREATE TABLE t (id BIGINT, p VARCHAR, n BIGINT) PARTITIONED BY (p) WITH (compact_files = 1)")
-        rounds = 25
 
         def write(writer: int) -> None:
             with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
-                for number in range(rounds):
-                    key = writer * rounds + number
+                for number in range(ROUNDS):
+                    key = writer * ROUNDS + number
                     cursor.execute(f"INSERT INTO t VALUES ({key}, '{'ab'[key % 2]}', 0)")
                     cursor.execute(f"UPDATE t SET n = n + 1 WHERE id = {key}")
                     if number % 5 == 4:
@@ -100,7 +104,7 @@ def test_writers_of_all_kinds_never_fail_beside_it(tmp_path: Path) -> None:
 
         def transact() -> None:
             with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
-                for _ in range(rounds):
+                for _ in range(ROUNDS):
                     cursor.execute("INSERT INTO t VALUES (-1, 'c', 0)")
                     cursor.execute("UPDATE t SET n = n + 1 WHERE p = 'c'")
                     connection.commit()
@@ -108,20 +112,17 @@ def test_writers_of_all_kinds_never_fail_beside_it(tmp_path: Path) -> None:
         with ThreadPoolExecutor(WRITERS + 1) as pool:
             for writing in [*[pool.submit(write, writer) for writer in range(WRITERS)], pool.submit(transact)]:
                 writing.result()
-        kept = [key for key in range(WRITERS * rounds) if key % rounds % 5 != 4]
+        kept = [key for key in range(WRITERS * ROUNDS) if key % ROUNDS % 5 != 4]
         assert server.rows("SELECT id, n FROM t WHERE id >= 0 ORDER BY id") == [(key, 1) for key in kept]
-        assert server.rows("SELECT count(*), sum(n) FROM t WHERE p = 'c'") == [(rounds, rounds * (rounds + 1) // 2)]
-        until(lambda: done(server, "compact"))
+        assert server.rows("SELECT count(*), sum(n) FROM t WHERE p = 'c'") == [(ROUNDS, ROUNDS * (ROUNDS + 1) // 2)]
+        wait_for(lambda: done(server, "compact"))
 
 
-def test_a_table_that_an_open_transaction_has_read_is_not_rewritten_before_its_end(tmp_path: Path) -> None:
+def test_a_table_that_an_open_transaction_has_read_is_not_rewritten_before_its_end(
+    tmp_path: Path, small_files: SmallFiles
+) -> None:
     root = tmp_path / "root"
-    small_files(root, {"t": "p"})
-    with serving(root) as before:
-        before.run("ALTER TABLE t SET (maintenance = off)")
-        before.ingest("other", one(0), partition_by="p")
-        for number in range(1, 20):
-            before.ingest("other", one(number), "append")
+    small_files(root, {"t": "p", "other": "p"}).run("ALTER TABLE t SET (maintenance = off)")
     with (
         serving(root, *ON) as server,
         dbapi.connect(server.uri) as connection,
@@ -131,12 +132,12 @@ def test_a_table_that_an_open_transaction_has_read_is_not_rewritten_before_its_e
         server.run("ALTER TABLE t SET (maintenance = on)")
         # Whatever is due is done in turn: by the second time the first table would have had its own.
         for times in (1, 2):
-            until(lambda times=times: len(done(server, "compact", "other")) >= times)
+            wait_for(lambda times=times: len(done(server, "compact", "other")) >= times)
             for number in range(20, 40):
                 server.ingest("other", one(number), "append")
         assert server.value("SELECT count(*) FROM system.maintenance WHERE table_name = 't'") == 0
         connection.commit()
-        until(lambda: done(server, "compact"))
+        wait_for(lambda: done(server, "compact"))
         assert server.value("SELECT sum(id) FROM t") == sum(range(20)) + 100
 
 
@@ -144,7 +145,7 @@ def test_deleted_rows_leave_the_files(tmp_path: Path) -> None:
     with serving(tmp_path / "root", *ON) as server:
         server.ingest("t", pa.table({"id": range(100), "p": ["a"] * 100}), partition_by="p")
         server.run("DELETE FROM t WHERE id < 50")
-        until(lambda: done(server, "compact"))
+        wait_for(lambda: done(server, "compact"))
         assert server.rows("SELECT count(*), sum(id) FROM t") == [(50, sum(range(50, 100)))]
 
 
@@ -154,34 +155,36 @@ def test_an_index_is_brought_up_to_date(tmp_path: Path) -> None:
         server.run("CREATE INDEX i ON t (id) WITH (min_rows = 1)")
         server.ingest("t", one(2), "append")
         server.ingest("t", one(3), "append")
-        until(lambda: done(server, "reindex"))
+        wait_for(lambda: done(server, "reindex"))
         assert server.rows("SELECT rows - indexed_rows FROM t$indexes") == [(0,)]
         assert server.value("SELECT count(*) FROM t WHERE id = 2") == 1
 
 
-def test_snapshots_go_when_the_retention_of_their_table_is_over_and_no_sooner(tmp_path: Path) -> None:
+def test_snapshots_go_when_the_retention_of_their_table_is_over_and_no_sooner(
+    tmp_path: Path, small_files: SmallFiles
+) -> None:
     root = tmp_path / "root"
-    small_files(root, {"t": "p", "kept": "p", "plain": None}, appends=5)
-    with serving(root) as server:
-        server.run("ALTER TABLE t SET (retain = '2h')")
-        server.run("ALTER TABLE plain SET (retain = '2h')")
+    database = small_files(root, {"t": "p", "kept": "p", "plain": None}, appends=5)
+    database.run("ALTER TABLE t SET (retain = '2h')")
+    database.run("ALTER TABLE plain SET (retain = '2h')")
     for name in ("t", "kept", "plain.lance"):
         age(root / name, hours=3)
     with serving(root, *ON) as server:
         for name in ("t", "plain"):
-            until(lambda name=name: done(server, "vacuum", name))
+            wait_for(lambda name=name: done(server, "vacuum", name))
             assert server.value(f"SELECT count(*) FROM {name}$snapshots") == 1
             is_right(server, name, 5)
         assert server.value("SELECT count(*) FROM kept$snapshots") > 1
         assert not done(server, "vacuum", "kept")
 
 
-def test_what_was_never_committed_goes_at_the_age_that_its_table_names_and_no_sooner(tmp_path: Path) -> None:
+def test_what_was_never_committed_goes_at_the_age_that_its_table_names_and_no_sooner(
+    tmp_path: Path, small_files: SmallFiles
+) -> None:
     root = tmp_path / "root"
-    small_files(root, {"t": "p", "kept": "p"}, appends=3)
-    with serving(root) as server:
-        server.run("ALTER TABLE t SET (retain = '2h', transactions = '2h')")
-        server.run("ALTER TABLE kept SET (retain = '2h')")
+    database = small_files(root, {"t": "p", "kept": "p"}, appends=3)
+    database.run("ALTER TABLE t SET (retain = '2h', transactions = '2h')")
+    database.run("ALTER TABLE kept SET (retain = '2h')")
     loose = {}
     for name in ("t", "kept"):
         data = root / name / stored_tables(root / name)[0].row["location"] / "data"
@@ -189,40 +192,40 @@ def test_what_was_never_committed_goes_at_the_age_that_its_table_names_and_no_so
         age(root / name, hours=3)
     with serving(root, *ON) as server:
         for name in ("t", "kept"):
-            until(lambda name=name: done(server, "vacuum", name))
+            wait_for(lambda name=name: done(server, "vacuum", name))
             is_right(server, name, 3)
     assert [name for name, file in loose.items() if file.exists()] == ["kept"]
 
 
 def serve_until_killed(root: Path, point: str) -> None:
     """Run a server that maintains until it is killed at a point, which may be before it is ready."""
-    command = [*SERVE, str(root), "--port", "0", *ON]
-    found = subprocess.run(
-        command, env=os.environ | {VARIABLE: point}, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert found.returncode == EXIT_BY_KILL, found.stderr
+    command = [*SERVE[1:], str(root), "--port", "0", *ON]
+    with forked(command, environment=os.environ | {VARIABLE: point}) as server:
+        assert server.wait(PATIENCE) == EXIT_BY_KILL
 
 
 POINTS = [*MAINTENANCE_POINTS, "data_written", "table_staged", "all_staged", "manifest_written", "committed"]
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_server_that_is_killed_loses_nothing_and_the_next_one_goes_on(tmp_path: Path, point: str) -> None:
+def test_a_server_that_is_killed_loses_nothing_and_the_next_one_goes_on(
+    tmp_path: Path, small_files: SmallFiles, point: str
+) -> None:
     root = tmp_path / "root"
     small_files(root, {"t": "p", "q": None})
     serve_until_killed(root, point)
     with serving(root, *ON) as server:
         for table in ("t", "q"):
-            until(lambda table=table: data_files(server, table) <= 2)
+            wait_for(lambda table=table: data_files(server, table) <= 2)
             is_right(server, table, 20)
 
 
 @pytest.mark.parametrize("point", ["expiry_announced", "tables_trimmed", "snapshots_removed"])
-def test_a_vacuum_that_is_killed_is_done_by_the_next_server(tmp_path: Path, point: str) -> None:
+def test_a_vacuum_that_is_killed_is_done_by_the_next_server(
+    tmp_path: Path, small_files: SmallFiles, point: str
+) -> None:
     root = tmp_path / "root"
-    small_files(root, {"t": "p"}, appends=5)
-    with serving(root) as server:
-        server.run("ALTER TABLE t SET (retain = '2h')")
+    small_files(root, {"t": "p"}, appends=5).run("ALTER TABLE t SET (retain = '2h')")
     age(root / "t", hours=3)
     serve_until_killed(root, point)
     with serving(root, *ON) as server:
@@ -231,24 +234,28 @@ def test_a_vacuum_that_is_killed_is_done_by_the_next_server(tmp_path: Path, poin
         is_right(server, "t", 6)
 
 
-def test_of_two_servers_over_a_root_one_works_and_the_other_goes_on_after_it(tmp_path: Path) -> None:
+def test_of_two_servers_over_a_root_one_works_and_the_other_goes_on_after_it(
+    tmp_path: Path, small_files: SmallFiles
+) -> None:
     root = tmp_path / "root"
     small_files(root, {"t": "p"})
     with started(root, *ON) as first:
-        until(lambda: done(first, "compact"))
+        wait_for(lambda: done(first, "compact"))
         with serving(root, *ON) as second:
             for number in range(20, 60):
                 second.ingest("t", one(number), "append")
-            until(lambda: len(done(first, "compact")) > 1)
+            wait_for(lambda: len(done(first, "compact")) > 1)
             assert second.rows(WORK) == []
             first.process.kill()
             for number in range(60, 100):
                 second.ingest("t", one(number), "append")
-            until(lambda: done(second, "compact"))
+            wait_for(lambda: done(second, "compact"))
             is_right(second, "t", 100)
 
 
-def test_a_server_that_is_stopped_while_it_works_ends_at_once_and_leaves_no_work(tmp_path: Path) -> None:
+def test_a_server_that_is_stopped_while_it_works_ends_at_once_and_leaves_no_work(
+    tmp_path: Path, small_files: SmallFiles
+) -> None:
     root = tmp_path / "root"
     small_files(root, {f"t{number}": "p" for number in range(9)})
 
@@ -258,28 +265,28 @@ def test_a_server_that_is_stopped_while_it_works_ends_at_once_and_leaves_no_work
     for _ in range(3):
         with serving(root, *ON) as server:
             # A server that is asked late may have done all before it is stopped.
-            until(lambda: server.rows(WORK) or is_all_done(server))
+            wait_for(lambda: server.rows(WORK) or is_all_done(server))
     with serving(root) as server:
         for number in range(9):
             is_right(server, f"t{number}", 20)
 
 
-def test_off_by_default_nothing_is_done(tmp_path: Path) -> None:
+def test_off_by_default_nothing_is_done(tmp_path: Path, small_files: SmallFiles) -> None:
     root = tmp_path / "root"
     small_files(root, {"t": "p"})
     before = files(root)
     with serving(root) as server:
         is_right(server, "t", 20)
         assert server.rows(WORK) == []
-    assert files(root) == before
-    assert not (root / PRIVATE / LEASE_FILE).exists()
+    assert files(root) - before == {PRIVATE, f"{PRIVATE}/ticket.key"}, "no lease of maintenance"
+    assert before <= files(root)
 
 
-def test_what_is_done_is_logged_and_counted(tmp_path: Path) -> None:
+def test_what_is_done_is_logged_and_counted(tmp_path: Path, small_files: SmallFiles) -> None:
     root = tmp_path / "root"
     small_files(root, {"t": "p"})
     with operated(root, *ON) as operating:
-        until(lambda: done(operating.server, "compact"))
+        wait_for(lambda: done(operating.server, "compact"))
         _, page = operating.page("/metrics")
         assert 'lance_flight_maintenance_total{kind="compact",outcome="ok"} 1.0' in page
         assert 'lance_flight_maintenance_seconds_total{kind="compact"}' in page
@@ -288,11 +295,11 @@ def test_what_is_done_is_logged_and_counted(tmp_path: Path) -> None:
         assert said in line
 
 
-def test_a_table_that_is_broken_is_left_and_the_others_are_maintained(tmp_path: Path) -> None:
+def test_a_table_that_is_broken_is_left_and_the_others_are_maintained(tmp_path: Path, small_files: SmallFiles) -> None:
     root = tmp_path / "root"
     small_files(root, {"a_broken": "p", "t": "p"})
     for path in (root / "a_broken" / "__manifest" / "_versions").iterdir():
         path.write_bytes(b"broken")
     with serving(root, *ON) as server:
-        until(lambda: done(server, "compact"))
+        wait_for(lambda: done(server, "compact"))
         is_right(server, "t", 20)

@@ -6,22 +6,24 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from google.protobuf.any_pb2 import Any as AnyMessage
 from lance_flight.flight.commands import BeginTransaction, StatementQuery
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
+from tests.flight.statements import descriptor, planned, reader
 from tests.service.operated import Operated, operated
 from tests.service.server_process import Server, started
 from tests.stock import stored_tables
 
 ROWS = 2_000_000
 PATIENCE = 60.0
-MANY = pa.table({"id": pa.array(range(ROWS), pa.int64())})
+MANY = pa.table({"id": np.arange(ROWS)})
 
 
 @pytest.fixture
@@ -30,21 +32,12 @@ def running(tmp_path: Path) -> Iterator[Operated]:
         yield server
 
 
-def descriptor(command: StatementQuery) -> flight.FlightDescriptor:
-    return flight.FlightDescriptor.for_command(encode_command(command))
-
-
-def select(sql: str) -> flight.FlightDescriptor:
-    return descriptor(StatementQuery(query=sql))
-
-
 def streaming(running: Operated) -> flight.FlightStreamReader:
     """A stream of which one batch is read; the rest is more than fits anywhere between server and client."""
     running.server.ingest("many", MANY)
-    info = running.server.client.get_flight_info(select("SELECT id, id + 1, id + 2, id + 3 FROM many"))
-    reader = running.server.client.do_get(info.endpoints[0].ticket)
-    assert reader.read_chunk().data.num_rows > 0
-    return reader
+    result = reader(running.server.client, "SELECT id, id + 1, id + 2, id + 3 FROM many")
+    assert result.read_chunk().data.num_rows > 0
+    return result
 
 
 def test_a_server_that_is_up_says_so(running: Operated) -> None:
@@ -54,15 +47,15 @@ def test_a_server_that_is_up_says_so(running: Operated) -> None:
 
 
 def test_a_running_stream_goes_to_its_end_and_new_calls_are_refused(running: Operated) -> None:
-    reader = streaming(running)
+    result = streaming(running)
     running.stop()
     assert running.page("/readyz") == (503, "the server is stopping\n")
     assert running.page("/healthz")[0] == 200
     with flight.connect(running.server.uri) as another, pytest.raises(flight.FlightUnavailableError, match="stopping"):
-        another.get_flight_info(select("SELECT 1"))
+        planned(another, "SELECT 1")
     with pytest.raises(dbapi.OperationalError, match="stopping"):
         running.server.rows("SELECT 1")
-    assert sum(chunk.data.num_rows for chunk in reader) > ROWS // 2
+    assert sum(chunk.data.num_rows for chunk in result) > ROWS // 2
     assert running.server.process.wait(PATIENCE) == 0
 
 
@@ -99,19 +92,19 @@ def test_open_transactions_are_rolled_back(running: Operated) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_second_signal_ends_at_once(running: Operated, number: signal.Signals) -> None:
-    reader = streaming(running)
+    result = streaming(running)
     running.stop()
     running.server.process.send_signal(number)
     assert running.server.process.wait(PATIENCE) == 128 + number
     with pytest.raises((flight.FlightError, OSError)):
-        reader.read_all()
+        result.read_all()
 
 
 def test_a_call_that_outlasts_the_grace_is_cut_off(tmp_path: Path) -> None:
     with operated(tmp_path / "root", "--grace", "0.1") as running:
-        reader = streaming(running)
+        result = streaming(running)
         running.stop()
         assert running.server.process.wait(PATIENCE) == 0
         with pytest.raises((flight.FlightError, OSError)):
-            reader.read_all()
+            result.read_all()
         assert "calls did not end within 0.1 seconds: 1" in running.log()

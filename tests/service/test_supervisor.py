@@ -17,18 +17,18 @@ from urllib.request import urlopen
 
 import pytest
 from lance_flight.cli.serving.supervisor import MOST_QUICK
-from lance_flight.flight.commands import GetTableTypes, StatementQuery
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.commands import GetTableTypes
 from pyarrow import flight
 
+from tests.flight.statements import descriptor, reader
 from tests.service.server_process import Server
 from tests.service.supervised import Supervised, supervised
 
 PATIENCE = 60.0
 KILOBYTES = 40_000
-ASKED = 40
-TABLE_TYPES = flight.FlightDescriptor.for_command(encode_command(GetTableTypes()))
 """More than an interpreter that parses arguments takes, and a quarter of what a server does."""
+ASKED = 40
+TABLE_TYPES = descriptor(GetTableTypes())
 
 
 @pytest.fixture
@@ -89,19 +89,13 @@ def test_a_second_signal_ends_at_once(running: Supervised) -> None:
     server = Server(Path(), uri, running.process)
     server.run("CREATE TABLE many AS SELECT a.value AS id FROM range(3000000) AS a")
     with flight.connect(uri) as client:
-        info = client.get_flight_info(streamed("SELECT id, id + 1, id + 2 FROM many"))
-        reader = client.do_get(info.endpoints[0].ticket)
-        reader.read_chunk()
+        reader(client, "SELECT id, id + 1, id + 2 FROM many").read_chunk()
         server.close()
         running.process.terminate()
         while is_taking_calls(uri):
             pass
         running.process.terminate()
         assert running.process.wait(PATIENCE) == 128 + signal.SIGTERM
-
-
-def streamed(sql: str) -> flight.FlightDescriptor:
-    return flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
 
 
 def is_taking_calls(uri: str) -> bool:
@@ -155,13 +149,14 @@ def test_no_server_is_left_where_its_parent_is_killed(running: Supervised) -> No
         taking.bind(("127.0.0.1", int(uri.rpartition(":")[2])))
 
 
-def test_the_parent_has_loaded_nothing_of_what_serves(running: Supervised) -> None:
-    running.next_uri()
-    status = Path(f"/proc/{running.process.pid}/status").read_text()
-    (resident,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
-    assert int(resident) < KILOBYTES
-    mapped = Path(f"/proc/{running.process.pid}/maps").read_text()
-    assert [library for library in ("arrow", "lance", "datafusion", "numpy", "grpc") if f"{library}/" in mapped] == []
+def test_the_parent_has_loaded_nothing_of_what_serves(tmp_path: Path) -> None:
+    with supervised(tmp_path / "place", is_forked=False) as running:
+        running.next_uri()
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        (resident,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+        assert int(resident) < KILOBYTES
+        mapped = Path(f"/proc/{running.process.pid}/maps").read_text()
+        assert [name for name in ("arrow", "lance", "datafusion", "numpy", "grpc") if f"{name}/" in mapped] == []
 
 
 ENDINGS = [

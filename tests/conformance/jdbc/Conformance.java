@@ -48,7 +48,7 @@ public final class Conformance {
     this.connection = connection;
   }
 
-  public static void main(String[] arguments) {
+  static void main(String[] arguments) throws Exception {
     try (Connection connection = DriverManager.getConnection(arguments[0])) {
       Conformance conformance = new Conformance(connection);
       conformance.metadata();
@@ -62,11 +62,7 @@ public final class Conformance {
         String[] parts = line.split("\t");
         conformance.type(parts[0], parts[1]);
       }
-    } catch (Exception error) {
-      error.printStackTrace();
-      System.exit(1);
     }
-    System.exit(0); // the driver's threads are no daemons
   }
 
   private static String flights(String url) throws SQLException {

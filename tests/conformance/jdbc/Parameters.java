@@ -17,7 +17,7 @@ import java.sql.Types;
 public final class Parameters {
   private Parameters() {}
 
-  public static void main(String[] arguments) throws Exception {
+  static void main(String[] arguments) throws Exception {
     // It is not closed: the driver leaks the vectors of a value that it refuses to bind, and its close fails for them.
     Connection connection = DriverManager.getConnection(arguments[0]);
     for (String line : Files.readAllLines(Path.of(arguments[1]))) {
@@ -25,7 +25,6 @@ public final class Parameters {
       String[] bound = parts[2].isEmpty() ? new String[0] : parts[2].split("\\|");
       System.out.println(parts[0] + outcome(connection, parts[1], bound));
     }
-    System.exit(0); // the driver's threads are no daemons
   }
 
   private static String outcome(Connection connection, String sql, String[] bound) {

@@ -7,7 +7,7 @@ import java.util.Properties;
 
 /** Connects to each URL with the properties after it (name=value …), and says who it is taken for; "--" ends each. */
 final class SignIn {
-  public static void main(String[] arguments) {
+  static void main(String[] arguments) {
     int at = 0;
     while (at < arguments.length) {
       String name = arguments[at++];

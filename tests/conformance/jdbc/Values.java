@@ -73,20 +73,14 @@ public final class Values {
     this.connection = connection;
   }
 
-  public static void main(String[] arguments) {
-    try {
-      Values values = new Values(DriverManager.getConnection(arguments[0]));
-      values.setters();
-      LITERALS.forEach(values::getters);
-      values.walks();
-      values.batches();
-      values.statements();
-      values.streams();
-    } catch (Exception error) {
-      error.printStackTrace();
-      System.exit(1);
-    }
-    System.exit(0); // the driver's threads are no daemons
+  static void main(String[] arguments) throws Exception {
+    Values values = new Values(DriverManager.getConnection(arguments[0]));
+    values.setters();
+    LITERALS.forEach(values::getters);
+    values.walks();
+    values.batches();
+    values.statements();
+    values.streams();
   }
 
   /** Each setter with a parameter of each type: what the server was sent, as text; what the driver does not take is left out. */

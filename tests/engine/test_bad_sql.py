@@ -1,0 +1,332 @@
+"""SQL that must be refused: what is not SQL, what is not there, and whatever would reach beyond the tables of the root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from tests.engine.database import Database
+from tests.service.server_process import files
+
+
+@pytest.fixture(scope="module")
+def guarded(database: Database) -> Database:
+    """Two tables, and files beside the root that nobody may see or touch."""
+    database.run("CREATE TABLE flights (id INT NOT NULL, origin VARCHAR) PARTITIONED BY (origin)")
+    database.run("INSERT INTO flights VALUES (1, 'JFK'), (2, 'EWR')")
+    database.run("CREATE TABLE airports (code VARCHAR)")
+    (database.root.parent / "secret.csv").write_text("word\nxyzzy\n")
+    (database.root / "inside.csv").write_text("word\nxyzzy\n")
+    return database
+
+
+@pytest.fixture(autouse=True)
+def untouched(guarded: Database) -> Iterator[None]:
+    """No statement of this module changes a file, in the root or beside it, or a row."""
+    before = files(guarded.root.parent)
+    yield
+    assert files(guarded.root.parent) == before
+    assert sorted(guarded.rows("SELECT * FROM flights")) == [(1, "JFK"), (2, "EWR")]
+
+
+NOT_SQL = [
+    pytest.param(" ;; ", ["invalid_sql", "empty"], id="semicolons"),
+    pytest.param("-- only a comment", ["invalid_sql", "empty"], id="a comment"),
+    pytest.param("SELEC 1", ["invalid_sql", "'SELEC'", "SELECT"], id="a word that begins nothing"),
+    pytest.param("SELECT WHERE FROM", ["invalid_sql"], id="words in disorder"),
+    pytest.param("SELECT 'open", ["invalid_sql"], id="an open string"),
+    pytest.param('SELECT "open', ["invalid_sql"], id="an open name"),
+    pytest.param("SELECT (1", ["invalid_sql"], id="an open bracket"),
+    pytest.param("SELECT 1; DROP TABLE flights", ["invalid_sql"], id="two statements"),
+    pytest.param("SELECT 1; SELECT 2", ["invalid_sql"], id="two queries"),
+    pytest.param("DROP TABLE flights; SELECT 1", ["invalid_sql", "end of the statement"], id="a change and a query"),
+    pytest.param("DROP TABLE flights, airports", ["invalid_sql", "end of the statement"], id="two names"),
+    pytest.param("CREATE TABLE x", ["invalid_sql", "columns or AS SELECT"], id="a table of nothing"),
+    pytest.param("CREATE TABLE x ()", ["invalid_sql", "a column name"], id="a table without columns"),
+    pytest.param("CREATE TABLE x (id)", ["invalid_sql", "type", "'id'"], id="a column without a type"),
+    pytest.param("CREATE TABLE x (id INT", ["invalid_sql"], id="an open list of columns"),
+    pytest.param(
+        "CREATE TABLE x (id INT) AS SELECT 1", ["invalid_sql", "columns or AS SELECT"], id="columns and a query"
+    ),
+    pytest.param(
+        "CREATE TABLE x (id INT) PARTITIONED BY ()", ["invalid_sql", "a column or a transform"], id="no fields"
+    ),
+    pytest.param(
+        "CREATE TABLE x (id INT) PARTITIONED BY id", ["invalid_sql", "expected ("], id="fields without brackets"
+    ),
+    pytest.param(
+        "CREATE TABLE x (id INT) PARTITIONED BY (bucket(id))", ["invalid_sql", "number", "bucket"], id="no number"
+    ),
+    pytest.param(
+        "CREATE TABLE x (id INT) PARTITIONED BY (bucket('4', id))", ["invalid_sql", "number"], id="text as number"
+    ),
+    pytest.param("CREATE TABLE x (id INT) PARTITIONED BY (expr(id))", ["invalid_sql", "a string"], id="no expression"),
+    pytest.param(
+        "CREATE TABLE x (id INT) PARTITIONED BY (week(id))", ["invalid_sql", "'week'", "bucket"], id="no transform"
+    ),
+    pytest.param("CREATE TABLE x (id INT) SORTED BY (id)", ["invalid_sql", "'SORTED'"], id="an unknown clause"),
+    pytest.param("CREATE TABLE x (id INT) WITH (a = 1)", ["'a'", "expected stable_row_ids"], id="an unknown option"),
+]
+
+LONG_NUMBERS = [
+    pytest.param(f"SELECT ${'9' * 5000}", ["limit_exceeded", "character 8", "1000 digits"], id="a parameter"),
+    pytest.param(f"SELECT lpad('a', {'9' * 5000})", ["limit_exceeded", "1000 digits"], id="an argument"),
+    pytest.param("SELECT $²", ["query_failed", "$²"], id="a digit of no number"),
+    pytest.param(f"VACUUM flights RETAIN {'9' * 400} HOURS", ["invalid_sql", "a number of hours"], id="hours"),
+    pytest.param(
+        f"CREATE TABLE x (id INT) PARTITIONED BY (bucket({'9' * 400}, id))", ["invalid_sql", "number"], id="buckets"
+    ),
+    pytest.param(
+        f"ALTER TABLE flights SET (compact_files = {'9' * 400})", ["invalid_input", "a number of files"], id="files"
+    ),
+    pytest.param(
+        f"ALTER TABLE flights SET (compact_files = '{'9' * 5000}')", ["invalid_input", "a number of files"], id="text"
+    ),
+    pytest.param(f"ALTER TABLE flights SET (retain = '{'9' * 400}d')", ["invalid_input", "an hour"], id="days"),
+]
+"""Numbers that Python's `int`, or a `float`, cannot hold."""
+
+NOT_THERE = [
+    pytest.param("SELECT * FROM fligths", ["not_found", "'fligths'", "did you mean 'flights'"], id="a table misspelt"),
+    pytest.param("SELECT * FROM nothing_like_it", ["not_found", "'nothing_like_it'"], id="a table"),
+    pytest.param("SELECT * FROM staging2.flights", ["not_found", "flights"], id="a schema"),
+    pytest.param("SELECT * FROM flights, fligths, nope", ["not_found", "'fligths'", "did you mean"], id="two tables"),
+    pytest.param("SELECT * FROM range(2), fligths()", ["invalid_sql", "function 'fligths'"], id="a table function"),
+    pytest.param("SELECT * FROM range(2), fligths", ["not_found", "'fligths'"], id="a table beside a function"),
+    pytest.param("SELECT nope FROM range(2)", ["invalid_sql", "nope", "value"], id="a column of a function"),
+    pytest.param('SELECT * FROM "a ""b"""', ["not_found", "'a \"b\"'"], id="a table with quotes in its name"),
+    pytest.param("SELECT * FROM other.public.flights", ["other"], id="a catalog"),
+    pytest.param("SELECT orgin FROM flights", ["invalid_sql", "orgin", "flights.origin"], id="a column misspelt"),
+    pytest.param("SELECT f.nope FROM flights f", ["invalid_sql", "nope", "origin"], id="a column of an alias"),
+    pytest.param("SELECT * FROM flights WHERE nope = 1", ["invalid_sql", "nope"], id="a column in a filter"),
+    pytest.param("SELECT nope(1)", ["invalid_sql", "nope"], id="a function"),
+    pytest.param("SELECT CAST(1 AS NOPE)", ["invalid_sql", "NOPE"], id="a type"),
+    pytest.param("DROP TABLE fligths", ["not_found", "did you mean 'flights'"], id="a table to drop"),
+    pytest.param("CREATE TABLE nowhere.x (id INT)", ["not_found", "schema", "'nowhere'"], id="a schema to create in"),
+    pytest.param("CREATE TABLE a.b.c (id INT)", ["invalid_sql", "a.b.c"], id="a catalog to create in"),
+    pytest.param(
+        "CREATE TABLE x (id INT) PARTITIONED BY (idd)",
+        ["invalid_spec", "'idd'", "did you mean 'id'"],
+        id="a partition column",
+    ),
+]
+
+FORBIDDEN = [
+    pytest.param("COPY flights TO '{outside}/stolen.csv'", id="copy to"),
+    pytest.param("COPY (SELECT * FROM flights) TO '{outside}/stolen.parquet' STORED AS PARQUET", id="copy of a query"),
+    pytest.param("CREATE EXTERNAL TABLE stolen STORED AS CSV LOCATION '{outside}/secret.csv'", id="external table"),
+    pytest.param("CREATE TABLE stolen AS SELECT * FROM '{outside}/secret.csv'", id="create from a file"),
+    pytest.param("INSERT INTO airports SELECT * FROM '{outside}/secret.csv'", id="insert from a file"),
+    pytest.param("SELECT * FROM '{outside}/secret.csv'", id="a file as a table"),
+    pytest.param('SELECT * FROM "{outside}/secret.csv"', id="a file as a name"),
+    pytest.param("SELECT * FROM 'file://{outside}/secret.csv'", id="a file as a URL"),
+    pytest.param("SELECT * FROM 'inside.csv'", id="a file inside the root"),
+    pytest.param('SELECT * FROM "../secret.csv"', id="a relative path"),
+    pytest.param('SELECT * FROM "airports.lance"', id="the directory of a table"),
+    pytest.param('SELECT * FROM "flights/__manifest"', id="the inside of a table"),
+    pytest.param("INSERT INTO \"../root/flights\" VALUES (3, 'x')", id="a path that comes back"),
+    pytest.param("SELECT * FROM read_csv('{outside}/secret.csv')", id="read_csv"),
+    pytest.param("SELECT * FROM read_parquet('{outside}/secret.csv')", id="read_parquet"),
+    pytest.param("SELECT * FROM parquet_metadata('{outside}/secret.csv')", id="parquet_metadata"),
+    pytest.param("SELECT * FROM list_files_cache()", id="list_files_cache"),
+    pytest.param("SET datafusion.execution.batch_size = 1", id="set"),
+    pytest.param("RESET datafusion.execution.batch_size", id="reset"),
+    pytest.param("CREATE MATERIALIZED VIEW v AS SELECT 1", id="materialized view"),
+    pytest.param("CREATE DATABASE d", id="database"),
+    pytest.param("CREATE DATABASE s", id="database"),
+    pytest.param("CREATE FUNCTION f(DOUBLE) RETURNS DOUBLE RETURN $1", id="function"),
+    pytest.param("CREATE OR REPLACE TABLE IF NOT EXISTS flights AS SELECT 1 AS x", id="create or replace"),
+    pytest.param(
+        "CREATE OR REPLACE TABLE flights AS SELECT 1 AS x FROM '{outside}/secret.csv'", id="replace by a file"
+    ),
+    pytest.param("DROP MATERIALIZED VIEW flights", id="drop materialized view"),
+    pytest.param("DROP SCHEMA public CASCADE", id="drop schema"),
+    pytest.param("DELETE FROM flights WHERE id IN (SELECT * FROM '{outside}/secret.csv')", id="delete by a file"),
+    pytest.param("UPDATE flights SET id = (SELECT 1 FROM '{outside}/secret.csv')", id="update from a file"),
+    pytest.param(
+        "MERGE INTO flights USING (SELECT * FROM '{outside}/secret.csv') s ON 1 = 1 WHEN MATCHED THEN DELETE",
+        id="merge from a file",
+    ),
+    pytest.param("DELETE FROM flights WHERE id = 1 UNION SELECT 0, 0", id="a set after a condition"),
+    pytest.param("DELETE FROM flights WHERE (id = 1) UNION SELECT (0), (0)", id="a set after a bracket"),
+    pytest.param("DELETE FROM flights WHERE id = 1) UNION SELECT (0), (0", id="a closing bracket too many"),
+    pytest.param("DELETE FROM flights WHERE id = 1; DROP TABLE flights", id="a statement after a condition"),
+    pytest.param("UPDATE flights SET id = 1), (id", id="a bracket in a value"),
+    pytest.param("DELETE FROM flights$rows", id="the rows of a target"),
+    pytest.param("ALTER TABLE flights SET LOCATION '{outside}'", id="alter"),
+    pytest.param("PREPARE p AS SELECT 1", id="prepare"),
+    pytest.param("BEGIN; DROP TABLE flights", id="a statement after begin"),
+    pytest.param("EXPLAIN COPY flights TO '{outside}/stolen.csv'", id="explain copy"),
+    pytest.param("EXPLAIN ANALYZE INSERT INTO flights VALUES (9, 'x')", id="explain analyze insert"),
+    pytest.param("EXPLAIN ANALYZE CREATE TABLE stolen AS SELECT 1", id="explain analyze create"),
+    pytest.param("WITH x AS (SELECT 1) INSERT INTO flights SELECT 1, 'x'", id="insert behind with"),
+    pytest.param("(DELETE FROM flights)", id="delete in brackets"),
+]
+
+
+@pytest.mark.parametrize(("sql", "says"), [*NOT_SQL, *LONG_NUMBERS, *NOT_THERE])
+def test_a_wrong_statement_is_refused_with_what_is_wrong(guarded: Database, sql: str, says: list[str]) -> None:
+    message = guarded.refuses(sql)
+    assert [part for part in says if part not in message] == []
+    assert [part for part in ("Traceback", "[internal]", str(guarded.root)) if part in message] == []
+
+
+@pytest.mark.parametrize("sql", FORBIDDEN)
+def test_a_statement_that_reaches_beyond_the_tables_is_refused(guarded: Database, sql: str) -> None:
+    message = guarded.refuses(sql.format(outside=guarded.root.parent))
+    assert any(f"[{code}]" in message for code in ("invalid_sql", "not_found", "invalid_input", "unsupported"))
+    assert "xyzzy" not in message
+
+
+PATHS = [
+    "../x",
+    "a/b",
+    "/etc/x",
+    "..",
+    ".",
+    ".x",
+    ".lance-flight",
+    "__x/../y",
+    "a$b",
+    "x$partitions",
+    "x@1",
+    "a.b",
+    " a",
+    "a\tb",
+    "a\\b",
+    "%2e%2e",
+    "a%2fb",
+]
+"""Names that no table can have, which would lead elsewhere or be read as something else."""
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE {n} (id INT)",
+        "CREATE TABLE {n} (id INT) PARTITIONED BY (id)",
+        "CREATE TABLE {n} AS SELECT 1 AS id",
+        "CREATE TABLE IF NOT EXISTS {n} (id INT)",
+        "CREATE TABLE {n}.t (id INT)",
+    ],
+)
+def test_a_table_of_an_illegal_name_is_not_made(guarded: Database, statement: str, name: str) -> None:
+    message = guarded.refuses(statement.format(n=f'"{name}"'))
+    assert "is not allowed" in message or "[not_found]" in message
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("mode", ["create", "append", "replace", "create_append"])
+def test_an_ingest_makes_no_table_of_an_illegal_name(guarded: Database, mode: str, name: str) -> None:
+    rows = pa.table({"id": [1]})
+    for message in (
+        guarded.refuses_ingest(name, rows, mode),
+        guarded.refuses_ingest(name, rows, mode, partition_by="id"),
+        guarded.refuses_ingest("t", rows, mode, db_schema_name=name),
+    ):
+        assert "[invalid_input]" in message or "[not_found]" in message
+
+
+def test_dropping_what_is_not_there_if_it_exists_removes_nothing(guarded: Database) -> None:
+    for name in [*PATHS, "__manifest", "flights/__manifest", "airports.lance", "../root/flights"]:
+        assert guarded.run(f'DROP TABLE IF EXISTS "{name}"') == 0
+
+
+@pytest.mark.parametrize("depth", [200, 5000])
+@pytest.mark.parametrize(
+    "nested", ["SELECT {}(1){}", "SELECT {}NOT (true){}", "SELECT {}abs(1){}", "SELECT * FROM {}(SELECT 1){}"]
+)
+def test_a_statement_nested_without_end_is_refused(guarded: Database, nested: str, depth: int) -> None:
+    message = guarded.refuses(nested.format("(" * depth, ")" * depth))
+    assert "invalid_sql" in message
+
+
+CHAINS = [
+    pytest.param("id <> {n}", " AND ", 0, id="and"),
+    pytest.param("id = {n}", " OR ", 2, id="or"),
+    pytest.param("origin LIKE '{n}%'", " OR ", 0, id="like"),
+    pytest.param("origin NOT LIKE '{n}%'", " AND ", 2, id="not like"),
+    pytest.param("(id = {n} AND origin = 'JFK')", " OR ", 1, id="pairs"),
+    pytest.param("id + {n} > 0", " AND ", 2, id="computed"),
+]
+
+
+@pytest.mark.parametrize(("condition", "join", "expected"), CHAINS)
+@pytest.mark.parametrize("length", [40, 400])
+def test_a_query_of_many_conditions_has_its_answer(
+    guarded: Database, condition: str, join: str, expected: int, length: int
+) -> None:
+    where = join.join(condition.format(n=n) for n in range(1, length))
+    assert guarded.value(f"SELECT count(*) FROM flights WHERE {where}") == expected
+
+
+SPECS = [
+    pytest.param(
+        "(a INT, s VARCHAR, l INT[])",
+        "zz, year(a), bucket(0, a), hour(s), truncate(0, s), l, bucket(2, a, s)",
+        [
+            "'zz'",
+            "'a_year'",
+            "'a_bucket'",
+            "num_buckets is 0",
+            "'s_hour'",
+            "'s_truncate'",
+            "width is 0",
+            "'l'",
+            "one source",
+        ],
+        id="transforms",
+    ),
+    pytest.param(
+        "(a INT, b INT)", "a AS x, b AS x, zz AS y", ["field id 'x' stands 2 times", "'y'", "'zz'"], id="names"
+    ),
+    pytest.param(
+        "(a INT)",
+        "expr('now()', a) AS e1, expr('random()', a) AS e2, expr('col1', a) AS e3, expr('sum(col0)', a) AS e4,"
+        " expr('(SELECT 1)', a) AS e5, expr('col0 +', a) AS e6, expr('nope(col0)', a) AS e7",
+        [
+            "'e1'",
+            "now",
+            "'e2'",
+            "random",
+            "'e3'",
+            "col1",
+            "'e4'",
+            "aggregate",
+            "'e5'",
+            "subquery",
+            "'e6'",
+            "'e7'",
+            "nope",
+        ],
+        id="expressions",
+    ),
+    pytest.param("(a INT)", "a, a AS again", ["'again'", "'a'", "same field_id"], id="one derivation twice"),
+]
+
+
+@pytest.mark.parametrize(("columns", "fields", "says"), SPECS)
+def test_every_problem_of_a_spec_is_named_at_once(
+    guarded: Database, table: str, columns: str, fields: str, says: list[str]
+) -> None:
+    message = guarded.refuses(f"CREATE TABLE {table} {columns} PARTITIONED BY ({fields})")
+    assert [part for part in ["invalid_spec", *says] if part not in message] == []
+    assert "not_found" in guarded.refuses(f"SELECT * FROM {table}")
+
+
+FAILING = [
+    pytest.param("SELECT 1 / (id - id) FROM flights", "Divide by zero", id="division by zero"),
+    pytest.param("SELECT CAST(origin AS INT) FROM flights", "Cannot cast string", id="a cast"),
+    pytest.param("SELECT CAST(id * 1000000000000 AS INT) FROM flights", "cast", id="an overflow"),
+]
+
+
+@pytest.mark.parametrize(("sql", "says"), FAILING)
+def test_a_query_that_fails_on_its_data_says_so(guarded: Database, sql: str, says: str) -> None:
+    message = guarded.refuses(sql)
+    assert "query_failed" in message or "invalid_sql" in message
+    assert says.lower() in message.lower()
+    assert "Traceback" not in message

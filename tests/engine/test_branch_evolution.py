@@ -1,0 +1,415 @@
+"""Columns and specs that change on a branch, on main, or on both, and come together when the branch is published."""
+
+from __future__ import annotations
+
+import json
+from threading import Event, Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.engine.database import Database
+from tests.stock import manifest, manifest_rows, stored_tables
+
+pytestmark = pytest.mark.slow  # each case publishes, and reads all rows by each of their values
+
+Rows = list[dict[str, Any]]
+OLD: Rows = [{"id": 1, "p": "a", "v": 10}, {"id": 2, "p": "a", "v": 20}, {"id": 3, "p": "b", "v": 30}]
+
+
+@pytest.fixture(scope="module")
+def template(database: Database) -> str:
+    """A table by `p` with rows in the partitions a and b, and a branch `draft` of it."""
+    database.run("CREATE TABLE template (id BIGINT, p VARCHAR, v INT) PARTITIONED BY (p)")
+    database.run("INSERT INTO template VALUES (1, 'a', 10), (2, 'a', 20), (3, 'b', 30)")
+    database.run("ALTER TABLE template CREATE BRANCH draft")
+    return "template"
+
+
+@pytest.fixture
+def branched(database: Database, template: str, table: str) -> str:
+    """A copy of that table."""
+    return database.copy(template, table)
+
+
+def on(database: Database, table: str, statements: str, *, branch: bool = False) -> None:
+    """Run statements on `{t}`, one a line, on main or on the branch."""
+    name = f'"{table}@draft"' if branch else table
+    for statement in filter(None, map(str.strip, statements.splitlines())):
+        database.run(statement.format(t=name))
+
+
+def publish(database: Database, table: str) -> None:
+    assert database.run(f"ALTER TABLE {table} PUBLISH BRANCH draft") == 0
+
+
+def rows(database: Database, reference: str) -> Rows:
+    found: Rows = database.query(f'SELECT * FROM "{reference}"').to_pylist()
+    return sorted(found, key=lambda row: int(row.get("id") or row.get("number") or 0))
+
+
+def stored(database: Database, table: str) -> Rows:
+    """What stock Lance reads of all partition tables."""
+    found = [row for each in stored_tables(database.root / table) for row in each.dataset.to_table().to_pylist()]
+    return sorted(found, key=lambda row: int(row.get("id") or row.get("number") or 0))
+
+
+def specs(database: Database, table: str) -> dict[str, Any]:
+    metadata = manifest(database.root / table).metadata
+    return {key: json.loads(text) for key, text in metadata.items() if key.startswith("partition_spec_v")}
+
+
+def with_(name: str, *values: Any) -> Rows:
+    return [{**row, name: value} for row, value in zip(OLD, values, strict=True)]
+
+
+CHANGES = [
+    pytest.param("ALTER TABLE {t} ADD COLUMN c VARCHAR", with_("c", None, None, None), id="add"),
+    pytest.param("ALTER TABLE {t} ADD COLUMN c INT NOT NULL DEFAULT 7", with_("c", 7, 7, 7), id="add with a default"),
+    pytest.param("ALTER TABLE {t} ADD COLUMN c BIGINT AS (id * 2)", with_("c", 2, 4, 6), id="add computed"),
+    pytest.param(
+        "ALTER TABLE {t} DROP COLUMN v", [{k: x for k, x in row.items() if k != "v"} for row in OLD], id="drop"
+    ),
+    pytest.param("ALTER TABLE {t} DROP COLUMN p", [{"id": r["id"], "v": r["v"]} for r in OLD], id="drop a source"),
+    pytest.param(
+        "ALTER TABLE {t} RENAME COLUMN v TO w", [{"id": r["id"], "p": r["p"], "w": r["v"]} for r in OLD], id="rename"
+    ),
+    pytest.param("ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT", OLD, id="widen"),
+    pytest.param("ALTER TABLE {t} ALTER COLUMN id SET NOT NULL", OLD, id="not null"),
+    pytest.param("ALTER TABLE {t} SET PARTITIONED BY (bucket(2, id))", OLD, id="partition anew"),
+    pytest.param("ALTER TABLE {t} SET PARTITIONED BY ()", OLD, id="partition by nothing"),
+    pytest.param("ALTER TABLE {t} SET PARTITIONED BY (v)\nALTER TABLE {t} ALTER COLUMN v TYPE BIGINT", OLD, id="both"),
+    pytest.param(
+        "ALTER TABLE {t} SET PARTITIONED BY (v)\nALTER TABLE {t} REWRITE PARTITIONS\nALTER TABLE {t} ADD COLUMN c INT",
+        with_("c", None, None, None),
+        id="rewritten",
+    ),
+]
+
+
+@pytest.mark.parametrize(("statements", "expected"), CHANGES)
+def test_what_changes_on_a_branch_comes_to_main_in_one_commit(
+    database: Database, branched: str, statements: str, expected: Rows
+) -> None:
+    before = int(manifest(database.root / branched).version)
+    untouched = manifest_rows(database.root / branched), manifest(database.root / branched).metadata
+    on(database, branched, statements, branch=True)
+    assert rows(database, f"{branched}@draft") == expected
+    assert rows(database, branched) == OLD
+    assert (manifest_rows(database.root / branched), manifest(database.root / branched).metadata) == untouched
+    columns = database.query(f'SELECT * FROM "{branched}@draft"').schema
+    publish(database, branched)
+    assert rows(database, branched) == stored(database, branched) == expected
+    assert database.query(f"SELECT * FROM {branched}").schema == columns
+    done = database.rows(f"SELECT version FROM {branched}$snapshots WHERE operation = 'publish branch draft'")
+    assert len(done) == 1
+    assert rows(database, f"{branched}@{before}") == OLD
+    assert rows(database, f"{branched}@{done[0][0]}") == expected
+    version = int(manifest(database.root / branched).version)
+    publish(database, branched)
+    assert int(manifest(database.root / branched).version) == version
+
+
+MERGED = [
+    pytest.param(
+        "INSERT INTO {t} VALUES (4, 'b', 40), (5, 'n', 50)",
+        "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7",
+        [*with_("c", 7, 7, 7), {"id": 4, "p": "b", "v": 40, "c": 7}, {"id": 5, "p": "n", "v": 50, "c": 7}],
+        id="rows here, a column there",
+    ),
+    pytest.param(
+        "UPDATE {t} SET v = v + 1 WHERE p = 'a'",
+        "ALTER TABLE {t} ADD COLUMN c INT\nALTER TABLE {t} RENAME COLUMN v TO w",
+        [
+            {"id": 1, "p": "a", "w": 11, "c": None},
+            {"id": 2, "p": "a", "w": 21, "c": None},
+            {"id": 3, "p": "b", "w": 30, "c": None},
+        ],
+        id="an update here, a name there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7",
+        "INSERT INTO {t} VALUES (4, 'b', 40), (5, 'n', 50)",
+        [*with_("c", 7, 7, 7), {"id": 4, "p": "b", "v": 40, "c": 7}, {"id": 5, "p": "n", "v": 50, "c": 7}],
+        id="a column here, rows there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nINSERT INTO {t} VALUES (4, 'c', 5000000000)",
+        "DELETE FROM {t} WHERE id = 3\nINSERT INTO {t} VALUES (5, 'n', 50)",
+        [*OLD[:2], {"id": 4, "p": "c", "v": 5000000000}, {"id": 5, "p": "n", "v": 50}],
+        id="a wider type here, rows there",
+    ),
+    pytest.param(
+        "DELETE FROM {t} WHERE id = 3\nINSERT INTO {t} VALUES (5, 'n', 50)",
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nINSERT INTO {t} VALUES (4, 'c', 5000000000)",
+        [*OLD[:2], {"id": 4, "p": "c", "v": 5000000000}, {"id": 5, "p": "n", "v": 50}],
+        id="rows here, a wider type there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7\nINSERT INTO {t} (id, p, c) VALUES (4, 'x', 8)",
+        "ALTER TABLE {t} ADD COLUMN d VARCHAR DEFAULT 'm'\nINSERT INTO {t} (id, p, d) VALUES (5, 'y', 'k')",
+        [
+            *({**row, "d": "m", "c": 7} for row in OLD),
+            {"id": 4, "p": "x", "v": None, "d": "m", "c": 8},
+            {"id": 5, "p": "y", "v": None, "d": "k", "c": 7},
+        ],
+        id="a column each",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ADD COLUMN c BIGINT AS (id * 2)",
+        "INSERT INTO {t} VALUES (5, 'n', 50)\nALTER TABLE {t} DROP COLUMN v",
+        [{"id": n, "p": p, "c": c} for n, p, c in ((1, "a", 2), (2, "a", 4), (3, "b", 6), (5, "n", None))],
+        id="computed here, others there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} DROP COLUMN v",
+        "ALTER TABLE {t} RENAME COLUMN id TO number\nINSERT INTO {t} VALUES (5, 'a', 50)",
+        [{"number": n, "p": p} for n, p in ((1, "a"), (2, "a"), (3, "b"), (5, "a"))],
+        id="dropped here, renamed there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} SET PARTITIONED BY (bucket(2, id))\nINSERT INTO {t} VALUES (4, 'a', 40)",
+        "INSERT INTO {t} VALUES (5, 'a', 50)",
+        [*OLD, {"id": 4, "p": "a", "v": 40}, {"id": 5, "p": "a", "v": 50}],
+        id="a spec here, rows there",
+    ),
+    pytest.param(
+        "INSERT INTO {t} VALUES (5, 'a', 50)",
+        "ALTER TABLE {t} SET PARTITIONED BY (bucket(2, id))\nINSERT INTO {t} VALUES (4, 'a', 40)",
+        [*OLD, {"id": 4, "p": "a", "v": 40}, {"id": 5, "p": "a", "v": 50}],
+        id="rows here, a spec there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} SET PARTITIONED BY (v)\nINSERT INTO {t} VALUES (4, 'a', 40)",
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nINSERT INTO {t} VALUES (5, 'c', 5000000000)",
+        [*OLD, {"id": 4, "p": "a", "v": 40}, {"id": 5, "p": "c", "v": 5000000000}],
+        id="a spec here, its column wider there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nINSERT INTO {t} VALUES (5, 'c', 5000000000)",
+        "ALTER TABLE {t} SET PARTITIONED BY (v)\nINSERT INTO {t} VALUES (4, 'a', 40)",
+        [*OLD, {"id": 4, "p": "a", "v": 40}, {"id": 5, "p": "c", "v": 5000000000}],
+        id="a wider type here, a spec over it there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} DROP PARTITION (p = 'a')",
+        "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7",
+        [{"id": 3, "p": "b", "v": 30, "c": 7}],
+        id="a partition dropped here, a column there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ALTER COLUMN id SET NOT NULL",
+        "INSERT INTO {t} VALUES (5, 'a', 50)",
+        [*OLD, {"id": 5, "p": "a", "v": 50}],
+        id="not null here, rows without null there",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ADD COLUMN c INT\nALTER TABLE {t} DROP COLUMN c",
+        "ALTER TABLE {t} ADD COLUMN d INT",
+        with_("d", None, None, None),
+        id="there and back",
+    ),
+]
+
+
+@pytest.mark.parametrize(("branch", "main", "expected"), MERGED)
+def test_what_both_have_changed_apart_from_each_other_comes_together(
+    database: Database, branched: str, branch: str, main: str, expected: Rows
+) -> None:
+    on(database, branched, branch, branch=True)
+    on(database, branched, main)
+    before, version = rows(database, branched), int(manifest(database.root / branched).version)
+    changed = rows(database, f"{branched}@draft")
+    publish(database, branched)
+    assert rows(database, branched) == stored(database, branched) == expected
+    assert rows(database, f"{branched}@{version}") == before
+    assert rows(database, f"{branched}@draft") == changed
+    for row in expected:
+        for name, value in row.items():
+            literal = "NULL" if value is None else f"'{value}'" if isinstance(value, str) else value
+            found = database.query(f"SELECT * FROM {branched} WHERE {name} IS NOT DISTINCT FROM {literal}").to_pylist()
+            assert sorted(map(str, found)) == sorted(str(each) for each in expected if each[name] == value)
+    kinds = {field.name: field.type for field in manifest(database.root / branched).schema}
+    for spec in specs(database, branched).values():
+        for each in spec["fields"]:
+            assert (
+                str(kinds[f"partition_field_{each['field_id']}"]).replace("string", "utf8")
+                == each["result_type"]["type"]
+            )
+    database.rows(f"ALTER TABLE {branched} REWRITE PARTITIONS")
+    database.rows(f"ALTER TABLE {branched} COMPACT")
+    database.rows(f"VACUUM {branched}")
+    assert rows(database, branched) == stored(database, branched) == expected
+    assert rows(database, f"{branched}@draft") == changed
+
+
+REFUSED = [
+    pytest.param(
+        "ALTER TABLE {t} RENAME COLUMN v TO w",
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT",
+        ["both have changed column 'v'", "'v' int64", "'w' int32"],
+        id="the same column",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} DROP COLUMN v",
+        "ALTER TABLE {t} RENAME COLUMN v TO w",
+        ["both have changed column 'v'", "dropped"],
+        id="dropped and renamed",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ADD COLUMN c INT",
+        "ALTER TABLE {t} ADD COLUMN c VARCHAR",
+        ["both have a column 'c' of their own"],
+        id="the same name",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} SET PARTITIONED BY (v)",
+        "ALTER TABLE {t} SET PARTITIONED BY (id)",
+        ["both have been given another partitioning"],
+        id="two specs",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ADD COLUMN c BIGINT AS (id * 2)",
+        "INSERT INTO {t} VALUES (4, 'a', 40)",
+        ["$dataset' was changed on the main branch as well"],
+        id="computed, and rows",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} ALTER COLUMN v SET NOT NULL",
+        "INSERT INTO {t} VALUES (4, 'n', NULL), (5, 'n', 50)",
+        ["column 'v' is NOT NULL", "NULL in 1 rows"],
+        id="not null, and null",
+    ),
+    pytest.param(
+        "INSERT INTO {t} VALUES (4, 'n', NULL)",
+        "ALTER TABLE {t} ALTER COLUMN v SET NOT NULL",
+        ["column 'v' is NOT NULL", "NULL in 1 rows"],
+        id="null, and not null",
+    ),
+    pytest.param(
+        "ALTER TABLE {t} SET PARTITIONED BY (expr('abs(col0)', v))",
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT",
+        ["v2, field 'v_expr'"],
+        id="an expression over what is wider",
+    ),
+    pytest.param(
+        "UPDATE {t} SET v = 0 WHERE id = 1",
+        "ALTER TABLE {t} ADD COLUMN c INT\nUPDATE {t} SET v = 1 WHERE id = 2",
+        ["$dataset' was changed on the main branch as well"],
+        id="rows of one partition",
+    ),
+]
+
+
+@pytest.mark.parametrize(("branch", "main", "says"), REFUSED)
+def test_what_both_have_changed_is_refused_and_named(
+    database: Database, branched: str, branch: str, main: str, says: list[str]
+) -> None:
+    on(database, branched, branch, branch=True)
+    on(database, branched, main)
+    before = manifest_rows(database.root / branched)
+    message = database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    assert [part for part in ("serialization_failure", "'draft'", *says) if part not in message] == []
+    assert manifest_rows(database.root / branched) == before
+
+
+def test_a_branch_goes_on_after_its_publication(database: Database, branched: str) -> None:
+    on(
+        database,
+        branched,
+        "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7\nINSERT INTO {t} VALUES (4, 'a', 40, 8)",
+        branch=True,
+    )
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN d INT\nINSERT INTO {t} VALUES (5, 'n', 50, 9)")
+    publish(database, branched)
+    on(
+        database,
+        branched,
+        "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nINSERT INTO {t} VALUES (6, 'a', 5000000000, 1)",
+        branch=True,
+    )
+    on(database, branched, "ALTER TABLE {t} RENAME COLUMN d TO e")
+    publish(database, branched)
+    found = [(row["id"], row["v"], row["c"], row["e"]) for row in rows(database, branched)]
+    assert found == [
+        (1, 10, 7, None), (2, 20, 7, None), (3, 30, 7, None), (4, 40, 8, None), (5, 50, 7, 9),
+        (6, 5000000000, 1, None),
+    ]  # fmt: skip
+    assert stored(database, branched) == rows(database, branched)
+    on(database, branched, "INSERT INTO {t} VALUES (7, 'n', 70, 2)", branch=True)
+    assert "was changed on the main branch" in database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    database.run(f"ALTER TABLE {branched} DROP BRANCH draft")
+    database.run(f"VACUUM {branched}")
+    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_comments_and_keys_come_along_and_write_no_table(database: Database, branched: str) -> None:
+    database.run(f"COMMENT ON COLUMN \"{branched}@draft\".v IS 'a value'")
+    database.run(f"COMMENT ON TABLE \"{branched}@draft\" IS 'a table'")
+    on(database, branched, "ALTER TABLE {t} RENAME COLUMN v TO w")
+    pins = [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / branched)]
+    publish(database, branched)
+    assert [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / branched)] == pins
+    assert "a value" in str(database.rows(f"DESCRIBE {branched}"))
+    schema = json.loads(manifest(database.root / branched).metadata["schema"])
+    assert schema["metadata"]["comment"] == "a table"
+    assert [field["name"] for field in schema["fields"]] == ["id", "p", "w"]
+
+
+def test_two_branches_add_columns_and_both_are_published(database: Database, branched: str) -> None:
+    database.run(f"ALTER TABLE {branched} CREATE BRANCH other")
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7", branch=True)
+    database.run(f'ALTER TABLE "{branched}@other" ADD COLUMN d INT DEFAULT 8')
+    publish(database, branched)
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH other")
+    assert rows(database, branched) == stored(database, branched) == [{**row, "c": 7, "d": 8} for row in OLD]
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN e INT")
+    schema = json.loads(manifest(database.root / branched).metadata["schema"])
+    ids = [int(field["metadata"]["lance:field_id"]) for field in schema["fields"]]
+    assert len(set(ids)) == len(ids) == 6
+
+
+def test_a_rollback_goes_behind_a_publication_and_what_changed_is_told(database: Database, branched: str) -> None:
+    before = int(manifest(database.root / branched).version)
+    database.run(f"ALTER TABLE {branched} CREATE TAG good")
+    on(database, branched, "ALTER TABLE {t} ADD COLUMN c INT\nINSERT INTO {t} VALUES (4, 'a', 40, 8)", branch=True)
+    publish(database, branched)
+    newest = int(manifest(database.root / branched).version)
+    changes = database.rows(f"SELECT id, c, _change FROM table_changes('{branched}', {before}, {newest})")
+    assert changes == [(4, 8, "insert")]
+    assert rows(database, f"{branched}@good") == OLD
+    database.run(f"ALTER TABLE {branched} ROLLBACK TO good")
+    assert rows(database, branched) == OLD
+    on(database, branched, "INSERT INTO {t} VALUES (9, 'a', 90)")
+    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 9]
+
+
+BRANCH = "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT\nALTER TABLE {t} SET PARTITIONED BY (v)\nINSERT INTO {t} VALUES (4, 'c', 40)"
+
+
+def test_others_write_to_main_while_a_branch_is_published_and_nothing_is_lost(
+    database: Database, branched: str
+) -> None:
+    on(database, branched, BRANCH, branch=True)
+    begun, ended, written = Event(), Event(), list[int]()
+
+    def insert() -> None:
+        while not ended.is_set() or len(written) < 3:
+            number = 1000 + len(written)
+            partition = "ab"[len(written) % 2]
+            database.run(f"INSERT INTO {branched} VALUES ({number}, '{partition}', {number})")
+            written.append(number)
+            begun.set()
+
+    writer = Thread(target=insert)
+    writer.start()
+    begun.wait(60)
+    try:
+        publish(database, branched)
+    finally:
+        ended.set()
+        writer.join()
+    assert database.query(f"SELECT v FROM {branched}").schema.types == [pa.int64()]
+    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 4, *written]
+    assert stored(database, branched) == rows(database, branched)

@@ -1,0 +1,339 @@
+"""Branches of a partitioned table: made, written, read, published, dropped; and sessions on one, while others go on with main."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.engine.database import Client, Database
+from tests.stock import manifest, manifest_rows, stored_by_value, stored_rows
+
+pytestmark = pytest.mark.slow  # each case writes on both sides of a branch, and publishes
+
+
+@pytest.fixture(scope="module")
+def template(database: Database) -> str:
+    """A table with the rows 1 to 3 in the partitions a and b, and a branch `draft` of it."""
+    database.run("CREATE TABLE template (id INT, p VARCHAR) PARTITIONED BY (p)")
+    database.run("INSERT INTO template VALUES (1, 'a'), (2, 'a'), (3, 'b')")
+    database.run("ALTER TABLE template CREATE BRANCH draft")
+    return "template"
+
+
+@pytest.fixture
+def branched(database: Database, template: str, table: str) -> str:
+    """A copy of that table."""
+    return database.copy(template, table)
+
+
+def ids(database: Database, reference: str, where: str = "true") -> list[int]:
+    return [number for (number,) in database.rows(f'SELECT id FROM "{reference}" WHERE {where} ORDER BY id')]
+
+
+def stored_ids(database: Database, table: str) -> list[int]:
+    """What stock Lance reads."""
+    return sorted(row["id"] for rows in stored_by_value(database.root / table).values() for row in rows)
+
+
+WRITES = [
+    pytest.param("INSERT INTO {t} VALUES (4, 'a'), (5, 'new'), (6, NULL)", [1, 2, 3, 4, 5, 6], id="insert"),
+    pytest.param("INSERT OVERWRITE {t} VALUES (7, 'a')", [3, 7], id="insert overwrite"),
+    pytest.param("DELETE FROM {t} WHERE id = 1", [2, 3], id="delete"),
+    pytest.param("DELETE FROM {t} WHERE p = 'b'", [1, 2], id="delete a partition"),
+    pytest.param("UPDATE {t} SET id = id + 10", [11, 12, 13], id="update"),
+    pytest.param("UPDATE {t} SET p = 'b' WHERE id = 1", [1, 2, 3], id="update that moves a row"),
+    pytest.param(
+        "MERGE INTO {t} AS a USING (SELECT 1 AS id UNION ALL SELECT 9) AS s ON a.id = s.id"
+        " WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.id, 'z')",
+        [2, 3, 9],
+        id="merge",
+    ),
+    pytest.param("TRUNCATE TABLE {t}", [], id="truncate"),
+]
+
+
+@pytest.mark.parametrize(("write", "expected"), WRITES)
+def test_a_write_on_a_branch_is_seen_there_alone_until_it_is_published(
+    database: Database, branched: str, write: str, expected: list[int]
+) -> None:
+    before = manifest_rows(database.root / branched)
+    database.run(write.format(t=f'"{branched}@draft"'))
+    assert ids(database, f"{branched}@draft") == expected
+    assert database.value(f"SELECT count(*) FROM {branched}@draft") == len(expected)
+    assert ids(database, branched) == [1, 2, 3]
+    assert manifest_rows(database.root / branched) == before
+    version = int(manifest(database.root / branched).version)
+    assert database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft") == 0
+    assert int(manifest(database.root / branched).version) == version + 1
+    assert ids(database, branched) == ids(database, f"{branched}@draft") == expected
+    assert stored_ids(database, branched) == expected
+    assert ids(database, f"{branched}@{version}") == [1, 2, 3]
+
+
+def test_many_tables_that_were_written_anew_on_a_branch_are_read_there_and_after_its_publication(
+    database: Database, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} SELECT value, value FROM generate_series(1, 40)")
+    database.run(f"ALTER TABLE {table} CREATE BRANCH draft")
+    database.run(f'UPDATE "{table}@draft" SET id = id + 100')
+    assert ids(database, f"{table}@draft") == list(range(101, 141))
+    database.run(f"ALTER TABLE {table} PUBLISH BRANCH draft")
+    assert ids(database, table) == list(range(101, 141))
+
+
+def test_a_branch_is_written_again_and_again_and_each_write_goes_on_top(database: Database, branched: str) -> None:
+    for number in range(4, 8):
+        database.run(f"INSERT INTO \"{branched}@draft\" VALUES ({number}, 'a'), ({number}0, 'new')")
+    database.run(f'DELETE FROM "{branched}@draft" WHERE id IN (5, 50, 1)')
+    expected = [2, 3, 4, 6, 7, 40, 60, 70]
+    assert ids(database, f"{branched}@draft") == expected
+    assert ids(database, f"{branched}@draft", "p = 'a'") == [2, 4, 6, 7]
+    database.run(f"INSERT INTO {branched} VALUES (8, 'b')")
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    assert ids(database, branched) == stored_ids(database, branched) == sorted([*expected, 8])
+
+
+def test_main_is_written_on_after_a_publication_and_the_branch_too(database: Database, branched: str) -> None:
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'new')")
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    database.run(f"INSERT INTO {branched} VALUES (6, 'a'), (7, 'new'), (8, 'b')")
+    database.run(f"DELETE FROM {branched} WHERE id = 4")
+    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 5, 6, 7, 8]
+    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5]
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (9, 'c')")
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 5, 6, 7, 8, 9]
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (10, 'a')")
+    assert "serialization_failure" in database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+
+
+def test_publishing_twice_is_publishing_once(database: Database, branched: str) -> None:
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a')")
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    version = int(manifest(database.root / branched).version)
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    assert int(manifest(database.root / branched).version) == version
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (5, 'a')")
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    assert ids(database, branched) == [1, 2, 3, 4, 5]
+
+
+MEANWHILE = [
+    pytest.param("INSERT INTO {t} VALUES (9, 'a')", id="an insert"),
+    pytest.param("DELETE FROM {t} WHERE id = 1", id="a delete"),
+    pytest.param("INSERT INTO {t} VALUES (9, 'new')", id="the same new partition"),
+]
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_what_main_changed_as_well_is_not_published_over(database: Database, branched: str, meanwhile: str) -> None:
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'new'), (6, 'c')")
+    database.run(meanwhile.format(t=branched))
+    before = manifest_rows(database.root / branched)
+    message = database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    (changed,) = {"a", "new"}.intersection(
+        row["partition_field_p"] for row in before if row["object_id"] in message and row["object_type"] == "table"
+    )
+    assert changed in meanwhile or "DELETE" in meanwhile
+    assert "serialization_failure" in message
+    assert manifest_rows(database.root / branched) == before
+    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_name_that_was_dropped_is_used_again_and_what_was_published_under_it_stays(
+    database: Database, branched: str
+) -> None:
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'b')")
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (6, 'a')")
+    database.run(f"ALTER TABLE {branched} DROP BRANCH draft")
+    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 4, 5]
+    assert "not_found" in database.refuses(f"SELECT * FROM {branched}@draft")
+    database.run(f"ALTER TABLE {branched} CREATE BRANCH draft")
+    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5]
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (7, 'a')")
+    database.run(f"INSERT INTO {branched} VALUES (8, 'b')")
+    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5, 7]
+    assert ids(database, branched) == [1, 2, 3, 4, 5, 8]
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 4, 5, 7, 8]
+
+
+def test_a_branch_begins_where_it_is_told(database: Database, branched: str) -> None:
+    first = int(manifest(database.root / branched).version)
+    database.run(f"INSERT INTO {branched} VALUES (4, 'a')")
+    database.run(f"ALTER TABLE {branched} CREATE TAG good AS OF {first}")
+    for name, at in (("by_number", first), ("by_tag", "good")):
+        database.run(f"ALTER TABLE {branched} CREATE BRANCH {name} AS OF {at}")
+        database.run(f"INSERT INTO \"{branched}@{name}\" VALUES (5, 'a')")
+        assert ids(database, f"{branched}@{name}") == [1, 2, 3, 5]
+    assert ids(database, branched) == [1, 2, 3, 4]
+
+
+def test_branches_are_listed_with_their_versions(database: Database, branched: str) -> None:
+    forked = int(manifest(database.root / branched).version)
+    database.run(f"ALTER TABLE {branched} CREATE BRANCH other")
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a')")
+    assert database.rows(f"SELECT * FROM {branched}$branches ORDER BY name") == [
+        ("draft", forked, forked + 1),
+        ("other", forked, forked),
+    ]
+    newest = database.rows(
+        f'SELECT version, operation, tables_changed FROM "{branched}@draft$snapshots" ORDER BY version DESC LIMIT 1'
+    )
+    assert newest == [(forked + 1, "append 1 rows into 1 partitions", 1)]
+    assert int(database.value(f"SELECT max(version) FROM {branched}$snapshots")) == forked
+    pins = database.rows(f'SELECT p, read_branch IS NULL FROM "{branched}@draft$partitions" ORDER BY p')
+    assert pins == [("a", False), ("b", True)]
+
+
+def test_files_are_listed_where_they_lie_on_a_branch_and_after_its_publication(
+    database: Database, branched: str
+) -> None:
+    def listed(reference: str) -> list[str]:
+        return [path for (path,) in database.rows(f'SELECT path FROM "{reference}$files"')]
+
+    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'new')")
+    on_branch = listed(f"{branched}@draft")
+    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    database.run(f"ALTER TABLE {branched} CREATE BRANCH again")
+    database.run(f"INSERT INTO \"{branched}@again\" VALUES (6, 'a')")
+    for paths, count in ((on_branch, 4), (listed(branched), 4), (listed(f"{branched}@again"), 5)):
+        assert len(paths) == count
+        assert [path for path in paths if not (database.root / branched / path).is_file()] == []
+
+
+def test_a_branch_is_a_table_to_ingest_describe_and_join(database: Database, branched: str) -> None:
+    name = f"{branched}@draft"
+    assert database.ingest(name, database.query(f"SELECT id + 10 AS id, p FROM {branched}"), mode="append") == 3
+    assert ids(database, name) == [1, 2, 3, 11, 12, 13]
+    assert [row[0] for row in database.rows(f'DESCRIBE "{name}"')] == ["id", "p"]
+    new = f'SELECT d.id FROM "{name}" d LEFT JOIN {branched} m ON d.id = m.id WHERE m.id IS NULL ORDER BY 1'
+    assert database.rows(new) == [(11,), (12,), (13,)]
+    database.run(f'INSERT INTO {branched} SELECT id, p FROM "{name}" WHERE id > 12')
+    assert ids(database, branched) == [1, 2, 3, 13]
+
+
+REFUSED = [
+    pytest.param("ALTER TABLE {t} CREATE BRANCH draft", ["already_exists", "'draft'"], id="a branch of that name"),
+    pytest.param("ALTER TABLE {t} CREATE BRANCH good", ["already_exists", "a tag"], id="a branch named like a tag"),
+    pytest.param("ALTER TABLE {t} CREATE TAG draft", ["already_exists", "a branch"], id="a tag named like a branch"),
+    pytest.param("ALTER TABLE {t} CREATE BRANCH main", ["invalid_input", "main"], id="main"),
+    pytest.param("ALTER TABLE {t} CREATE BRANCH '12'", ["invalid_input", "'12'"], id="a number"),
+    pytest.param("ALTER TABLE {t} CREATE BRANCH x AS OF 999", ["not_found", "999"], id="a version that is not there"),
+    pytest.param("ALTER TABLE {t} PUBLISH BRANCH draf", ["not_found", "did you mean 'draft'"], id="publish unknown"),
+    pytest.param("ALTER TABLE {t} DROP BRANCH draf", ["not_found", "did you mean 'draft'"], id="drop unknown"),
+    pytest.param("ALTER TABLE {t} PUBLISH draft", ["invalid_sql", "PUBLISH BRANCH"], id="publish what"),
+    pytest.param('ALTER TABLE "{t}@draft" CREATE BRANCH x', ["unsupported", "'draft'"], id="a branch of a branch"),
+    pytest.param('ALTER TABLE "{t}@draft" CREATE TAG x', ["unsupported", "'draft'"], id="a tag on a branch"),
+    pytest.param('DROP TABLE "{t}@draft"', ["unsupported", "{t}@draft", "DROP BRANCH"], id="drop a branch as a table"),
+    pytest.param('INSERT INTO "{t}@good" VALUES (1)', ["not_found", "{t}@good"], id="write to a tag"),
+    pytest.param('INSERT INTO "{t}@3" VALUES (1)', ["not_found", "{t}@3"], id="write to a version"),
+]
+
+
+@pytest.mark.parametrize(("sql", "says"), REFUSED)
+def test_what_cannot_be_is_named_and_changes_nothing(
+    database: Database, branched: str, sql: str, says: list[str]
+) -> None:
+    database.run(f"ALTER TABLE {branched} CREATE TAG good")
+    message = database.refuses(sql.format(t=branched))
+    assert [part for part in says if part.format(t=branched) not in message] == []
+    assert str(database.root) not in message
+    assert ids(database, branched) == ids(database, f"{branched}@draft") == [1, 2, 3]
+    assert len(database.rows(f"SELECT * FROM {branched}$branches")) == 1
+    assert len(database.rows(f"SELECT * FROM {branched}$tags")) == 1
+
+
+def test_a_plain_table_has_no_branches_and_says_so(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT)")
+    for alteration in ("CREATE BRANCH x", "PUBLISH BRANCH x", "DROP BRANCH x"):
+        assert "not partitioned" in database.refuses(f"ALTER TABLE {table} {alteration}")
+
+
+@pytest.fixture
+def audited(database: Database, table: str) -> str:
+    """A table with a branch that is called as no other test calls one."""
+    database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    database.run(f"ALTER TABLE {table} CREATE BRANCH audit")
+    return table
+
+
+@pytest.fixture(params=[True, False], ids=["autocommit", "transactions"])
+def autocommit(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def client(database: Database, autocommit: bool) -> Iterator[Client]:  # noqa: FBT001 - a fixture
+    """A client with a session of its own, on the branch."""
+    with database.client(autocommit=autocommit) as opened:
+        opened.run("SET branch = 'audit'")
+        yield opened
+
+
+@pytest.fixture
+def end(client: Client, autocommit: bool) -> Callable[[], None]:  # noqa: FBT001 - a fixture
+    """Commits, where a client does that."""
+    return (lambda: None) if autocommit else client.commit
+
+
+def test_what_is_written_stays_on_the_branch_until_it_is_published(
+    database: Database, audited: str, client: Client, end: Callable[[], None]
+) -> None:
+    client.run(f"INSERT INTO {audited} VALUES (3, 'c')")
+    client.run(f"UPDATE {audited} SET p = 'z' WHERE id = 1")
+    written = [(1, "z"), (2, "b"), (3, "c")]
+    assert sorted(client.rows(f"SELECT * FROM {audited}")) == written
+    end()
+    assert sorted(client.rows(f"SELECT * FROM {audited}")) == written
+    end()
+    assert sorted(database.rows(f"SELECT * FROM {audited}")) == [(1, "a"), (2, "b")]
+    assert sorted(database.rows(f'SELECT * FROM "{audited}@audit"')) == written
+    assert sorted(stored_rows(database.root / audited)["id"].to_pylist()) == [1, 2]
+    database.run(f"ALTER TABLE {audited} PUBLISH BRANCH audit")
+    assert sorted(database.rows(f"SELECT * FROM {audited}")) == written
+    assert sorted(stored_rows(database.root / audited)["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_a_session_goes_back_to_the_main_branch(
+    database: Database, audited: str, client: Client, end: Callable[[], None]
+) -> None:
+    client.run(f"DELETE FROM {audited}")
+    end()
+    client.run("SET branch = 'main'")
+    assert sorted(client.rows(f"SELECT * FROM {audited}")) == [(1, "a"), (2, "b")]
+    end()
+    assert database.value(f'SELECT count(*) FROM "{audited}@audit"') == 0
+
+
+SESSION_WRITES = {
+    "insert": "INSERT INTO {t} VALUES (9, 'x')",
+    "update": "UPDATE {t} SET id = 0",
+    "delete": "DELETE FROM {t}",
+    "truncate": "TRUNCATE {t}",
+    "overwrite": "INSERT OVERWRITE {t} VALUES (9, 'a')",
+    "drop": "DROP TABLE {t}",
+    "create": "CREATE TABLE {t}_2 (id BIGINT)",
+}
+
+
+@pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (p)"], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("sql", SESSION_WRITES.values(), ids=SESSION_WRITES)
+def test_nothing_is_written_to_a_table_without_the_branch(
+    database: Database, table: str, client: Client, sql: str, partitioned_by: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR){partitioned_by}")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a')")
+    assert client.rows(f"SELECT * FROM {table}") == [(1, "a")]
+    assert "SET branch = 'main'" in client.refuses(sql.format(t=table))
+    assert database.rows(f"SELECT * FROM {table}") == [(1, "a")]
+    assert f"{table}_2" not in [name for _, name, _ in database.rows("SHOW TABLES")]
+
+
+@pytest.mark.parametrize("name", ["'1 x'", "''", "'a$b'"])
+def test_a_name_that_no_branch_can_have_is_refused(client: Client, name: str) -> None:
+    assert "branch name" in client.refuses(f"SET branch = {name}")

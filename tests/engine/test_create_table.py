@@ -1,0 +1,361 @@
+"""CREATE TABLE and DROP TABLE: types, partition fields, names, field ids, and what lies on disk."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from tests.engine.column_types import TYPES, Sample
+from tests.engine.database import Client, Database
+from tests.service.server_process import files
+from tests.stock import manifest, manifest_rows, stored_by_value
+
+
+def test_column_types_are_stored_and_returned_as_they_were_declared(database: Database, table: str) -> None:
+    samples = {case.id: case.values[0] for case in TYPES}
+    columns = ", ".join(f'"{name}" {sample.sql}' for name, sample in samples.items())
+    literals = ", ".join(sample.literal for sample in samples.values())
+    database.run(f"CREATE TABLE {table} (part INT NOT NULL, {columns}) PARTITIONED BY (part)")
+    database.run(f"INSERT INTO {table} VALUES (1, {literals}), (2{', NULL' * len(samples)})")
+    found = database.query(f"SELECT * EXCLUDE (part) FROM {table} ORDER BY part")
+    assert {field.name: field.type for field in found.schema} == {name: each.kind for name, each in samples.items()}
+    expected = {name: sample.expected for name, sample in samples.items()}
+    assert found.to_pylist() == [expected, dict.fromkeys(samples)]
+    assert stored_by_value(database.root / table, *samples) == {1: [expected], 2: [dict.fromkeys(samples)]}
+
+
+LITERALS = [
+    pytest.param("TIMESTAMP '3000-01-01'", dt.datetime(3000, 1, 1), pa.timestamp("us"), id="timestamp"),
+    pytest.param(
+        "TIMESTAMP(9) '2020-01-01'", dt.datetime(2020, 1, 1), pa.timestamp("ns"), id="timestamp of nanoseconds"
+    ),
+    pytest.param("DATE '2020-01-01'", dt.date(2020, 1, 1), pa.date32(), id="date"),
+    pytest.param("X'00ff'", b"\x00\xff", pa.binary(), id="binary"),
+]
+
+
+@pytest.mark.parametrize(("literal", "value", "kind"), LITERALS)
+def test_a_typed_literal_means_the_same_type_as_a_column(
+    database: Database, literal: str, value: Any, kind: pa.DataType
+) -> None:
+    found = database.query(f"SELECT {literal} AS c")
+    assert (found.schema.field("c").type, found["c"].to_pylist()) == (kind, [value])
+
+
+@pytest.mark.parametrize("sample", [p for p in TYPES if p.id != "array"])
+def test_a_cast_means_the_same_type_as_a_column(database: Database, sample: Sample) -> None:
+    for text in (f"CAST({sample.literal} AS {sample.sql})", f"({sample.literal})::{sample.sql}"):
+        found = database.query(f"SELECT {text} AS c")
+        assert found.schema.field("c").type == sample.kind, text
+        assert found["c"].to_pylist() == [sample.expected], text
+
+
+def test_a_plain_table_is_an_ordinary_lance_table(database: Database, table: str) -> None:
+    database.run(f'CREATE TABLE {table} (id BIGINT NOT NULL, "Mixed Name" VARCHAR, ts TIMESTAMP)')
+    expected = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), ("Mixed Name", pa.utf8()), ("ts", pa.timestamp("us"))]
+    )
+    assert lance.dataset(str(database.root / f"{table}.lance")).schema == expected
+    assert database.query(f"SELECT * FROM {table}").schema.names == expected.names
+
+
+def test_the_definition_of_a_partitioned_table_is_stored_as_the_spec_says(database: Database, table: str) -> None:
+    database.run(
+        f"CREATE TABLE {table} (id BIGINT NOT NULL, ts TIMESTAMP, country VARCHAR, s VARCHAR)"
+        " PARTITIONED BY (country, year(ts), month(ts), day(ts), hour(ts), bucket(16, id),"
+        " multi_bucket(8, id, s), truncate(4, s), expr('upper(left(col0, 1))', s) AS initial)"
+    )
+    fields = [
+        {"field_id": "country", "source_ids": [2], "transform": {"type": "identity"}, "result_type": {"type": "utf8"}},
+        {"field_id": "ts_year", "source_ids": [1], "transform": {"type": "year"}, "result_type": {"type": "int32"}},
+        {"field_id": "ts_month", "source_ids": [1], "transform": {"type": "month"}, "result_type": {"type": "int32"}},
+        {"field_id": "ts_day", "source_ids": [1], "transform": {"type": "day"}, "result_type": {"type": "int32"}},
+        {"field_id": "ts_hour", "source_ids": [1], "transform": {"type": "hour"}, "result_type": {"type": "int32"}},
+        {
+            "field_id": "id_bucket",
+            "source_ids": [0],
+            "transform": {"type": "bucket", "num_buckets": 16},
+            "result_type": {"type": "int32"},
+        },
+        {
+            "field_id": "id_s_multi_bucket",
+            "source_ids": [0, 3],
+            "transform": {"type": "multi_bucket", "num_buckets": 8},
+            "result_type": {"type": "int32"},
+        },
+        {
+            "field_id": "s_truncate",
+            "source_ids": [3],
+            "transform": {"type": "truncate", "width": 4},
+            "result_type": {"type": "utf8"},
+        },
+        {
+            "field_id": "initial",
+            "source_ids": [3],
+            "expression": "upper(left(col0, 1))",
+            "result_type": {"type": "utf8"},
+        },
+    ]
+    metadata = manifest(database.root / table).metadata
+    assert metadata["partition_spec_v1"] == json.dumps({"id": 1, "fields": fields}, separators=(",", ":"))
+    columns = json.loads(metadata["schema"])["fields"]
+    assert [(c["name"], c["nullable"], c["metadata"]["lance:field_id"]) for c in columns] == [
+        ("id", False, "0"),
+        ("ts", True, "1"),
+        ("country", True, "2"),
+        ("s", True, "3"),
+    ]
+    assert [row["object_id"] for row in manifest_rows(database.root / table)] == ["v1"]
+
+
+FIELD_IDS = [
+    pytest.param("a", ["a"], id="identity is named after its column"),
+    pytest.param("identity(a)", ["a"], id="identity as a function"),
+    pytest.param("bucket(4, a), bucket(8, a)", ["a_bucket", "a_bucket_2"], id="a second one is numbered"),
+    pytest.param("a AS b, b", ["b", "b_2"], id="a given name is not taken again"),
+    pytest.param("b, a AS b_2, bucket(2, b)", ["b", "b_2", "b_bucket"], id="names beside given ones"),
+    pytest.param("year(ts) AS y, month(ts) AS m", ["y", "m"], id="named transforms"),
+    pytest.param("day(d), hour(ts)", ["d_day", "ts_hour"], id="days and hours"),
+    pytest.param("multi_bucket(4, a, b)", ["a_b_multi_bucket"], id="several columns"),
+    pytest.param("truncate(10, a)", ["a_truncate"], id="truncate"),
+    pytest.param("expr('col0 % 3', a)", ["a_expr"], id="an expression without a name"),
+    pytest.param('a AS "We Ird$"', ["We Ird$"], id="a quoted name"),
+    pytest.param('"Mixed Name"', ["Mixed Name"], id="a quoted column"),
+]
+
+
+@pytest.mark.parametrize(("partitioned_by", "expected"), FIELD_IDS)
+def test_a_partition_field_has_the_name_that_was_given_or_follows_from_its_column(
+    database: Database, table: str, partitioned_by: str, expected: list[str]
+) -> None:
+    columns = 'a INT, b INT, ts TIMESTAMP, d DATE, "Mixed Name" INT'
+    database.run(f"CREATE TABLE {table} ({columns}) PARTITIONED BY ({partitioned_by})")
+    assert database.query(f"SELECT field_id FROM {table}$specs ORDER BY position")["field_id"].to_pylist() == expected
+    assert manifest(database.root / table).schema.names[8:] == [f"partition_field_{name}" for name in expected]
+
+
+RESULT_TYPES = [
+    pytest.param("upper(col0)", "s", "string", id="text"),
+    pytest.param("col0 % 3", "a", "int64", id="an integer widened by its literal"),
+    pytest.param("abs(murmur3(col0)) % 4", "s", "int64", id="a hash"),
+    pytest.param("date_part('year', col0)", "ts", "int32", id="a date part"),
+    pytest.param("col0 IS NULL", "s", "bool", id="a truth value"),
+    pytest.param("CAST(col0 AS DATE)", "ts", "date32[day]", id="a date"),
+]
+
+
+@pytest.mark.parametrize(("expression", "column", "kind"), RESULT_TYPES)
+def test_the_result_type_of_an_expression_is_inferred(
+    database: Database, table: str, expression: str, column: str, kind: str
+) -> None:
+    quoted = expression.replace("'", "''")
+    database.run(
+        f"CREATE TABLE {table} (a INT, s VARCHAR, ts TIMESTAMP) PARTITIONED BY (expr('{quoted}', {column}) AS e)"
+    )
+    assert database.rows(f"SELECT expression, result_type FROM {table}$specs") == [(expression, kind)]
+    assert str(manifest(database.root / table).schema.field("partition_field_e").type) == kind
+
+
+def test_rows_go_where_every_transform_sends_them(database: Database, table: str) -> None:
+    database.run(
+        f"CREATE TABLE {table} (id BIGINT, ts TIMESTAMP, s VARCHAR)"
+        " PARTITIONED BY (year(ts), month(ts), day(ts), hour(ts), bucket(16, id), truncate(2, s), expr('left(col0, 1)', s))"
+    )
+    database.run(
+        f"INSERT INTO {table} VALUES (34, '2017-11-16T22:31:08', 'iceberg'), (NULL, NULL, NULL), (34, '1969-12-31T00:00:00', 'é')"
+    )
+    # 34 hashes to 2017239379 in the vectors, which is 3 modulo 16.
+    assert stored_by_value(database.root / table, "id", "s") == {
+        (2017, 11, 16, 22, 3, "ic", "i"): [{"id": 34, "s": "iceberg"}],
+        (None, None, None, None, None, None, None): [{"id": None, "s": None}],
+        (1969, 12, 31, 0, 3, "é", "é"): [{"id": 34, "s": "é"}],
+    }
+
+
+CTAS = "SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'a')) AS v(n, c)"
+
+
+def test_create_table_as_select_stores_the_rows_of_the_query(database: Database, table: str) -> None:
+    assert database.run(f"CREATE TABLE {table} AS {CTAS}") == 3
+    assert lance.dataset(str(database.root / f"{table}.lance")).to_table().to_pylist() == [
+        {"n": 1, "c": "a"},
+        {"n": 2, "c": "b"},
+        {"n": 3, "c": "a"},
+    ]
+    assert database.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_create_partitioned_table_as_select_splits_the_rows_of_the_query(database: Database, table: str) -> None:
+    assert database.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}") == 3
+    assert stored_by_value(database.root / table, "n") == {"a": [{"n": 1}, {"n": 3}], "b": [{"n": 2}]}
+    assert manifest(database.root / table).schema.field("partition_field_c").type == pa.utf8()
+
+
+def test_create_table_as_select_reads_other_tables(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}")
+    database.run(
+        f"CREATE TABLE {table}_copy PARTITIONED BY (bucket(2, n)) AS SELECT n * 10 AS n, c FROM {table} WHERE c = 'a'"
+    )
+    assert sorted(database.rows(f"SELECT n, c FROM {table}_copy")) == [(10, "a"), (30, "a")]
+
+
+def test_create_table_as_select_without_rows_makes_an_empty_table(database: Database, table: str) -> None:
+    assert database.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS} WHERE n > 9") == 0
+    found = database.query(f"SELECT * FROM {table}")
+    assert (found.num_rows, found.schema.names) == (0, ["n", "c"])
+
+
+REPLACED = [
+    pytest.param("(id BIGINT, x DOUBLE DEFAULT 1.5)", "", [], id="an empty table"),
+    pytest.param("AS SELECT id * 2 AS id FROM {t}", "", [(2,), (4,)], id="itself"),
+    pytest.param("PARTITIONED BY (id) AS SELECT id FROM {t}", "", [(1,), (2,)], id="a partitioned one by itself"),
+    pytest.param("AS SELECT id FROM {t}", "PARTITIONED BY (id)", [(1,), (2,)], id="a plain one of a partitioned one"),
+]
+
+
+@pytest.mark.parametrize(("new", "old", "expected"), REPLACED)
+def test_a_table_is_replaced_in_one_step(
+    database: Database, table: str, new: str, old: str, expected: list[tuple[int]]
+) -> None:
+    database.run(f"CREATE OR REPLACE TABLE {table} (id BIGINT) {old}")
+    database.run(f"INSERT INTO {table} VALUES (1), (2)")
+    database.run(f"CREATE OR REPLACE TABLE {table} {new.format(t=table)}")
+    assert database.rows(f"SELECT * FROM {table} ORDER BY 1") == expected
+
+
+def test_a_table_stays_where_the_new_one_cannot_be_made(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
+    before = files(database.root)
+    replacement = f"CREATE OR REPLACE TABLE {table} AS SELECT 1 / (id - 7) AS id FROM {table}"
+    assert "Divide by zero" in database.refuses(replacement)
+    assert database.value(f"SELECT id FROM {table}") == 7
+    assert files(database.root) == before
+
+
+def test_a_table_that_is_replaced_in_a_transaction_is_so_at_its_commit(
+    database: Database, client: Client, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 7 AS id")
+    for end, expected in (("ROLLBACK", 7), ("COMMIT", 8)):
+        client.run("BEGIN")
+        client.run(f"CREATE OR REPLACE TABLE {table} (id BIGINT) PARTITIONED BY (id)")
+        client.run(f"INSERT INTO {table} VALUES (8)")
+        assert database.value(f"SELECT id FROM {table}") == 7
+        client.run(end)
+        assert database.value(f"SELECT id FROM {table}") == expected
+
+
+@pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
+def test_if_not_exists_leaves_a_table_alone(database: Database, table: str, partitioned_by: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    database.run(f"INSERT INTO {table} VALUES (1)")
+    assert (
+        database.run(f"CREATE TABLE IF NOT EXISTS {table} (other VARCHAR){partitioned_by}".replace("(id)", "(other)"))
+        == 0
+    )
+    assert database.rows(f"SELECT * FROM {table}") == [(1,)]
+
+
+@pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
+def test_a_dropped_table_is_gone_with_its_files(database: Database, table: str, partitioned_by: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    database.run(f"INSERT INTO {table} VALUES (1)")
+    database.run(f"DROP TABLE {table}")
+    assert "not_found" in database.refuses(f"SELECT * FROM {table}")
+    assert "not_found" in database.refuses(f"DROP TABLE {table}")
+    assert database.run(f"DROP TABLE IF EXISTS {table}") == 0
+    assert [path.name for path in database.root.iterdir() if path.name.startswith(f"{table}")] == []
+
+
+@pytest.mark.parametrize("second", ["", " PARTITIONED BY (name)"], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("first", ["", " PARTITIONED BY (id)"], ids=["from plain", "from partitioned"])
+def test_a_table_made_again_under_the_same_name_holds_only_the_new_rows(
+    database: Database, table: str, first: str, second: str
+) -> None:
+    for round_ in range(2):
+        database.run(f"CREATE TABLE {table} (id INT){first}")
+        database.run(f"INSERT INTO {table} VALUES ({round_})")
+        assert database.rows(f"SELECT * FROM {table}") == [(round_,)]
+        database.run(f"DROP TABLE {table}")
+        database.run(f"CREATE TABLE {table} (name VARCHAR){second}")
+        database.run(f"INSERT INTO {table} VALUES ('new {round_}')")
+        assert database.rows(f"SELECT * FROM {table}") == [(f"new {round_}",)]
+        database.run(f"DROP TABLE {table}")
+
+
+UNSTORABLE = [
+    pytest.param("(id INT, i INTERVAL, j INT)", ["'i'", "month_day_nano_interval"], id="interval"),
+    pytest.param(
+        "AS SELECT 1 AS id, INTERVAL '1 day' AS i", ["'i'", "month_day_nano_interval"], id="interval from a query"
+    ),
+    pytest.param("(a NONSENSE, b INT, c UUID)", ["'a'", "NONSENSE", "'c'", "UUID"], id="unknown types, all of them"),
+    pytest.param("(a TIMESTAMP(5))", ["'a'", "TIMESTAMP(5)"], id="a precision that there is not"),
+    pytest.param("(a INT, b INT, a VARCHAR)", ["'a'", "2 times"], id="a column twice"),
+    pytest.param("(a INT UNIQUE)", ["'a'", "UNIQUE"], id="another constraint"),
+]
+
+
+@pytest.mark.parametrize(("definition", "says"), UNSTORABLE)
+def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_made(
+    database: Database, table: str, definition: str, says: list[str]
+) -> None:
+    before = files(database.root)
+    message = database.refuses(f"CREATE TABLE {table} {definition}")
+    assert [part for part in ["invalid_schema", *says] if part not in message] == []
+    assert files(database.root) == before
+
+
+@pytest.mark.parametrize("prefix", ["public.", "lance.public.", '"public".', '"lance"."public".'])
+def test_a_table_may_be_named_with_its_schema_and_catalog(database: Database, table: str, prefix: str) -> None:
+    database.run(f"CREATE TABLE {prefix}{table} (id INT) PARTITIONED BY (id)")
+    database.run(f"INSERT INTO {prefix}{table} VALUES (1)")
+    assert database.rows(f"SELECT {table}.id FROM {prefix}{table}") == [(1,)]
+    database.run(f"DROP TABLE {prefix}{table}")
+
+
+def test_unquoted_names_are_folded_to_lower_case_and_quoted_ones_kept(database: Database, table: str) -> None:
+    database.run(f'CREATE TABLE {table.upper()} (ID INT, "Id" INT) PARTITIONED BY (Id, "Id" AS other)')
+    database.run(f'INSERT INTO {table} (id, "Id") VALUES (1, 2)')
+    assert database.rows(f'SELECT iD, "Id" FROM {table.upper()}') == [(1, 2)]
+    database.run(f'CREATE TABLE "{table.upper()}" (x INT)')
+    assert database.query(f'SELECT * FROM "{table.upper()}"').schema.names == ["x"]
+    assert database.query(f"SELECT * FROM {table}").schema.names == ["id", "Id"]
+
+
+@pytest.mark.parametrize(
+    "layout", [pytest.param("", id="plain"), pytest.param(" PARTITIONED BY (id)", id="partitioned")]
+)
+def test_columns_have_defaults_for_rows_without_a_value(database: Database, layout: str, table: str) -> None:
+    columns = (
+        "id BIGINT, n INT DEFAULT 2 + 3 NOT NULL, d DATE DEFAULT '2020-02-29', s VARCHAR DEFAULT 'it''s' COMMENT 'x'"
+    )
+    database.run(f"CREATE TABLE {table} ({columns}, v REAL DEFAULT NULL){layout}")
+    database.run(f"INSERT INTO {table} (id) VALUES (1)")
+    database.run(f"INSERT INTO {table} VALUES (2, 6, NULL, NULL, 1.5)")
+    assert database.rows(f"SELECT * FROM {table} ORDER BY id") == [
+        (1, 5, dt.date(2020, 2, 29), "it's", None),
+        (2, 6, None, None, 1.5),
+    ]
+    defaults = database.rows(
+        f"SELECT column_name, column_default FROM information_schema.columns WHERE table_name = '{table}'"
+        " AND column_default IS NOT NULL ORDER BY ordinal_position"
+    )
+    assert defaults == [("n", "5"), ("d", "2020-02-29"), ("s", "it's")]
+
+
+DEFAULTS_REFUSED = [
+    pytest.param("DEFAULT random()", "not deterministic", id="random"),
+    pytest.param("DEFAULT 'x'", "x", id="of another type"),
+    pytest.param("DEFAULT", "a value", id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("clause", "said"), DEFAULTS_REFUSED)
+def test_what_is_no_default_is_refused(database: Database, table: str, clause: str, said: str) -> None:
+    assert said in database.refuses(f"CREATE TABLE {table} (n INT {clause})")
+    assert "[not_found" in database.refuses(f"SELECT * FROM {table}")

@@ -1,0 +1,170 @@
+"""EXPLAIN and EXPLAIN ANALYZE: one report for each scan of a partitioned table."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.engine.database import Database
+
+
+@pytest.fixture(scope="module")
+def sales(database: Database) -> str:
+    """24 partitions: 12 months, two countries."""
+    database.run(
+        "CREATE TABLE sales (id INT, ts TIMESTAMP, country VARCHAR, amount INT) PARTITIONED BY (month(ts), country)"
+    )
+    months = ", ".join(
+        f"({m}, '2024-{m:02d}-15T12:00:00', '{c}', {m * 10})" for m in range(1, 13) for c in ("US", "DE")
+    )
+    database.run(f"INSERT INTO sales VALUES {months}")
+    database.run("CREATE TABLE rates (country VARCHAR, rate DOUBLE)")
+    database.run("INSERT INTO rates VALUES ('US', 1.0), ('DE', 1.1)")
+    return "sales"
+
+
+def reports(database: Database, sql: str) -> list[list[str]]:
+    """The lines of each report of a plan."""
+    rows = database.rows(sql)
+    assert [kind for kind, _ in rows[:2]] == ["logical_plan", "physical_plan"]
+    return [text.splitlines() for kind, text in rows if kind == "partitions"]
+
+
+SCANS = [
+    pytest.param("SELECT * FROM sales", "partitions: 24 / 24", [], id="everything"),
+    pytest.param(
+        "SELECT * FROM sales WHERE country = 'US'", "partitions: 12 / 24", ["used: country = 'US'"], id="identity"
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE date_part('month', ts) IN (1, 2) AND country = 'DE'",
+        "partitions: 2 / 24",
+        ["country = 'DE'", "month"],
+        id="two fields",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE country LIKE 'U%'", "partitions: 12 / 24", ["used: country LIKE 'U%'"], id="like"
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE ts >= '2024-03-01' AND ts < '2024-05-01'",
+        "partitions: 4 / 24",
+        ["used:"],
+        id="a range of time",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE amount > 5",
+        "partitions: 24 / 24",
+        ["not used: amount > 5 (v1 has no partition field over amount)"],
+        id="a column that partitions nothing",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE upper(country) = 'US'",
+        "partitions: 12 / 24",
+        ["used: upper(country) = 'US'"],
+        id="a function",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE repeat(country, 2) = 'USUS'",
+        "partitions: 24 / 24",
+        ["not used:", "repeat", "(it cannot be computed for the values of the partitions)"],
+        id="a function that is not computed for partitions",
+    ),
+    pytest.param("SELECT * FROM sales WHERE country = 'FR'", "partitions: 0 / 24", ["v1: 0 / 24"], id="nothing"),
+    pytest.param(
+        "SELECT r.rate FROM sales s JOIN rates r ON s.country = r.country WHERE s.country = 'US'",
+        "partitions: 12 / 24",
+        [],
+        id="a join with a plain table",
+    ),
+]
+
+
+@pytest.mark.usefixtures("sales")
+@pytest.mark.parametrize(("sql", "first", "says"), SCANS)
+@pytest.mark.parametrize("explain", ["EXPLAIN", "EXPLAIN ANALYZE"])
+def test_a_plan_says_how_many_partitions_are_read_and_why(
+    database: Database, explain: str, sql: str, first: str, says: list[str]
+) -> None:
+    (report,) = reports(database, f"{explain} {sql}")
+    assert report[0].startswith(f"{first}  table sales, snapshot ")
+    assert report[1].startswith("  v1: " + first.removeprefix("partitions: "))
+    assert [part for part in says if part not in "\n".join(report)] == []
+
+
+@pytest.mark.usefixtures("sales")
+def test_each_scan_of_a_plan_has_a_report(database: Database) -> None:
+    union = "SELECT id FROM sales WHERE country = 'US' UNION ALL SELECT id FROM sales"
+    found = [report[0].split("  ")[0] for report in reports(database, f"EXPLAIN {union}")]
+    assert len(found) == 2
+    assert set(found) <= {"partitions: 12 / 24", "partitions: 24 / 24"}
+
+
+@pytest.mark.usefixtures("sales")
+@pytest.mark.parametrize(
+    ("sql", "produced", "opened"),
+    [
+        pytest.param("SELECT * FROM sales WHERE country = 'US'", 12, 12, id="half"),
+        pytest.param("SELECT * FROM sales WHERE country = 'US' AND date_part('month', ts) = 3", 1, 1, id="one"),
+        pytest.param("SELECT count(*) FROM sales WHERE country = 'FR'", 1, 0, id="none"),
+    ],
+)
+def test_analyze_says_what_was_read(database: Database, sql: str, produced: int, opened: int) -> None:
+    found = dict(database.rows(f"EXPLAIN ANALYZE {sql}"))
+    rows, tables, seconds = found["analyze"].splitlines()
+    assert rows == f"rows: {produced}"
+    assert tables == f"tables opened: {opened}"
+    assert re.fullmatch(r"seconds: \d+\.\d{3}", seconds)
+
+
+def test_explain_runs_nothing(database: Database, sales: str) -> None:
+    found = database.rows(f"EXPLAIN SELECT 1 / (id - id) FROM {sales}")
+    assert "analyze" not in [kind for kind, _ in found]
+    assert "Divide by zero" in database.refuses(f"EXPLAIN ANALYZE SELECT 1 / (id - id) FROM {sales}")
+
+
+def test_a_plan_without_partitioned_tables_has_no_report(database: Database, sales: str) -> None:
+    assert reports(database, "EXPLAIN SELECT * FROM rates") == []
+    assert reports(database, f"EXPLAIN SELECT * FROM {sales}$partitions") == []
+
+
+CHANGES = [
+    pytest.param("DELETE FROM sales WHERE country = 'US'", "partitions: 12 / 24", id="delete"),
+    pytest.param("UPDATE sales SET country = 'FR' WHERE country LIKE 'U%'", "partitions: 12 / 24", id="update"),
+    pytest.param("DELETE FROM sales", "partitions: 24 / 24", id="everything"),
+    pytest.param(
+        "MERGE INTO sales USING rates ON sales.country = rates.country AND sales.country = 'US' "
+        "WHEN MATCHED THEN DELETE",
+        "partitions: 12 / 24",
+        id="merge",
+    ),
+    pytest.param(
+        "MERGE INTO sales USING (VALUES ('DE', 1)) AS s (country, id) ON sales.country = s.country "
+        "WHEN MATCHED THEN UPDATE SET id = s.id",
+        "partitions: 12 / 24",
+        id="merge by its keys",
+    ),
+]
+
+
+@pytest.mark.usefixtures("sales")
+@pytest.mark.parametrize(("sql", "first"), CHANGES)
+def test_a_change_says_which_partitions_it_looks_through_and_changes_nothing(
+    database: Database, sql: str, first: str
+) -> None:
+    before = database.value("SELECT count(*) FROM sales WHERE country <> 'FR'")
+    found = [report[0].split("  ")[0] for report in reports(database, f"EXPLAIN {sql}")]
+    assert found == [first]
+    assert database.value("SELECT count(*) FROM sales WHERE country <> 'FR'") == before
+    assert "EXPLAIN ANALYZE takes a query" in database.refuses(f"EXPLAIN ANALYZE {sql}")
+
+
+def test_an_index_of_a_filter_is_named(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, part BIGINT) PARTITIONED BY (part)")
+    database.run(f"INSERT INTO {table} SELECT value, value % 100 FROM generate_series(0, 4999)")
+    database.run(f"CREATE INDEX ids ON {table} (id) WITH (min_rows = 1)")
+    (said,) = reports(database, f"EXPLAIN ANALYZE SELECT part FROM {table} WHERE id = 1234")
+    assert said[0].startswith("partitions: 100 / 100")
+    assert said[-1] == "  index: ids (btree) of id"
+    (said,) = reports(database, f"EXPLAIN SELECT part FROM {table} WHERE part = 7")
+    assert not [line for line in said if "index" in line]
+    assert database.rows(f"SELECT part FROM {table} WHERE id = 1234") == [(34,)]

@@ -1,0 +1,188 @@
+"""INSERT: which columns get which values, how values become the column's type, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.engine.database import Database
+from tests.service.server_process import files
+from tests.stock import manifest, stored_by_value, stored_rows
+
+COLUMNS = "id BIGINT NOT NULL, name VARCHAR, price DECIMAL(10, 2)"
+PLACES = pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (name)"], ids=["plain", "partitioned"])
+
+FORMS = [
+    pytest.param("INTO {t} VALUES (1, 'a', 2)", [(1, "a", Decimal(2))], id="values in the order of the table"),
+    pytest.param("INTO {t} (price, id) VALUES (2, 1)", [(1, None, Decimal(2))], id="listed columns, the rest NULL"),
+    pytest.param("INTO {t} (name, price, id) SELECT 'x', 3, 4", [(4, "x", Decimal(3))], id="select"),
+    pytest.param("INTO {t} SELECT 1, NULL, NULL AS price", [(1, None, None)], id="NULLs without a type"),
+    pytest.param("INTO {t} (SELECT 1, 'a', 2)", [(1, "a", Decimal(2))], id="a query in brackets"),
+    pytest.param("INTO {t} WITH q AS (SELECT 7 AS n) SELECT n, 'w', n AS m FROM q", [(7, "w", Decimal(7))], id="with"),
+    pytest.param(
+        "INTO {t} VALUES (1, 'a', 1), (2, NULL, 2)", [(1, "a", Decimal(1)), (2, None, Decimal(2))], id="several rows"
+    ),
+    pytest.param("INTO public.{t} VALUES (1, 'a', 1)", [(1, "a", Decimal(1))], id="with the schema"),
+    pytest.param("INTO {t} SELECT 1, 'a', 1", [(1, "a", Decimal(1))], id="a value twice"),
+    pytest.param("INTO {t} SELECT 1, NULL, NULL", [(1, None, None)], id="NULL twice"),
+    pytest.param("INTO {t} (id, price) SELECT ?, ?", [(1, None, Decimal(1))], id="a parameter twice"),
+    pytest.param(
+        "INTO {t} (id, price) SELECT DISTINCT n, n FROM (VALUES (1), (1)) q(n)", [(1, None, Decimal(1))], id="distinct"
+    ),
+    pytest.param(
+        "INTO {t} SELECT n, CAST(q.n AS VARCHAR), N::INT FROM (SELECT 1 AS n) q ORDER BY n",
+        [(1, "1", Decimal(1))],
+        id="a column twice",
+    ),
+    pytest.param(
+        "INTO {t} (id, price) SELECT count(*), count(*) FROM (VALUES (1))", [(1, None, Decimal(1))], id="a count twice"
+    ),
+    pytest.param(
+        "INTO {t} (id, price) (SELECT 1, 1 UNION ALL SELECT 2, 2)",
+        [(1, None, Decimal(1)), (2, None, Decimal(2))],
+        id="a union",
+    ),
+    pytest.param(
+        "INTO {t} (id, price) WITH q AS (SELECT 1 AS n) SELECT n, n FROM q -- n",
+        [(1, None, Decimal(1))],
+        id="with, twice",
+    ),
+    pytest.param("INTO {t} (id, price) SELECT * FROM (SELECT 1, 1)", [(1, None, Decimal(1))], id="inside"),
+    pytest.param(
+        "INTO {t} (id, price) SELECT abs(CAST(1 IS DISTINCT FROM 2 AS INT)), abs(CAST(1 IS DISTINCT FROM 2 AS INT))",
+        [(1, None, Decimal(1))],
+        id="brackets and FROM",
+    ),
+    pytest.param("INTO {t} SELECT 1, 'a', 2 WHERE false", [], id="no rows"),
+]
+
+
+@PLACES
+@pytest.mark.parametrize(("form", "expected"), FORMS)
+def test_an_insert_stores_its_rows_and_says_how_many(
+    database: Database, table: str, partitioned_by: str, form: str, expected: list[tuple[Any, ...]]
+) -> None:
+    database.run(f"CREATE TABLE {table} ({COLUMNS}){partitioned_by}")
+    parameters = [1] * form.count("?")
+    assert database.run(f"INSERT {form.format(t=table)}", parameters or None) == len(expected)
+    assert database.rows(f"SELECT id, name, price FROM {table} ORDER BY id") == expected
+
+
+ASSIGNED = [
+    pytest.param("REAL", "0.1", pytest.approx(0.1), id="a double is rounded to a real"),
+    pytest.param("REAL", "16777217", 16777216.0, id="an integer is rounded to a real"),
+    pytest.param("DOUBLE", "9007199254740993", 9007199254740992.0, id="an integer is rounded to a double"),
+    pytest.param("DECIMAL(10, 2)", "5", Decimal("5.00"), id="an integer into a decimal"),
+    pytest.param("DECIMAL(10, 2)", "12.345", Decimal("12.35"), id="a double is rounded to a decimal"),
+    pytest.param("DECIMAL(10, 2)", "CAST('-1.005' AS DECIMAL(9, 3))", Decimal("-1.01"), id="a decimal is rounded"),
+    pytest.param("DECIMAL(10, 2)", "'1.5'", Decimal("1.50"), id="text into a decimal"),
+    pytest.param("INT", "' 42 '", 42, id="text into an integer"),
+    pytest.param("INT", "3.0", 3, id="a whole double into an integer"),
+    pytest.param("BOOLEAN", "'yes'", True, id="text into a boolean"),
+    pytest.param("DATE", "'2020-02-29'", dt.date(2020, 2, 29), id="text into a date"),
+    pytest.param("DATE", "TIMESTAMP '2020-02-29'", dt.date(2020, 2, 29), id="midnight into a date"),
+    pytest.param("TIME", "'01:02'", dt.time(1, 2), id="text into a time"),
+    pytest.param(
+        "TIMESTAMP", "'2020-01-01T00:00:00+01:00'", dt.datetime(2019, 12, 31, 23), id="a zone is taken into account"
+    ),
+    pytest.param(
+        "TIMESTAMPTZ", "'2020-01-01 01:02:03'", dt.datetime(2020, 1, 1, 1, 2, 3, tzinfo=dt.UTC), id="no zone is UTC"
+    ),
+    pytest.param("TIMESTAMP", "DATE '2020-01-01'", dt.datetime(2020, 1, 1), id="a date into a timestamp"),
+    pytest.param("VARCHAR", "5", "5", id="a number into text"),
+    pytest.param("BIGINT", "CAST(7 AS TINYINT)", 7, id="a narrow integer into a wide one"),
+    pytest.param("TINYINT", "127", 127, id="a wide integer into a narrow one"),
+    pytest.param("DOUBLE", "'NaN'", math.nan, id="not a number"),
+]
+
+
+@pytest.mark.parametrize(("kind", "literal", "expected"), ASSIGNED)
+def test_a_value_becomes_the_type_of_its_column(
+    database: Database, table: str, kind: str, literal: str, expected: Any
+) -> None:
+    database.run(f"CREATE TABLE {table} (c {kind}, part INT) PARTITIONED BY (part)")
+    database.run(f"INSERT INTO {table} VALUES ({literal}, 1)")
+    (row,) = stored_rows(database.root / table).to_pylist()
+    assert row["c"] == expected or (math.isnan(row["c"]) and math.isnan(expected))
+
+
+@pytest.mark.parametrize(
+    "kind", ["INT", "VARCHAR", "DATE", "TIMESTAMPTZ", "DECIMAL(10, 2)", "BYTEA", "BOOLEAN", "INT[]", "TIME"]
+)
+def test_null_fits_every_nullable_type(database: Database, table: str, kind: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, c {kind})")
+    database.run(f"INSERT INTO {table} VALUES (1, NULL)")
+    assert database.rows(f"SELECT c FROM {table}") == [(None,)]
+
+
+REFUSED = [
+    pytest.param("VALUES (NULL, 'a', 1)", ["invalid_data", "'id'", "NOT NULL"], id="NULL in a NOT NULL column"),
+    pytest.param(
+        "(name) VALUES ('a')", ["invalid_schema", "'id'", "NOT NULL", "missing"], id="a NOT NULL column left out"
+    ),
+    pytest.param("(id, nam) VALUES (1, 'a')", ["not_found", "'nam'", "did you mean 'name'"], id="an unknown column"),
+    pytest.param("(id, id) VALUES (1, 2)", ["invalid_schema", "'id'", "2 times"], id="a column twice"),
+    pytest.param("VALUES (1)", ["invalid_sql", "1 values for 3 columns", "id, name, price"], id="too few values"),
+    pytest.param("VALUES (1, 'a', 1, 1)", ["invalid_sql", "4 values for 3 columns"], id="too many values"),
+    pytest.param("VALUES ('x1', 'a', 1)", ["invalid_data", "'id'", "int64", "x1"], id="text that is no number"),
+    pytest.param("VALUES (1.5, 'a', 1)", ["invalid_data", "'id'", "int64", "1.5"], id="a fraction in an integer"),
+    pytest.param(
+        "VALUES (1, 'a', 123456789.0)", ["invalid_data", "'price'", "decimal128(10, 2)", "123456789"], id="too large"
+    ),
+    pytest.param("SELECT 1, nme, 1 FROM {t}", ["invalid_sql", "nme", "name"], id="a query that cannot be planned"),
+    pytest.param("SELECT 1, 'a', 1 / 0", ["Divide by zero"], id="a query that fails"),
+    pytest.param("SELECT * FROM nowhere", ["not_found", "'nowhere'"], id="a query over an unknown table"),
+    pytest.param("", ["invalid_sql", "SELECT, VALUES, WITH"], id="no query"),
+]
+
+
+@pytest.fixture(scope="module", params=["", " PARTITIONED BY (name)"], ids=["plain", "partitioned"])
+def target(request: pytest.FixtureRequest, database: Database) -> str:
+    """A table with one row, which every refused insert leaves as it is."""
+    table = f"target{len(request.param)}"
+    database.run(f"CREATE TABLE {table} ({COLUMNS}){request.param}")
+    database.run(f"INSERT INTO {table} VALUES (9, 'kept', 9)")
+    return table
+
+
+@pytest.mark.parametrize(("form", "says"), REFUSED)
+def test_an_insert_that_does_not_fit_is_refused_and_stores_nothing(
+    database: Database, target: str, form: str, says: list[str]
+) -> None:
+    before = files(database.root)
+    message = database.refuses(f"INSERT INTO {target} {form.format(t=target)}")
+    assert [part for part in says if part not in message] == []
+    assert files(database.root) == before
+    assert database.rows(f"SELECT id FROM {target}") == [(9,)]
+
+
+def test_an_insert_into_an_unknown_table_names_the_nearest_ones(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table}_flights (id INT)")
+    message = database.refuses(f"INSERT INTO {table}_fligths VALUES (1)")
+    assert "not_found" in message
+    assert f"did you mean '{table}_flights'" in message
+
+
+def test_an_insert_from_its_own_table_reads_what_was_there_before(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (bucket(4, id))")
+    database.run(f"INSERT INTO {table} VALUES (1), (2)")
+    assert database.run(f"INSERT INTO {table} SELECT id + 10 FROM {table}") == 2
+    assert sorted(database.rows(f"SELECT id FROM {table}")) == [(1,), (2,), (11,), (12,)]
+
+
+def test_each_insert_is_one_commit_over_all_partitions(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, part INT) PARTITIONED BY (part)")
+    version = manifest(database.root / table).version
+    database.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2), (3, 1)")
+    assert manifest(database.root / table).version == version + 1
+    database.run(f"INSERT INTO {table} VALUES (4, 2), (5, 3)")
+    assert manifest(database.root / table).version == version + 2
+    assert stored_by_value(database.root / table, "id") == {
+        1: [{"id": 1}, {"id": 3}],
+        2: [{"id": 2}, {"id": 4}],
+        3: [{"id": 5}],
+    }

@@ -1,0 +1,224 @@
+"""Maintenance as SQL and from the command line, and what both say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from tests.catalog.aging import age, file_names
+from tests.engine.commands import Commands
+from tests.engine.database import Database
+from tests.stock import stored_tables
+
+ROWS = pa.table({"id": pa.array(range(6), pa.int64()), "p": list("ababab")})
+SUM = "SELECT p, count(*) AS n, sum(id) AS s FROM {} GROUP BY p ORDER BY p"
+
+
+@pytest.fixture(scope="module")
+def template(database: Database) -> str:
+    """A table of two partitions of three files each."""
+    database.ingest("template", ROWS.slice(0, 2), partition_by="p")
+    for start in (2, 4):
+        database.ingest("template", ROWS.slice(start, 2), "append")
+    return "template"
+
+
+@pytest.fixture
+def many(database: Database, template: str, table: str) -> str:
+    """A copy of that table."""
+    return database.copy(template, table)
+
+
+def left_behind(place: Path) -> Path:
+    """A data file of a partition that is part of no version, as a writer leaves it that was killed."""
+    data = place / stored_tables(place)[0].row["location"] / "data"
+    return Path(shutil.copy(next(data.iterdir()), data / f"{'0' * 40}.lance"))
+
+
+def files_of(database: Database, table: str) -> int:
+    return database.query(f'SELECT * FROM "{table}$files"').num_rows
+
+
+def test_alter_table_compact_returns_what_it_did(database: Database, many: str) -> None:
+    before = database.rows(SUM.format(many))
+    report = database.query(f"ALTER TABLE {many} COMPACT")
+    assert report["files_before"].to_pylist() == [3, 3]
+    assert report["files_after"].to_pylist() == [1, 1]
+    assert report["is_lost"].to_pylist() == [False, False]
+    assert files_of(database, many) == 2
+    assert database.rows(SUM.format(many)) == before
+    assert database.query(f"ALTER TABLE public.{many} COMPACT;").num_rows == 0
+
+
+def test_vacuum_says_what_goes_and_then_lets_it_go(database: Database, many: str) -> None:
+    database.query(f"ALTER TABLE {many} COMPACT")
+    age(database.root / many, hours=200)
+    before = file_names(database.root / many)
+    planned = database.query(f"VACUUM {many} DRY RUN")
+    assert file_names(database.root / many) == before
+    done = database.query(f"VACUUM {many}")
+    assert done.to_pylist() == planned.to_pylist()
+    assert sum(done["files"].to_pylist()) == len(before) - len(file_names(database.root / many))
+    assert database.value(f'SELECT count(*) FROM "{many}$snapshots"') == 1
+    assert database.value(f"SELECT sum(id) FROM {many}") == 15
+
+
+def test_less_than_the_floor_has_to_be_forced(database: Database, many: str) -> None:
+    assert "[refused]" in database.refuses(f"VACUUM {many} RETAIN 1 HOUR")
+    # The statements before may be fetched again for some time: their snapshots stay.
+    assert database.query(f"VACUUM {many} RETAIN 0 HOURS DRY RUN FORCE").num_rows == 0
+
+
+def test_what_was_never_committed_goes_at_the_age_that_the_statement_names(database: Database, many: str) -> None:
+    loose = left_behind(database.root / many)
+    age(database.root / many, hours=3)
+    database.query(f"VACUUM {many}")
+    assert loose.exists(), "a transaction may take a day"
+    database.query(f"VACUUM {many} TRANSACTIONS 4 HOURS")
+    assert loose.exists()
+    planned = database.query(f"VACUUM {many} TRANSACTIONS 2 HOURS DRY RUN")
+    assert loose.exists()
+    assert database.query(f"VACUUM {many} DRY RUN TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist() != []
+    assert database.query(f"VACUUM {many} TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist()
+    assert not loose.exists()
+    assert database.rows(SUM.format(many)) == [("a", 3, 6), ("b", 3, 9)]
+
+
+def test_less_than_a_transaction_may_take_has_to_be_forced(database: Database, many: str) -> None:
+    loose = left_behind(database.root / many)
+    age(database.root / many, hours=1.5)
+    said = database.refuses(f"VACUUM {many} TRANSACTIONS 1 HOUR")
+    assert "[refused] what is not committed is kept for 2 hours, got 1" in said
+    assert loose.exists()
+    database.query(f"VACUUM {many} TRANSACTIONS 1 HOUR FORCE")
+    assert not loose.exists()
+    assert database.rows(SUM.format(many)) == [("a", 3, 6), ("b", 3, 9)]
+
+
+def test_repair_table_mends_and_says_how(database: Database, many: str) -> None:
+    assert database.query(f"REPAIR TABLE {many}").num_rows == 0
+    (gone,) = [table for table in stored_tables(database.root / many) if table.values["p"] == "b"]
+    shutil.rmtree(database.root / many / gone.row["location"])
+    assert database.query(f"REPAIR TABLE {many} DRY RUN").to_pylist() == [
+        {
+            "kind": "missing directory",
+            "name": gone.object_id,
+            "what": f"there is no table in {gone.row['location']!r}",
+            "mended": None,
+        }
+    ]
+    assert database.query(f"REPAIR TABLE {many}")["mended"].to_pylist() == ["row removed"]
+    assert database.rows(SUM.format(many)) == [("a", 3, 6)]
+
+
+REFUSED = {
+    "ALTER TABLE nothing_here COMPACT": "not_found",
+    "VACUUM nothing_here": "not_found",
+    "REPAIR TABLE nothing_here": "not_found",
+    "ALTER TABLE plain REWRITE PARTITIONS": "unsupported",
+    "REPAIR TABLE plain DRY RUN": "unsupported",
+    "ALTER TABLE t": "invalid_sql",
+    "ALTER VIEW t COMPACT": "invalid_sql",
+    "ALTER TABLE t COMPACT NOW": "invalid_sql",
+    "VACUUM t RETAIN": "invalid_sql",
+    "VACUUM t RETAIN -1 HOURS": "invalid_sql",
+    "VACUUM t RETAIN 1 DAYS": "invalid_sql",
+    "VACUUM t SOON": "invalid_sql",
+    "VACUUM t TRANSACTIONS": "invalid_sql",
+    "VACUUM t TRANSACTIONS 24": "invalid_sql",
+    "VACUUM t TRANSACTIONS -1 HOURS": "invalid_sql",
+    "VACUUM t TRANSACTIONS 1 DAYS": "invalid_sql",
+    "REPAIR t": "invalid_sql",
+    "REPAIR TABLE t WET RUN": "invalid_sql",
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_is_no_such_statement_is_refused(database: Database, sql: str) -> None:
+    if "plain" in sql and not (database.root / "plain.lance").exists():
+        database.ingest("plain", ROWS)
+    assert f"[{REFUSED[sql]}]" in database.refuses(sql)
+
+
+def test_a_stream_goes_on_while_its_table_is_compacted_and_vacuumed(
+    database: Database, table: str, commands: Commands
+) -> None:
+    data = pa.table({"id": pa.array(range(400_000), pa.int64()), "p": [f"p{n % 40}" for n in range(400_000)]})
+    database.ingest(table, data, partition_by="p")
+    database.run(f"DELETE FROM {table} WHERE id < 400")
+    plan = database.engine.execute(f"SELECT id FROM {table}")
+    batches = database.engine.run(plan.tasks[0])
+    ids = batches.read_next_batch()["id"].to_pylist()
+    database.ingest(table, data, "append")
+    assert commands.run("compact", database.root, table).status == 0
+    age(database.root / table / "__manifest", hours=200)
+    database.query(f"VACUUM {table}")
+    ids += batches.read_all()["id"].to_pylist()
+    assert sorted(ids) == list(range(400, 400_000))
+
+
+def test_the_commands_do_the_same_from_outside(database: Database, many: str, commands: Commands) -> None:
+    before = database.rows(SUM.format(many))
+    done = commands.run("compact", database.root, many)
+    assert done.out == f"{many}: 2 of 2 partition tables compacted, 6 files into 2\n"
+    age(database.root / many, hours=200)
+    planned = commands.run("vacuum", database.root, many, "--dry-run").out.splitlines()
+    assert "would go" in planned[0]
+    assert sorted(line.split()[0] for line in planned[1:]) == ["snapshots", "versions", "versions"]
+    age(database.root / many, hours=1)  # the leases of the statements before are over
+    removed = commands.run("vacuum", database.root, many)
+    assert removed.status == 0
+    assert "removed" in removed.out
+    assert commands.run("repair", database.root, many).out == f"{many}: nothing is wrong\n"
+    assert database.rows(SUM.format(many)) == before
+
+
+def test_a_command_without_a_table_takes_them_all(tmp_path: Path, commands: Commands) -> None:
+    root = tmp_path / "root"
+    database = Database(root)
+    for table in ("one", "two"):
+        database.ingest(table, ROWS, partition_by="p")
+        database.ingest(table, ROWS, "append")
+    database.ingest("plain", ROWS)
+    done = commands.run("compact", root)
+    assert [line.split(":")[0] for line in done.out.splitlines()] == ["one", "plain", "two"]
+    manifest = lance.dataset(str(root / "one" / "__manifest"))
+    manifest.drop_columns(["partition_field_p"])
+    looked = commands.run("repair", root)
+    assert looked.status == 1, "something is wrong and stays so"
+    assert "one: lost columns" in looked.out
+    assert "two: nothing is wrong" in looked.out
+    failed = commands.run("vacuum", root)
+    assert failed.status == 1
+    assert "[corrupt]" in failed.err
+    assert "two:" in failed.out, "one that fails does not keep the others from it"
+    assert commands.run("repair", root, "--apply").status == 0
+    assert commands.run("repair", root).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["compact", "root", "nothing"], "not_found"),
+        (["rewrite", "root", "plain"], "unsupported"),
+        (["compact", "nowhere"], "not a directory"),
+        (["compact", "root", "--files", "-1"], "files is -1"),
+        (["vacuum", "root", "--retain", "1"], "refused"),
+        (["vacuum", "root", "--transactions", "-1"], "transaction_hours"),
+        (["vacuum", "root", "--transactions", "1.9"], "refused"),
+        (["repair", "root", "nothing"], "not_found"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_the_commands_say_in_one_line_what_is_wrong(
+    tmp_path: Path, commands: Commands, arguments: list[str], says: str
+) -> None:
+    lance.write_dataset(ROWS, str(tmp_path / "root" / "plain.lance"))
+    done = commands.run(*[tmp_path / part if part in {"root", "nowhere"} else part for part in arguments])
+    assert done.status == 1
+    assert says in done.err
+    assert len(done.err.splitlines()) == 1
