@@ -397,9 +397,6 @@ PLANNED = [
         "SELECT a FROM t UNION BY NAME SELECT a FROM u", "SELECT a FROM t UNION ALL SELECT a FROM u", id="UNION BY NAME"
     ),
     pytest.param("SELECT a FROM t EXCEPT SELECT a FROM u", "SELECT a FROM t", id="EXCEPT"),
-    pytest.param(
-        "SELECT a FROM t INTERSECT ALL SELECT a FROM u", "SELECT a FROM t INTERSECT SELECT a FROM u", id="INTERSECT ALL"
-    ),
     pytest.param("SELECT t.a FROM t NATURAL JOIN u", "SELECT t.a FROM t CROSS JOIN u", id="NATURAL JOIN"),
     pytest.param("SELECT a FROM t LEFT SEMI JOIN u USING (a)", "SELECT a FROM t JOIN u USING (a)", id="SEMI JOIN"),
     pytest.param(

@@ -35,7 +35,7 @@ def sets(draw: Draw) -> Case:
         f"SELECT {each.column(role)} AS key{', ' + each.column('v') + ' AS v' if more else ''} FROM {each}{draw.where([each])}"
         for each in reads
     ]
-    operator = draw.rng.choice(("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
+    operator = draw.rng.choice(("UNION ALL", "UNION", "INTERSECT", "EXCEPT"))
     sql = f"{sides[0]} {operator} {sides[1]}"
     is_eligible = operator != "UNION ALL" and matched(tables, role)
     if operator == "UNION ALL" and draw.chance(0.7):

@@ -16,7 +16,9 @@ from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import RunningStatement
+from lance_flight.engine.sql.select_lists import REFUSAL, names_of, with_marked_repeats
 from lance_flight.engine.sql.typed_calls import shown_name
+from lance_flight.errors import SqlError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,15 @@ class PlannedQuery:
     @classmethod
     def of(cls, session: QuerySession, text: str, parameters: pa.RecordBatch | None = None) -> PlannedQuery:
         """Plan a query; nothing is read yet."""
-        frame = session.frame(text, parameters)
-        schema = pa.schema([field.with_name(shown_name(field.name)) for field in frame.schema()])
+        try:
+            frame = session.frame(text, parameters)
+        except SqlError as exc:
+            if REFUSAL not in str(exc):
+                raise
+            frame = session.frame(with_marked_repeats(text), parameters)
+        fields = frame.schema()
+        names = names_of([shown_name(name) for name in fields.names])
+        schema = pa.schema([field.with_name(name) for field, name in zip(fields, names, strict=True)])
         return cls(session, frame, schema, text, parameters)
 
     def again(self, context: StatementContext, text: str, parameters: pa.RecordBatch | None) -> PlannedQuery | None:

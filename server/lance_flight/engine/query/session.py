@@ -43,14 +43,19 @@ from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
+from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
+from lance_flight.engine.sql.long_numbers import decimal_edits
+from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
+from lance_flight.engine.sql.recursive_queries import check_recursive_queries
 from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
+from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
-from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
+from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 
@@ -59,6 +64,8 @@ T = TypeVar("T")
 PLANNING_ROUNDS = 4
 FEW_TABLES = 1_000
 """Most partition tables that are pruned before a query is run, which takes negligible time."""
+MOST_MOMENTS = 100
+"""Most moments of one query that DataFusion reads only in another form; each is planned anew."""
 SMALL_BATCH_ROWS = 1024
 """Rows of a batch in a cross join; fewer make it slower, as do many more."""
 
@@ -112,6 +119,7 @@ class QuerySession:
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
+        self._is_view = False
         self.named = NamedTables(context, self.log, self._evaluations, known, hidden)
         self._errors = QueryErrors(self.root, self.log, self.named.withheld, self._planned_views.masked)
         self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly, is_linear)
@@ -193,7 +201,7 @@ class QuerySession:
                 lambda: self.planned(lambda: self._bounded(substrait.planned(self.datafusion, plan_sent))),
                 self._frame_of_view,
             )
-        sql = sql if parameters is None else with_listed_values(sql, parameters)
+        sql = with_hidden_calls(sql if parameters is None else with_listed_values(sql, parameters), parameters)
         is_bound = parameters is not None or parameter_count(sql) == 0
         self.reveal(hidden_columns_in(sql))
         sql = self.searches.replace(partial(with_searches, self, sql, parameters, is_bound=is_bound))
@@ -209,8 +217,12 @@ class QuerySession:
             self._unbound, self._wanted = calls, None
         values = bound_values(calls.sql, parameters)
 
+        def schema_of(text: str) -> pa.Schema:
+            return pa.schema(self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values).schema())
+
         def plan(text: str) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
+            check_recursive_queries(text, schema_of)
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts:
                 self._bounded(frame)
@@ -220,9 +232,45 @@ class QuerySession:
             return frame
 
         with located(self._sent, calls.sql):
-            return self._planned_views.plan(
-                lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
-            )
+            return self._readable(calls, plan, is_bound=is_bound)
+
+    def _readable(self, calls: TypedCalls, plan: Callable[[str], DataFrame], *, is_bound: bool) -> DataFrame:
+        """Plan a query, again where DataFusion refuses a moment that is written as a text."""
+        for _ in range(MOST_MOMENTS):
+            try:
+                frame = self._planned_views.plan(
+                    lambda: self.planned(lambda: calls.plan(self.datafusion, plan)),  # noqa: B023 - called here
+                    self._frame_of_view,
+                )
+                # A view is coerced with the query that reads it.
+                is_coerced = self._is_view and not has_moments(calls.sql)
+                return frame if is_coerced else self._coerced(frame, is_bound=is_bound)
+            except SqlError as exc:
+                readable = with_readable_moment(calls.sql, str(exc))
+                if readable is None:
+                    raise
+                calls = replace(calls, sql=readable)
+        raise LimitExceeded(
+            f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
+        )
+
+    def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
+        """Return a query whose schema has the types of its rows.
+
+        DataFusion coerces the branches of UNION and CASE only as it optimises: before, it says the type of the first one.
+        A query whose parameters have no values yet may be impossible to optimise: its schema is told again once they have.
+        """
+        try:
+            plan = self.optimised(frame)
+        except SqlError:
+            if is_bound:
+                raise
+            return frame
+        coerced = self.datafusion.create_dataframe_from_logical_plan(plan)
+        if coerced.schema().types == frame.schema().types:
+            return frame
+        self._optimised = coerced, plan
+        return coerced
 
     def reveal(self, hidden: frozenset[str]) -> None:
         """Show these hidden columns too of the tables that are named from here on."""
@@ -237,11 +285,12 @@ class QuerySession:
 
     def _frame_of_view(self, sql: str) -> DataFrame:
         """Plan the query of a view, whose text no position in the client's text is about."""
-        sent, self._sent = self._sent, None
+        before = self._sent, self._is_view
+        self._sent, self._is_view = None, True
         try:
             return self.frame(sql)
         finally:
-            self._sent = sent
+            self._sent, self._is_view = before
 
     def wanted_types(self) -> Mapping[str, pa.DataType]:
         """Return the types that their contexts want of the parameters, by `$n`, of the query that was planned last without values."""
@@ -260,8 +309,9 @@ class QuerySession:
         return self.named.revealed(name)
 
     def literal_rows(self, sql: str) -> DataFrame:
-        """Plan a VALUES list of plain literals, without the rewrites that `frame` makes."""
-        return self.planned(lambda: self.datafusion.sql_with_options(sql, QUERIES_ONLY))
+        """Plan a VALUES list of plain literals, without most of the rewrites that `frame` makes."""
+        exact = edited(sql, decimal_edits(sql))
+        return self._coerced(self.planned(lambda: self.datafusion.sql_with_options(exact, QUERIES_ONLY)))
 
     def rows_of(self, rows: pads.Dataset) -> DataFrame:
         """Return the rows of a dataset that is read in place of a scan by this run alone."""
@@ -511,10 +561,48 @@ class QuerySession:
 
 
 def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches, each converted to exactly `schema`, with its columns matched by position."""
+    """Yield the same batches with exactly `schema`, with their columns matched by position.
+
+    A column may change the form of its values (views, dictionaries), never a value: a cast of other types would lose some.
+    """
     for batch in batches:
+        for column, field in zip(batch.columns, schema, strict=True):
+            if not _has_values_of(column.type, field.type):
+                raise TypeError(f"column {field.name!r} has rows of {column.type}; expected {field.type}, as planned")
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _has_values_of(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether two types hold the same values, in whatever form."""
+    if stored == wanted or pa.types.is_null(stored):
+        return True
+    if pa.types.is_dictionary(stored):
+        return _has_values_of(stored.value_type, wanted)
+    if pa.types.is_decimal(stored) and pa.types.is_decimal(wanted):
+        return bool(stored.scale == wanted.scale and stored.precision <= wanted.precision)
+    for kinds in _FORMS:
+        if any(is_kind(stored) for is_kind in kinds):
+            return (
+                any(is_kind(wanted) for is_kind in kinds)
+                and stored.num_fields == wanted.num_fields
+                and all(map(_has_values_of, _types_within(stored), _types_within(wanted)))
+            )
+    return False
+
+
+_FORMS = (
+    (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+    (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view),
+    (pa.types.is_struct,),
+    (pa.types.is_map,),
+)
+"""Kinds of types that hold the same values."""
+
+
+def _types_within(kind: pa.DataType) -> list[pa.DataType]:
+    return [kind.field(place).type for place in range(kind.num_fields)]
 
 
 def _weak(method: Callable[..., T]) -> Callable[..., T]:

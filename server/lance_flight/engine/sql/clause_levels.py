@@ -27,6 +27,7 @@ class QueryLevel:
 
     `clause` is the one that is being read, or the one that the bracket stands in. `function` is the one that is called.
     `top` is its TOP, `is_limited` tells that it has a LIMIT, an OFFSET or a FETCH, `has_set` a set operator.
+    `join` are the words before the last JOIN.
     `has_recursion` tells that the query begins with WITH RECURSIVE, `is_recursive` that it is named by one.
     """
 
@@ -42,4 +43,5 @@ class QueryLevel:
     top: RowLimit | None = None
     lone_from: int | None = None
     table: int = 0
+    join: frozenset[str] = frozenset()
     group: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 SUSPECTS = re.compile(
-    r"\b(?:AGGREGATE|APPLY|ASOF|CLUSTER|CONNECT|CUBE|DISTINCT|DISTRIBUTE|FETCH|FILTER|FOR|FORMAT|FROM|GLOBAL|IGNORE|ILIKE|INTERPOLATE|INTO|LIMIT"
+    r"\b(?:AGGREGATE|APPLY|ASOF|CLUSTER|CONNECT|CUBE|DISTINCT|DISTRIBUTE|EXCEPT|FETCH|FILTER|FOR|FORMAT|FROM|GLOBAL|IGNORE|ILIKE|INTERPOLATE|INTERSECT|INTO|LIMIT"
     r"|MATCH_RECOGNIZE|ORDER|OVER|PARTITION|PIVOT|PREWHERE|RESPECT|ROLLUP|SAMPLE|SELECT|SETS|SETTINGS|SORT|START|TABLESAMPLE|TOP"
     r"|TOTALS|UNPIVOT|WITH|WITHIN)\b|\)\s*\(",
     re.IGNORECASE,
@@ -21,10 +21,14 @@ INSTEAD = {
     "CONNECT BY": "write WITH RECURSIVE",
     "CROSS APPLY": "write CROSS JOIN LATERAL",
     "DISTRIBUTE BY": "leave it out, or write ORDER BY",
+    "EXCEPT ALL": "write EXCEPT, which keeps one of equal rows; or number equal rows by row_number() in both queries",
+    "INTERSECT ALL": "write INTERSECT, which keeps one of equal rows; or number equal rows by row_number() in both queries",
     "FETCH": "write FETCH FIRST n ROWS ONLY, without LIMIT, PERCENT or TIES",
     "FOR": "leave it out: there are no row locks, and an answer has one format, Arrow",
     "a range of versions": "write table_changes('t', from, to)",
     VERSION_OF: "write FOR VERSION AS OF n after the table's name, inside the query",
+    "FULL JOIN … USING": "write ON a.k = b.k, and coalesce(a.k, b.k) AS k where it is selected",
+    "RIGHT JOIN … USING": "write ON a.k = b.k, and b.k where it is selected; or the tables the other way round, with LEFT JOIN",
     "FORMAT": "leave it out: answers are Arrow batches, which the client formats",
     "GLOBAL": "leave it out: a join has no places to be sent to",
     "GROUPING SETS after GROUP BY's expressions": "write GROUP BY GROUPING SETS ((a, b), (a), ())",

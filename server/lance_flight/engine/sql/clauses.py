@@ -53,6 +53,9 @@ def clause_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
     return _Reader(text, tokens).read() if SUSPECTS.search(text) else []
 
 
+_JOIN_WORDS = frozenset(["NATURAL", "RIGHT", "FULL", "LEFT", "INNER", "OUTER", "SEMI", "ANTI", "CROSS"])
+
+
 class _Reader(TokenPlaces):
     """Reads a text from its first token to its last, tracking the open brackets."""
 
@@ -182,6 +185,26 @@ class _Reader(TokenPlaces):
                 pass
         if word == "JOIN":
             level.table = at + 1
+            level.join = self._join_words(at)
+            self._check_shared_columns(level, at, is_natural="NATURAL" in level.join)
+        elif word == "USING" and self.is_sign(at + 1, "("):
+            self._check_shared_columns(level, at, is_natural=True)
+
+    def _join_words(self, at: int) -> frozenset[str]:
+        """Return the words of a join before JOIN, like NATURAL, FULL and OUTER."""
+        first = at
+        while self.word_at(first - 1) in _JOIN_WORDS:
+            first -= 1
+        return frozenset(self.word_at(place) for place in range(first, at))
+
+    def _check_shared_columns(self, level: QueryLevel, at: int, *, is_natural: bool) -> None:
+        """Refuse columns that both sides of a RIGHT or FULL join share: DataFusion gives the left side's, which may be NULL.
+
+        https://github.com/apache/datafusion/issues/22881
+        """
+        outer = next((word for word in ("RIGHT", "FULL") if word in level.join), None)
+        if is_natural and outer is not None and not level.join & {"SEMI", "ANTI"}:
+            raise self._unsupported(at, f"{outer} JOIN … USING")
 
     def _query_word(self, level: QueryLevel, at: int, word: str) -> None:
         if word == "SELECT":
@@ -201,6 +224,8 @@ class _Reader(TokenPlaces):
 
     def _next_part(self, level: QueryLevel, at: int, word: str) -> None:
         if word in SET_OPERATORS and not self.is_sign(at - 1, "*"):
+            if word != "UNION" and self.word_at(at + 1) == "ALL":
+                raise self._unsupported(at, f"{word} ALL")  # DataFusion keeps or removes all of equal rows
             self._end(level)
             level.has_union |= word == "UNION"
             level.has_set = True

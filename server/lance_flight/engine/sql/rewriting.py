@@ -5,7 +5,7 @@ Queries reach DataFusion as the client wrote them but for these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
 
 from lance_flight.engine.sql.boolean_chains import chain_edits
@@ -14,14 +14,17 @@ from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
+from lance_flight.engine.sql.long_numbers import decimal_edits
+from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.sort_keys import sort_key_edits
+from lance_flight.engine.sql.text_lengths import text_length_edits
 from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED
 from lance_flight.engine.sql.vector_operators import operator_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
-from lance_flight.errors import LimitExceeded
+from lance_flight.errors import LimitExceeded, Unsupported
 
 MOST_PARAMETERS = 65_535
 """Most values of one row of parameters: each is a column of a record batch."""
@@ -37,6 +40,7 @@ def for_datafusion(text: str) -> str:
     'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
     """
     text = numbered(text)
+    text = edited(text, decimal_edits(text))
     tokens = tokenize(text)
     documents = json_edits(text, tokens)
     if documents:
@@ -46,7 +50,8 @@ def for_datafusion(text: str) -> str:
     if operators:
         text = edited(text, operators)
         tokens = tokenize(text)
-    rewrites = clause_edits(text, tokens) + comparison_edits(tokens)
+    check_operators(tokens)
+    rewrites = clause_edits(text, tokens) + comparison_edits(tokens) + pattern_edits(tokens)
     if rewrites:
         text = edited(text, rewrites)
         tokens = tokenize(text)
@@ -64,7 +69,17 @@ def for_datafusion(text: str) -> str:
     edits: list[tuple[int, int, str]] = []
     for place in _type_places(tokens):
         edits += _type_edits(tokens, place)
-    return edited(text, edits + _keyword_call_edits(tokens))
+    return edited(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
+
+
+def check_operators(tokens: Sequence[Token]) -> None:
+    """Refuse `^`: it is a power in PostgreSQL and DuckDB, and exclusive or in DataFusion and MySQL."""
+    for token, following in pairwise(tokens):
+        if token.is_sign("^") and not following.text.startswith("@"):
+            raise Unsupported(
+                f"^ at character {token.start + 1} is a power in some systems and exclusive or in others;"
+                " write power(a, b), or (a | b) - (a & b)"
+            )
 
 
 def _keyword_call_edits(tokens: list[Token]) -> list[tuple[int, int, str]]:

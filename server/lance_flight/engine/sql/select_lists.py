@@ -1,10 +1,19 @@
-"""Select lists of a query: repeated items get names where only their position matters."""
+"""Select lists of a query whose columns repeat a name: DataFusion 55 refuses them, SQL does not.
+
+https://github.com/apache/datafusion/issues/6543
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, tokenize
+from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, folded, tokenize
+
+REFUSAL = "Projections require unique expression names"
+"""Part of DataFusion's error about columns of one name."""
+_MARK, _END = "\ue000", "\ue001"
+"""Around what an alias says of the column's own name; no text of a client has these characters."""
 
 _AFTER_LIST = frozenset(
     [
@@ -34,6 +43,63 @@ def with_distinct_names(text: str) -> str:
                 edits.append((item[-1].stop, item[-1].stop, f' AS "column {number}"'))
             taken.add(name)
     return edited(text, edits)
+
+
+def with_marked_repeats(text: str) -> str:
+    r"""Add an alias to each column of the result that may repeat a name; `names_of` takes them off.
+
+    Only the outermost lists are read: in a subquery a repeated name is ambiguous.
+
+    >>> with_marked_repeats("SELECT a, a FROM t").encode("ascii", "backslashreplace").decode()
+    'SELECT a, a AS "\\ue0001\\ue001a" FROM t'
+    """
+    tokens = tokenize(text)
+    edits: list[tuple[int, int, str]] = []
+    depth = 0
+    for place, token in enumerate(tokens):
+        if token.kind is Kind.SIGN:
+            depth += (token.text in "([{") - (token.text in ")]}")
+        if token.word == "SELECT" and depth == 0:
+            edits += _marks(list(items(tokens, place + 1)))
+    return edited(text, edits)
+
+
+def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
+    """Yield the edits of one list: an alias says how many columns before it the name stands, or what it is."""
+    stars = [number for number, item in enumerate(listed) if item and item[-1].is_sign("*")]
+    first: dict[tuple[str, ...], int] = {}
+    for number, item in enumerate(listed):
+        if not item or number in stars:
+            continue
+        alias = item[-1] if not _is_without_alias(item) else None
+        name = (folded(alias),) if alias is not None else _name(item)
+        before = first.setdefault(name, number)
+        if alias is not None:
+            if before != number or stars:
+                yield alias.start, alias.stop, quoted(f"{_MARK}{number}{_END}{folded(alias)}")
+        elif len(name) == 1 and item[-1].kind in _NAMES and (before != number or stars):
+            yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number}{_END}{folded(item[-1])}')}"
+        elif before != number and not any(before < star < number for star in stars):
+            yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number - before}{_END}')}"
+
+
+def names_of(columns: Sequence[str]) -> list[str]:
+    r"""Return the names of result columns, without the aliases that mark repeated ones.
+
+    >>> names_of(["a", "count(*)", "\ue0002\ue001a", "\ue0002\ue001"])
+    ['a', 'count(*)', 'a', 'count(*)']
+    """
+    names: list[str] = []
+    for column in columns:
+        if column.startswith(_MARK):
+            number, _, name = column.removeprefix(_MARK).partition(_END)
+            names.append(name or names[-int(number)])
+        else:
+            names.append(column)
+    return names
+
+
+_NAMES = frozenset({Kind.WORD, Kind.NAME})
 
 
 def items(tokens: Sequence[Token], start: int) -> Iterator[list[Token]]:

@@ -1,0 +1,41 @@
+"""Numbers with more digits than a double has: they are decimals, and DataFusion would round them to doubles.
+
+A double keeps 15 digits of any number. DataFusion 55 has an option, `datafusion.sql_parser.parse_float_as_decimal`, which would make
+decimals of short numbers too, whose quotients have few digits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lance_flight.engine.sql.tokens import Kind, spelled_out
+
+MOST_EXACT = 15
+"""Most digits of a number that a double always keeps."""
+MOST_DECIMAL = 76
+"""Most digits of a decimal; a longer number stays a double."""
+_MOST_WHOLE = 2**64
+_LONG = re.compile(rf"\d[\d.]{{{MOST_EXACT}}}")
+
+
+def decimal_edits(text: str) -> list[tuple[int, int, str]]:
+    """Return the edits that make decimals of numbers that a double would round.
+
+    >>> decimal_edits("SELECT 1.5, 1234567890123456.78, 2e300")
+    [(12, 31, "CAST('1234567890123456.78' AS DECIMAL(18, 2))")]
+    """
+    if _LONG.search(text) is None:
+        return []
+    return [
+        (token.start, token.stop, f"CAST('{token.text}' AS DECIMAL({digits}, {scale}))")
+        for token in spelled_out(text)
+        if token.kind is Kind.NUMBER and token.text.replace(".", "").isdigit()
+        for digits, scale in [_size(token.text)]
+        if MOST_EXACT < digits <= MOST_DECIMAL and ("." in token.text or int(token.text) >= _MOST_WHOLE)
+    ]
+
+
+def _size(number: str) -> tuple[int, int]:
+    """Return the digits of a number, and those behind its point."""
+    whole, _, fraction = number.partition(".")
+    return max(len(whole.lstrip("0")) + len(fraction), 1), len(fraction)

@@ -1,0 +1,92 @@
+"""Types of recursive queries: DataFusion casts the rows of the repeated part to the types of the first part.
+
+Where that loses a part of a value, as in `SELECT 1 AS x UNION ALL SELECT x + 0.5 …`, the query gives wrong rows or never ends.
+PostgreSQL refuses it as well. DataFusion 55 casts by design: https://github.com/apache/datafusion/pull/9795.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lance_flight.engine.sql.clause_words import SET_OPERATORS
+from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.tokens import Token, closing_places, tokenize
+from lance_flight.engine.sql.with_expansion import with_queries
+from lance_flight.errors import SqlError
+
+
+class RecursiveQuery(NamedTuple):
+    """A query of WITH RECURSIVE: its name, and statements that give rows as its `first` and its `repeated` part do."""
+
+    name: str
+    first: str
+    repeated: str
+
+
+def recursive_queries(text: str) -> Iterator[RecursiveQuery]:
+    """Yield each query of WITH RECURSIVE that is a union of two parts.
+
+    >>> list(recursive_queries("WITH RECURSIVE c AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM c) SELECT * FROM c"))[0].repeated
+    'WITH RECURSIVE c AS (SELECT 1 AS x) SELECT x + 1 FROM c'
+    """
+    tokens = tokenize(text)
+    starts = [
+        place - 1
+        for place, token in enumerate(tokens)
+        if token.word == "RECURSIVE" and tokens[place - 1].word == "WITH"
+    ]
+    if not starts:
+        return
+    closing = closing_places(tokens)
+    for query in with_queries(tokens):
+        union = _union(tokens, query.start, query.stop, closing)
+        start = max((start for start in starts if start < query.start), default=None)
+        if union is None or start is None:
+            continue
+        after = union + 1 + (tokens[union + 1].word in {"ALL", "DISTINCT"})
+        head = text[tokens[start].start : tokens[union - 1].stop] + ")"
+        repeated = text[tokens[after].start : tokens[query.stop - 1].stop]
+        yield RecursiveQuery(query.name, f"{head} SELECT * FROM {quoted(query.name)}", f"{head} {repeated}")  # noqa: S608 - quoted
+
+
+def _union(tokens: Sequence[Token], start: int, stop: int, closing: dict[int, int]) -> int | None:
+    """Return the place of the last UNION directly within a bracket; None without one."""
+    place, found = start + 1, None
+    while place < stop:
+        if tokens[place].word in SET_OPERATORS:
+            found = place if tokens[place].word == "UNION" else None
+        place = closing.get(place, place) + 1
+    return found
+
+
+def check_recursive_queries(text: str, schema_of: Callable[[str], pa.Schema]) -> None:
+    """Refuse a recursive query whose repeated part has values that the types of its first part cannot hold."""
+    for query in recursive_queries(text):
+        for first, repeated in zip(schema_of(query.first), schema_of(query.repeated), strict=False):
+            if _loses(repeated.type, first.type):
+                raise SqlError(
+                    f"column {first.name!r} of the recursive query {query.name!r} is {first.type} in its first part and"
+                    f" {repeated.type} in the part that repeats; expected one type: write a CAST in the first part"
+                )
+
+
+def _loses(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether a cast may give another value without an error."""
+    if kind == wanted:
+        return False
+    is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if pa.types.is_decimal(wanted):
+        return bool(pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale > wanted.scale))
+    if pa.types.is_integer(wanted):
+        return bool(is_fraction)
+    if pa.types.is_floating(wanted):
+        return bool(pa.types.is_decimal(kind) or (pa.types.is_floating(kind) and kind.bit_width > wanted.bit_width))
+    if pa.types.is_date(wanted):
+        return bool(pa.types.is_timestamp(kind))
+    if pa.types.is_timestamp(wanted):
+        units = ("s", "ms", "us", "ns")
+        return bool(pa.types.is_timestamp(kind)) and units.index(kind.unit) > units.index(wanted.unit)
+    return False

@@ -1,0 +1,91 @@
+"""Lengths of text types in casts: `CAST(a AS VARCHAR(3))` keeps three characters, where DataFusion 55 ignores the length.
+
+Its option `datafusion.sql_parser.support_varchar_with_length` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
+from lance_flight.engine.sql.tokens import Kind, Token, closing_places
+
+_TEXTS = frozenset(["VARCHAR", "CHAR", "NVARCHAR"])
+_CASTS = frozenset(["CAST", "TRY_CAST"])
+
+
+def text_length_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+    """Return the edits that cut the text of each cast to a type with a length.
+
+    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> text = "SELECT CAST(a AS CHAR(2)), f(b)::varchar(3) FROM t"
+    >>> edited(text, text_length_edits(tokenize(text)))
+    'SELECT left(CAST(a AS CHAR), 2), left(f(b)::varchar, 3) FROM t'
+    """
+    lengths = list(_lengths(tokens))
+    if not lengths:
+        return []
+    closing = closing_places(tokens, "([", ")]")
+    opening = {stop: start for start, stop in closing.items()}
+    return [edit for place, opened in lengths for edit in _edits(tokens, place, opened, closing, opening)]
+
+
+def _lengths(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Yield the place of each text type that a cast may name, and of the bracket of its length."""
+    for place in range(1, len(tokens) - 3):
+        if tokens[place].word in _TEXTS and (tokens[place - 1].is_sign("::") or tokens[place - 1].word == "AS"):
+            opened = place + 1
+            if tokens[opened].is_sign("(") and tokens[opened + 1].is_whole:
+                yield place, opened
+
+
+def _edits(
+    tokens: Sequence[Token], place: int, opened: int, closing: Mapping[int, int], opening: Mapping[int, int]
+) -> Iterator[tuple[int, int, str]]:
+    length, end = tokens[opened + 1].text, closing.get(opened)
+    if end is None:
+        return
+    if tokens[place - 1].is_sign("::"):
+        first = tokens[_operand(tokens, place - 2, opening)].start
+        yield first, first, "left("
+        yield tokens[opened].start, tokens[end].stop, f", {length})"
+        return
+    bracket = next(
+        (start for start in sorted(closing, reverse=True) if start < place and closing[start] == end + 1), None
+    )
+    if bracket is not None and bracket and tokens[bracket - 1].word in _CASTS:
+        yield tokens[bracket - 1].start, tokens[bracket - 1].start, "left("
+        yield tokens[opened].start, tokens[end].stop, ""
+        yield tokens[end + 1].stop, tokens[end + 1].stop, f", {length})"
+
+
+def _operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int]) -> int:
+    """Return the first token of the column, call, brackets or literal that ends at a place, with the casts of it."""
+    first = last
+    while True:
+        if first in opening:
+            first = opening[first]
+            while first and tokens[first].is_sign("[") and first - 1 in opening:
+                first = opening[first - 1]
+            if first and _is_name(tokens[first - 1]):
+                first -= 1
+        while first > 1 and tokens[first - 1].is_sign(".") and _is_name(tokens[first - 2]):
+            first -= 2
+        if (
+            first
+            and tokens[first].kind is Kind.STRING
+            and tokens[first - 1].kind is Kind.WORD
+            and _touches(tokens, first)
+        ):
+            first -= 1  # X'00'
+        if first == 0 or not tokens[first - 1].is_sign("::"):
+            return first
+        first -= 2
+
+
+def _touches(tokens: Sequence[Token], place: int) -> bool:
+    return tokens[place - 1].stop == tokens[place].start
+
+
+def _is_name(token: Token) -> bool:
+    return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in BEFORE_OPERAND)

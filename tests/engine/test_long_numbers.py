@@ -1,0 +1,75 @@
+"""Numbers with more digits than a double has are stored and compared digit by digit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tests.engine.database import Database
+
+LONG, NEXT = "123456789012345678.12", "123456789012345678.13"
+KINDS = {
+    "DECIMAL(20, 2)": LONG,
+    "DECIMAL(38, 0)": "12345678901234567890123456789012345678",
+    "DECIMAL(38, 20)": "0.12345678901234567891",
+    "DECIMAL(60, 10)": "12345678901234567890123456789012345678901234567890.5",
+}
+
+
+@pytest.fixture(scope="module")
+def rows(database: Database) -> str:
+    database.run("CREATE TABLE long_rows (id BIGINT, p DECIMAL(20, 2)) PARTITIONED BY (bucket(2, id))")
+    database.run(f"INSERT INTO long_rows VALUES (1, {LONG}), (2, {NEXT}), (3, -{LONG}), (4, 1.5)")
+    return "long_rows"
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize(("kind", "number"), KINDS.items())
+def test_every_digit_is_stored(database: Database, table: str, kind: str, number: str, sign: str) -> None:
+    database.run(f"CREATE TABLE {table} (x {kind})")
+    database.run(f"INSERT INTO {table} VALUES ({sign}{number}), (1)")
+    database.run(f"INSERT INTO {table} SELECT {sign}{number}")
+    database.run(f"UPDATE {table} SET x = {sign}{number} WHERE x = 1")
+    assert database.rows(f"SELECT DISTINCT x FROM {table}") == [(Decimal(sign + number),)]
+
+
+def test_every_digit_of_a_long_list_is_stored(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (x DECIMAL(20, 2))")
+    database.run(f"INSERT INTO {table} VALUES {', '.join(['(1.5)', f'(-{LONG})'] * 50_000)}")
+    assert sorted(database.rows(f"SELECT x, count(*) FROM {table} GROUP BY x")) == [
+        (Decimal(f"-{LONG}"), 50_000),
+        (Decimal("1.50"), 50_000),
+    ]
+
+
+CONDITIONS = {
+    f"p = {LONG}": [1],
+    f"p = -{LONG}": [3],
+    f"p > {LONG}": [2],
+    f"p <> {NEXT}": [1, 3, 4],
+    f"p IN (1.5, {NEXT})": [2, 4],
+    "p BETWEEN 123456789012345678.115 AND 123456789012345678.125": [1],
+    f"p - {LONG} = 0": [1],
+}
+
+
+@pytest.mark.parametrize(("condition", "expected"), CONDITIONS.items())
+def test_every_digit_is_compared(database: Database, rows: str, condition: str, expected: list[int]) -> None:
+    assert sorted(id_ for (id_,) in database.rows(f"SELECT id FROM {rows} WHERE {condition}")) == expected
+
+
+TYPES = {
+    "0.1": "double",
+    "3.14159265358979": "double",
+    "3.141592653589793": "decimal128(16, 15)",
+    "1234567890123456e0": "double",
+    "18446744073709551615": "uint64",
+    "18446744073709551616": "decimal128(20, 0)",
+    "1" * 77: "double",
+}
+
+
+@pytest.mark.parametrize(("number", "kind"), TYPES.items())
+def test_a_number_is_a_decimal_where_a_double_has_too_few_digits(database: Database, number: str, kind: str) -> None:
+    assert str(database.query(f"SELECT {number} AS x").schema.field("x").type) == kind

@@ -1,0 +1,145 @@
+"""What DataFusion reads in another way than PostgreSQL and DuckDB: it means what these say, or is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.database import Database
+
+# Text, pattern with its escape → what PostgreSQL answers.
+SIMILAR = {
+    ("abc", "'abc'"): True,
+    ("abc", "'a'"): False,
+    ("abc", "'ab'"): False,
+    ("abc", "'%(b|d)%'"): True,
+    ("abc", "'(b|c)%'"): False,
+    ("abc", "'a_c'"): True,
+    ("abc", "'a.c'"): False,
+    ("a.c", "'a.c'"): True,
+    ("a\nc", "'a%c'"): True,
+    ("abbc", "'ab+c'"): True,
+    ("abbc", "'ab{3}c'"): False,
+    ("a%c", "'a!%c' ESCAPE '!'"): True,
+    ("abc", "'a!%c' ESCAPE '!'"): False,
+    ("a_c", r"'a\_c'"): True,
+    ("axc", "'a[xy]c'"): True,
+    ("azc", "'a[^xy]c'"): True,
+    ("a^c", "'a^c'"): True,
+    ("it's", "'it''s'"): True,
+}
+
+
+@pytest.mark.parametrize("negated", ["", "NOT "])
+@pytest.mark.parametrize(("text", "pattern"), SIMILAR)
+def test_similar_to_matches_the_whole_text(database: Database, text: str, pattern: str, negated: str) -> None:
+    found = database.value(f"SELECT ? {negated}SIMILAR TO {pattern}", [text])
+    assert found is (SIMILAR[text, pattern] ^ bool(negated))
+
+
+# Text, pattern with its escape → what PostgreSQL answers.
+LIKE = {
+    ("5%", "'5!%' ESCAPE '!'"): True,
+    ("5x", "'5!%' ESCAPE '!'"): False,
+    ("5!", "'5!!' ESCAPE '!'"): True,
+    ("a_b", "'a!_%' ESCAPE '!'"): True,
+    ("axb", "'a!_%' ESCAPE '!'"): False,
+    ("axb", "'!a_!b' ESCAPE '!'"): True,
+    (r"a\b", r"'a\_' ESCAPE '!'"): True,
+    (r"a\%", r"'a\%' ESCAPE ''"): True,
+    ("a%", r"'a\%' ESCAPE ''"): False,
+    ("a%", r"'a\%' ESCAPE '\'"): True,
+    ("it's 5%", "'it''s _!%' ESCAPE '!'"): True,
+}
+
+
+@pytest.mark.parametrize("operator", ["LIKE", "NOT LIKE", "ILIKE"])
+@pytest.mark.parametrize(("text", "pattern"), LIKE)
+def test_like_takes_any_escape_character(database: Database, text: str, pattern: str, operator: str) -> None:
+    found = database.value(f"SELECT ? {operator} {pattern}", [text])
+    assert found is (LIKE[text, pattern] ^ operator.startswith("NOT"))
+
+
+A, B = "(SELECT 1 AS k, 2 AS x) AS a", "(SELECT 3 AS k, 4 AS y) AS b"
+REFUSED = {
+    f"SELECT k FROM {A} RIGHT JOIN {B} USING (k)": "[unsupported] RIGHT JOIN … USING is not offered: write ON a.k = b.k",
+    f"SELECT k FROM {A} FULL OUTER JOIN {B} USING (k)": "[unsupported] FULL JOIN … USING is not offered: write ON",
+    f"SELECT k FROM {A} NATURAL RIGHT JOIN {B}": "[unsupported] RIGHT JOIN … USING is not offered",
+    f"SELECT * FROM (SELECT k FROM {A} NATURAL FULL OUTER JOIN {B})": "[unsupported] FULL JOIN … USING is not offered",
+    "SELECT 'a' SIMILAR TO p FROM (SELECT 'a' AS p)": "[unsupported] SIMILAR TO takes a pattern that is a literal",
+    r"SELECT 'a' SIMILAR TO 'a\'": "ends with its escape character",
+    "SELECT 'a' LIKE 'a!' ESCAPE '!'": "ends with its escape character",
+    "SELECT 2 ^ 3": "[unsupported] ^ at character 10 is a power in some systems",
+    "VALUES (1), (1) EXCEPT ALL VALUES (1)": "[unsupported] EXCEPT ALL is not offered: write EXCEPT",
+    "SELECT 1 INTERSECT ALL SELECT 1": "[unsupported] INTERSECT ALL is not offered: write INTERSECT",
+    "SELECT * FROM (SELECT 1 AS x EXCEPT ALL SELECT 2)": "[unsupported] EXCEPT ALL is not offered",
+}
+
+
+@pytest.mark.parametrize(("sql", "says"), REFUSED.items())
+def test_what_would_answer_otherwise_is_refused(database: Database, sql: str, says: str) -> None:
+    assert says in database.refuses(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) = 1 FROM (SELECT 1 EXCEPT SELECT 2)",
+        "SELECT x = 1 FROM (SELECT 1 AS x, 2 AS y) AS t",
+        f"SELECT k = 1 FROM {A} LEFT JOIN {B} USING (k)",
+        f"SELECT k = 1 FROM {A} NATURAL LEFT JOIN {B}",
+        f"SELECT count(*) = 0 FROM {A} JOIN {B} USING (k)",
+        f"SELECT b.k = 3 FROM {A} RIGHT JOIN {B} ON a.k = b.k",
+        f"SELECT count(*) = 2 FROM {A} FULL JOIN {B} ON a.k = b.k LEFT JOIN (SELECT 4 AS y) AS c USING (y)",
+        "SELECT count(*) = 2 FROM (SELECT 1 UNION ALL SELECT 1)",
+    ],
+)
+def test_operators_beside_them_are_left_alone(database: Database, sql: str) -> None:
+    assert database.value(sql) is True
+
+
+CUT = {
+    "'abcdef'::varchar(3)": "abc",
+    "CAST('abcdef' AS VARCHAR(3))": "abc",
+    "TRY_CAST('abcdef' AS CHAR(2))": "ab",
+    "CAST(12345 AS VARCHAR(3))": "123",
+    "12345::bigint::varchar(2)": "12",
+    "upper('abc' || 'def')::varchar(4)": "ABCD",
+    "('abc' || 'def')::varchar(4) || '!'": "abcd!",
+    "'x' || 'abcdef'::varchar(3)": "xabc",
+    "t.s::varchar(2)": "éa",
+    "t.l[1]::varchar(1)": "ü",
+    "CAST(CAST('abcdef' AS VARCHAR(3)) AS VARCHAR(2))": "ab",
+    "CAST('abcdef' AS VARCHAR(3))::varchar(2)": "ab",
+    "'ab'::varchar(3)": "ab",
+    "'abc'::varchar": "abc",
+    "CAST(NULL AS VARCHAR(3))": None,
+    "?::varchar(3)": "par",
+}
+
+
+@pytest.mark.parametrize(("expression", "expected"), CUT.items())
+def test_a_cast_to_a_text_of_a_length_cuts(database: Database, expression: str, expected: str | None) -> None:
+    sql = f"SELECT {expression} AS x FROM (SELECT 'éab' AS s, ['üb'] AS l) AS t"
+    assert database.value(sql, ["parameter"] if "?" in sql else None) == expected
+
+
+TRIED = {
+    "try_cast(x AS INT) > 1": [5],
+    "1 < try_cast(x AS INT)": [5],
+    "try_cast(x AS INT) <> 5": [0],
+    "try_cast(x AS INT) IN (0, 5)": [0, 5],
+    "try_cast(x AS INT) NOT IN (0)": [5],
+    "try_cast(x AS INT) BETWEEN 0 AND 4000000000": [0, 5],
+    "try_cast(x AS INT) IS NULL": [3_000_000_000, None],
+    "NOT try_cast(x AS SMALLINT) > ?": [0, 5],
+}
+
+
+@pytest.mark.parametrize(("condition", "expected"), TRIED.items())
+def test_a_cast_that_fails_is_null_where_it_is_compared(
+    database: Database, table: str, condition: str, expected: list[int | None]
+) -> None:
+    database.run(f"CREATE TABLE {table} (x BIGINT)")
+    database.run(f"INSERT INTO {table} VALUES (3000000000), (5), (0), (NULL)")
+    found = database.rows(f"SELECT x FROM {table} WHERE {condition} ORDER BY x", [6] if "?" in condition else None)
+    assert [value for (value,) in found] == expected

@@ -1,0 +1,47 @@
+"""Queries whose columns repeat a name: the result has them all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.database import Database
+
+# Query → the names and the values of its only row.
+REPEATED = {
+    "SELECT a, a FROM {t}": (["a", "a"], [1, 1]),
+    "SELECT a, b, a, a FROM {t} ORDER BY a": (["a", "b", "a", "a"], [1, "x", 1, 1]),
+    "SELECT *, a FROM {t}": (["a", "b", "a"], [1, "x", 1]),
+    "SELECT b, * FROM {t}": (["b", "a", "b"], ["x", 1, "x"]),
+    "SELECT count(*), count(*) FROM {t}": (["count(*)", "count(*)"], [1, 1]),
+    "SELECT 1 AS x, 2 AS x": (["x", "x"], [1, 2]),
+    'SELECT 1 x, 2 "x", 3 AS X': (["x", "x", "x"], [1, 2, 3]),
+    "SELECT {t}.a, a, sum(a) s, sum(a) s FROM {t} GROUP BY a": (["a", "a", "s", "s"], [1, 1, 1, 1]),
+    "WITH w AS (SELECT a FROM {t}) SELECT a, a FROM w": (["a", "a"], [1, 1]),
+    "SELECT a, a FROM {t} UNION SELECT 1, 1": (["a", "a"], [1, 1]),
+    "SELECT DISTINCT a, a FROM {t} LIMIT 1": (["a", "a"], [1, 1]),
+    "SELECT ?::BIGINT AS p, ?::BIGINT AS p": (["p", "p"], [7, 8]),
+}
+
+
+@pytest.mark.parametrize("sql", REPEATED)
+def test_columns_of_one_name_are_all_there(database: Database, table: str, sql: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 1 AS a, 'x' AS b")
+    text = sql.format(t=table)
+    found = database.query(text, [7, 8] if "?" in sql else None)
+    names, values = REPEATED[sql]
+    assert found.schema.names == names
+    assert [column.to_pylist() for column in found.columns] == [[value] for value in values]
+    described = database.engine.describe(text).schema
+    assert (described.names, described.types) == (found.schema.names, found.schema.types)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a FROM (SELECT 1 AS a, 2 AS a)",
+        "CREATE TABLE twice AS SELECT 1 AS a, 2 AS a",
+        "CREATE VIEW twice AS SELECT 1 AS a, 2 AS a",
+    ],
+)
+def test_a_name_that_stands_for_two_columns_is_refused(database: Database, sql: str) -> None:
+    assert "have the same name" in database.refuses(sql)
