@@ -29,8 +29,12 @@ def stored(place: Path) -> Rows:
     return in_order(rows)
 
 
-def check(asked: Asked, write: Write, table: str, expected: Rows | None, version: int | None = None) -> None:
+def check(
+    asked: Asked, write: Write, table: str, expected: Rows | None, version: int | None = None, *, is_done: bool
+) -> None:
     """The table holds exactly `expected` (None: it is not there), seen from every side, and the next writers write on."""
+    if write.layouts is not None:
+        assert layout_of(asked, table) == write.layouts[is_done]
     if expected is None:
         assert "not_found" in asked.refuses(f"SELECT id FROM {table}")
         assert table not in {name for _, name, *_ in asked.rows("SHOW TABLES")}
@@ -67,10 +71,19 @@ def _check_next_writers(asked: Asked, table: str, expected: Rows) -> None:
     assert asked.run(f"UPDATE {table} SET n = n + 1000") == len(expected) + len(more)
     then = in_order([(i, p, n + 1000) for i, p, n in [*expected, *more]])
     assert read(asked, table) == then
-    if manifest_of(asked, table):
+    if version_of(asked, table) is not None:
         assert stored(asked.root / table) == then
 
 
-def manifest_of(asked: Asked, table: str) -> bool:
-    """Whether a table is partitioned."""
-    return (asked.root / table / "__manifest").exists()
+def version_of(asked: Asked, table: str) -> int | None:
+    """The version of a partitioned table; None for a plain one and for none."""
+    place = asked.root / table
+    return int(manifest(place).version) if (place / "__manifest").exists() else None
+
+
+def layout_of(asked: Asked, table: str) -> str:
+    """The columns of a table and the fields of its newest spec, as text."""
+    columns = ", ".join(f"{field.name} {field.type}" for field in asked.query(f"SELECT * FROM {table} LIMIT 0").schema)
+    newest = f"spec_id = (SELECT max(spec_id) FROM {table}$specs)"
+    fields = asked.rows(f"SELECT field_id FROM {table}$specs WHERE {newest} ORDER BY position")
+    return f"{columns} by {', '.join(field for (field,) in fields)}"

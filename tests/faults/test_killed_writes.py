@@ -1,23 +1,26 @@
-"""Writes that a kill stops at every step: what was acknowledged is there once, the rest is whole or not there."""
+"""Writes that are killed at every step: what was acknowledged is there once, the rest is whole or not there."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+from adbc_driver_manager import Error
 from lance_flight.catalog.storage.staging_area import settle_abandoned
-from lance_flight.faults import POINTS
+from lance_flight.faults import POINTS, VARIABLE
 
 from tests.engine.database import Database
-from tests.faults.aftermath import check
+from tests.faults.aftermath import check, version_of
 from tests.faults.conftest import Before
 from tests.faults.failpoints import Stopped, left_behind
-from tests.faults.writes import EVERYWHERE, WRITES, Stop, Write, check_layout
+from tests.faults.writes import STOPS, TIMES, WRITES, Stop, Write
 from tests.selection import IS_FULL
-from tests.stock import manifest
+from tests.service.server_process import serving, started
 
 # A cursor that lost its server complains once more when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -40,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, before: Before) -> Callable[[W
     def ran(write: Write) -> Run:
         place = tmp_path_factory.mktemp(write.name)
         asked = before(write, place / "root")
-        version = version_of(asked.root / "t")
+        version = version_of(asked, "t")
         with left_behind(asked.root, place) as left:
             write.run(asked, "t")
         return Run(version, asked.root, left)
@@ -48,33 +51,47 @@ def run(tmp_path_factory: pytest.TempPathFactory, before: Before) -> Callable[[W
     return ran
 
 
-def version_of(table: Path) -> int | None:
-    """The version of a partitioned table."""
-    return int(manifest(table).version) if (table / "__manifest").exists() else None
+def nothing_private_is_left(root: Path) -> bool:
+    private = root / ".lance-flight"
+    return not private.exists() or {path.name for path in private.iterdir()} <= {"ticket.key"}
 
 
-@pytest.mark.parametrize("stop", EVERYWHERE, ids=lambda stop: stop.table)
-def test_a_write_is_there_whole_from_one_step_on_and_before_not_at_all(run: Callable[[Write], Run], stop: Stop) -> None:
+@pytest.mark.parametrize("stop", STOPS, ids=str)
+@pytest.mark.parametrize("time", TIMES)
+def test_a_write_is_there_whole_from_one_step_on_and_before_not_at_all(
+    run: Callable[[Write], Run], stop: Stop, time: str
+) -> None:
     done = run(stop.write)
-    asked = Database(done.left[stop.point, stop.number])
+    asked = Database(done.left[stop.point, TIMES[time](stop)])
     settle_abandoned(asked.engine.root.store)
-    check_layout(asked, stop.write, "t", is_done=stop.write.is_visible_at(stop.point))
-    check(asked, stop.write, "t", stop.then, done.version)
-    private = asked.root / ".lance-flight"
-    assert not private.exists() or list(private.iterdir()) == []
+    check(asked, stop.write, "t", stop.then, done.version, is_done=stop.is_done)
+    assert nothing_private_is_left(asked.root)
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
-def test_a_write_passes_its_failpoints_and_is_done(run: Callable[[Write], Run], write: Write) -> None:
+def test_a_write_is_done_and_passes_its_failpoints(run: Callable[[Write], Run], write: Write) -> None:
     done = run(write)
-    assert set(done.left) >= set(write.stops())
-    asked = Database(done.root)
-    check_layout(asked, write, "t", is_done=True)
-    check(asked, write, "t", write.then, done.version)
+    assert set(done.left) >= {(point, number + 1) for point, times in write.passes.items() for number in range(times)}
+    check(Database(done.root), write, "t", write.then, done.version, is_done=True)
 
 
 def test_every_failpoint_is_passed() -> None:
-    assert {stop.point for stop in EVERYWHERE} == set(POINTS)
+    assert {stop.point for stop in STOPS} == set(POINTS)
 
 
-KILLED = EVERYWHERE if IS_FULL else [stop for stop in EVERYWHERE if stop.table == "insert_committed_1"]
+# Where a server is killed: at each pass of each point, or once before the commit of an ingest and once after that of a statement.
+ONCE = {"ingest at all_staged", "insert at committed", "compact at manifest_written", "create_index at segment_built"}
+KILLED = [(stop, 1 + n) for stop in STOPS for n in range(stop.times) if IS_FULL or (str(stop) in ONCE and n == 0)]
+
+
+@pytest.mark.parametrize(("stop", "number"), KILLED, ids=[f"{stop}, {number}" for stop, number in KILLED])
+def test_a_server_that_is_killed_leaves_the_same(tmp_path: Path, before: Before, stop: Stop, number: int) -> None:
+    root = tmp_path / "root"
+    version = version_of(before(stop.write, root), "t")
+    with started(root, environment=os.environ | {VARIABLE: f"{stop.point}:{number}"}) as server:
+        with pytest.raises(Error, match="Unavailable"):
+            stop.write.run(server, "t")
+        assert server.process.wait(60) == -signal.SIGKILL
+    with serving(root) as server:
+        check(server, stop.write, "t", stop.then, version, is_done=stop.is_done)
+    assert nothing_private_is_left(root)

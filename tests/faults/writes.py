@@ -56,7 +56,7 @@ class Write:
 
     `passes` says how often it comes by each point; at `visible_at` all of it is there, and before nothing. `before` is
     what the table holds when it begins (None: there is no table), `then` what it holds when it is done. One that `forgets` takes
-    older snapshots away. `layouts` is what `layout_of` says before and afterwards.
+    older snapshots away. `layouts` are its columns and partition fields before and afterwards.
     """
 
     name: str
@@ -86,10 +86,6 @@ class Write:
         """Whether a write that has stopped at a point is done."""
         return list(POINTS).index(point) >= list(POINTS).index(self.visible_at)
 
-    def stops(self) -> Iterator[tuple[str, int]]:
-        """Every place to stop it at: a point, and the how-manieth time that it is passed."""
-        return ((point, number) for point, times in self.passes.items() for number in range(1, times + 1))
-
 
 @dataclass(frozen=True)
 class Stop:
@@ -97,31 +93,24 @@ class Stop:
 
     write: Write
     point: str
-    number: int
+
+    def __str__(self) -> str:
+        return f"{self.write.name} at {self.point}"
 
     @property
-    def table(self) -> str:
-        """The table that it is about, which no other one is."""
-        return f"{self.write.name}_{self.point}_{self.number}"
+    def times(self) -> int:
+        """How often the write passes the point."""
+        return self.write.passes[self.point]
 
     @property
     def then(self) -> Rows | None:
         """What the table must hold afterwards."""
         return self.write.after(self.point)
 
-
-def layout_of(asked: Asked, table: str) -> str:
-    """The columns of a table and the fields of its newest spec, as text."""
-    columns = ", ".join(f"{field.name} {field.type}" for field in asked.query(f"SELECT * FROM {table} LIMIT 0").schema)
-    newest = f"spec_id = (SELECT max(spec_id) FROM {table}$specs)"
-    fields = asked.rows(f"SELECT field_id FROM {table}$specs WHERE {newest} ORDER BY position")
-    return f"{columns} by {', '.join(field for (field,) in fields)}"
-
-
-def check_layout(asked: Asked, write: Write, table: str, *, is_done: bool) -> None:
-    """The table has the columns and the partitioning from before, or those that the write gives it."""
-    if write.layouts is not None:
-        assert layout_of(asked, table) == write.layouts[is_done]
+    @property
+    def is_done(self) -> bool:
+        """Whether the write is visible by then."""
+        return self.write.is_visible_at(self.point)
 
 
 def sql(*statements: str) -> Callable[[Asked, str], object]:
@@ -472,4 +461,8 @@ WRITES = (
     ),
 )
 
-EVERYWHERE = [Stop(write, *stop) for write in WRITES for stop in write.stops()]
+STOPS = [Stop(write, point) for write in WRITES for point in write.passes]
+"""Every write at every point that it passes."""
+
+TIMES: Mapping[str, Callable[[Stop], int]] = {"first": lambda _: 1, "last": lambda stop: stop.times}
+"""At which of its passes a write is stopped."""
