@@ -79,8 +79,15 @@ def test_every_failpoint_is_passed() -> None:
     assert {stop.point for stop in STOPS} == set(POINTS)
 
 
-# Where a server is killed: at each pass of each point, or once before the commit of an ingest and once after that of a statement.
-ONCE = {"ingest at all_staged", "insert at committed", "compact at manifest_written", "create_index at segment_built"}
+# What a server dies of by default: one write of each layer.
+ONCE = {
+    "ingest at all_staged",
+    "insert at committed",
+    "attach at table_linked",
+    "compact at manifest_written",
+    "create_index at segment_built",
+    "vacuum at tables_trimmed",
+}
 KILLED = [(stop, 1 + n) for stop in STOPS for n in range(stop.times) if IS_FULL or (str(stop) in ONCE and n == 0)]
 
 
