@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
-from itertools import count
+from pathlib import Path
 
 import pytest
 from lance_flight.catalog.maintenance import compaction
@@ -43,13 +44,13 @@ ISOLATION = pytest.mark.parametrize("isolation", Isolation, ids=lambda isolation
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
-    """A table `t` of two partitions, each with two rows in two files."""
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a table `t` of two partitions, each with two rows in two files."""
     made = Database(tmp_path_factory.mktemp("conflicts"))
     made.run("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
     made.run("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
     made.run("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")
-    return made
+    return made.root
 
 
 @dataclass(frozen=True)
@@ -57,30 +58,26 @@ class Table:
     """A copy of the table, and two writers to it."""
 
     database: Database
-    name: str
 
     def rows(self) -> Rows:
         """What is stored, where every value has one table."""
-        tables = stored_tables(self.database.root / self.name)
+        tables = stored_tables(self.database.root / "t")
         values = [table.values["p"] for table in tables]
         assert len(values) == len(set(values))
         return sorted((row["id"], row["p"]) for table in tables for row in table.dataset.to_table().to_pylist())
 
     def run(self, pair: Pair, *, first: bool, scope: Scope | None = None) -> None:
         """Run one of two operations."""
-        statement = pair.statement(self.name, first=first)
+        statement = pair.statement("t", first=first)
         if "COMPACT" in statement:
             self.database.engine.query(statement)
         else:
             self.database.engine.update(statement, scope=scope or Scope())
 
 
-_NUMBERS = count()
-
-
 @pytest.fixture
-def table(database: Database) -> Table:
-    return Table(database, database.copy("t", f"t{next(_NUMBERS)}"))
+def table(template: Path, tmp_path: Path) -> Table:
+    return Table(Database(Path(shutil.copytree(template, tmp_path / "root"))))
 
 
 @FIRST
@@ -158,7 +155,7 @@ def test_a_compaction_gives_up_what_others_have_changed(
             table.run(pair, first=True)
 
     monkeypatch.setattr(compaction, "failpoint", at)
-    namespace = table.database.engine.root.table(TableName("public", table.name))
+    namespace = table.database.engine.root.table(TableName("public", "t"))
     assert isinstance(namespace, PartitionedNamespace)
     report = compaction.compact(namespace)
     lost = [found.is_lost for found in report.tables]
