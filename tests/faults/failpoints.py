@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,11 +53,13 @@ def elsewhere() -> Iterator[None]:
 
 
 @contextmanager
-def left_behind(root: Path, copies: Path) -> Iterator[Mapping[Stopped, Path]]:
-    """What a process leaves of a root that is killed at any failpoint passed in the block: a copy of it for each."""
+def left_behind(root: Path, copies: Path, only: Collection[Stopped] | None = None) -> Iterator[Mapping[Stopped, Path]]:
+    """What a process leaves of a directory that is killed at any failpoint passed in the block, or at `only` these."""
     left: dict[Stopped, Path] = {}
 
     def copy(point: str, number: int) -> None:
+        if only is not None and (point, number) not in only:
+            return
         left[point, number] = copies / f"{point}_{number}" / root.name
         copy_files(root, left[point, number])
 
