@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -63,10 +64,17 @@ class Bucket:
 
     def copy(self) -> Bucket:
         """Make another bucket that has the same objects, by the server's own memory."""
-        copied, buckets = Bucket.made(self.endpoint), s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets
-        for name, stored in list(buckets[self.name].keys.items()):
-            buckets[copied.name].keys[name] = stored
+        copied = Bucket.made(self.endpoint)
+        copied.put_back(self)
         return copied
+
+    def put_back(self, other: Bucket) -> None:
+        """Take the objects of another bucket in place of its own."""
+        buckets = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets
+        objects = {name: copy(stored) for name, stored in list(buckets[other.name].keys.items())}
+        buckets[self.name].keys.clear()
+        for name, stored in objects.items():
+            buckets[self.name].keys[name] = stored
 
     @contextmanager
     def serving(self, place: Path, name: str = "server") -> Iterator[Server]:
@@ -81,8 +89,13 @@ class Bucket:
             yield server
 
     @property
+    def options_text(self) -> str:
+        """The storage options as a command line takes them."""
+        return ",".join(f"{key}={value}" for key, value in self.options.items())
+
+    @property
     def _arguments(self) -> tuple[str, str]:
-        return "--storage-options", ",".join(f"{key}={value}" for key, value in self.options.items())
+        return "--storage-options", self.options_text
 
 
 @dataclass(frozen=True)

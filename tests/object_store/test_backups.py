@@ -102,20 +102,6 @@ def test_a_table_that_is_made_again_meanwhile_is_no_backup(bucket: Bucket, tmp_p
         backup(Root(root), target, rules, on_total=lambda *_: run(root, *again))
 
 
-Left = Mapping[Stopped, Bucket]
-
-
-@pytest.fixture(scope="module")
-def left(endpoint: str) -> Left:
-    """What a kill leaves of a bucket at each failpoint of a backup, and of the restore of it."""
-    bucket, copies = Bucket.made(endpoint), dict[Stopped, Bucket]()
-    root = made(bucket.store, "deleted and changed rows")
-    with watched(lambda point, number: copies.update({(point, number): bucket.copy()})):
-        backup(Root(root), bucket.place("target"), BackupRules())
-        restore(backup_at(bucket.place("target")), bucket.place("new"))
-    return copies
-
-
 STOPS = [
     ("backup_file_copied", 10),
     ("backup_copied", 1),
@@ -125,6 +111,23 @@ STOPS = [
     ("restore_file_copied", 15),
     ("restore_shown", 1),
 ]
+Left = Mapping[Stopped, Bucket]
+
+
+@pytest.fixture(scope="module")
+def killed(endpoint: str) -> tuple[Bucket, Left]:
+    """A bucket with a root and a backup of it, and what a kill leaves at each step of that and of its restore."""
+    bucket, copies = Bucket.made(endpoint), dict[Stopped, Bucket]()
+    root = made(bucket.store, "deleted and changed rows")
+
+    def copy(point: str, number: int) -> None:
+        if (point, number) in STOPS:
+            copies[point, number] = bucket.copy()
+
+    with watched(copy):
+        backup(Root(root), bucket.place("target"), BackupRules())
+        restore(backup_at(bucket.place("target")), bucket.place("new"))
+    return bucket, copies
 
 
 def check_whole(bucket: Bucket, backups: int) -> None:
@@ -137,10 +140,11 @@ def check_whole(bucket: Bucket, backups: int) -> None:
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop[0])
-def test_what_is_killed_goes_on(left: Left, stop: Stopped) -> None:
-    bucket, of_restore = left[stop], stop[0].startswith("restore")
+def test_what_is_killed_goes_on(killed: tuple[Bucket, Left], stop: Stopped) -> None:
+    bucket, left = killed
+    bucket.put_back(left[stop])
     target, new = bucket.place("target"), bucket.place("new")
-    if of_restore:
+    if stop[0].startswith("restore"):
         with pytest.raises(Unavailable, match="restored"):
             check_restored(new)
     else:
@@ -166,8 +170,7 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line, with a fault or without."""
     environment = {key: value for key, value in os.environ.items() if key != VARIABLE and not key.startswith("AWS_")}
-    options = ",".join(f"{key}={value}" for key, value in bucket.options.items())
-    environment |= {"LANCE_FLIGHT_STORAGE_OPTIONS": options} | ({} if fault is None else {VARIABLE: fault})
+    environment |= {"LANCE_FLIGHT_STORAGE_OPTIONS": bucket.options_text} | ({} if fault is None else {VARIABLE: fault})
     return subprocess.run(
         [COMMAND, name, *(each.uri if isinstance(each, Store) else each for each in arguments)],
         env=environment, capture_output=True, text=True, timeout=120, check=False,
