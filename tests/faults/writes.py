@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import lance
 import pyarrow as pa
@@ -118,49 +118,26 @@ def sql(*statements: str) -> Callable[[Asked, str], object]:
     return lambda asked, table: [asked.run(statement.format(t=table)) for statement in statements]
 
 
-class Transaction(Protocol):
-    """Statements that are committed together, or taken back."""
-
-    def run(self, sql: str) -> object: ...
-    def end(self, *, commit: bool) -> None: ...
-
-
 @dataclass(frozen=True)
-class _InProcess:
-    engine: Engine
-    scope: Scope
+class Transaction:
+    """Statements that are committed together, or taken back: `run(sql)`, and `end(commit=...)`."""
 
-    def run(self, sql: str) -> object:
-        return self.engine.update(sql, scope=self.scope)
-
-    def end(self, *, commit: bool) -> None:
-        assert self.scope.transaction is not None
-        self.engine.clients.end(self.scope.transaction, commit=commit)
-
-
-@dataclass(frozen=True)
-class _OfConnection:
-    connection: dbapi.Connection
-    cursor: dbapi.Cursor
-
-    def run(self, sql: str) -> object:
-        return self.cursor.execute(sql)
-
-    def end(self, *, commit: bool) -> None:
-        self.connection.commit() if commit else self.connection.rollback()
+    run: Callable[[str], object]
+    end: Callable[..., object]
 
 
 @contextmanager
 def transaction(asked: Asked) -> Iterator[Transaction]:
     """A transaction, until it is ended."""
     if isinstance(asked, Database):
-        session = Session()
-        yield _InProcess(asked.engine, Scope(session, asked.engine.clients.begin(session)))
+        session, clients = Session(), asked.engine.clients
+        mine = clients.begin(session)
+        yield Transaction(partial(asked.engine.update, scope=Scope(session, mine)), partial(clients.end, mine))
         return
     connection = dbapi.connect(asked.uri)
     try:
         with connection.cursor() as cursor:
-            yield _OfConnection(connection, cursor)
+            yield Transaction(cursor.execute, lambda commit: connection.commit() if commit else connection.rollback())
     finally:
         with suppress(Error):
             connection.close()
