@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import lance
@@ -135,7 +138,22 @@ def run(root: Path | Store, *statements: str) -> None:
 
 
 def make(root: Path, name: str) -> Path:
-    """Make the root of a name."""
+    """Make the root of a name: a copy of the first one of that name, where its tables do not say where they lie."""
+    if name in BUILT or "branch" in name:
+        return _make(root, name)
+    shutil.copytree(_first(name), root)
+    return root
+
+
+_FIRST = TemporaryDirectory(prefix="lance-flight-roots-")
+
+
+@cache
+def _first(name: str) -> Path:
+    return _make(Path(_FIRST.name, str(len(list(Path(_FIRST.name).iterdir())))), name)
+
+
+def _make(root: Path, name: str) -> Path:
     root.mkdir(parents=True)
     if name in BUILT:
         BUILT[name](root)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +57,33 @@ HARMS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def saved(tmp_path: Path, name: str = "a published branch, and one that is not") -> tuple[Path, Path]:
-    """A root and the directory of its backup."""
-    root = make(tmp_path / "root", name)
-    backup(Root(Store(str(root))), Store(str(tmp_path / "target")), BackupRules())
-    (place,) = (tmp_path / "target").iterdir()
-    return root, place
+Saved = Callable[..., tuple[dict[str, Any], Path]]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[dict[str, Any], Path]]:
+    """Backs up a root of a kind once; returns its content, and the target."""
+
+    @cache
+    def made(name: str) -> tuple[dict[str, Any], Path]:
+        place = tmp_path_factory.mktemp("saved")
+        root = make(place / "root", name)
+        backup(Root(Store(str(root))), Store(str(place / "target")), BackupRules())
+        return content(root), place / "target"
+
+    return made
+
+
+@pytest.fixture
+def saved(first: Callable[[str], tuple[dict[str, Any], Path]], tmp_path: Path) -> Saved:
+    """Returns the content of a root, and the directory of a backup of it."""
+
+    def copied(name: str = "a published branch, and one that is not") -> tuple[dict[str, Any], Path]:
+        before, target = first(name)
+        (place,) = Path(shutil.copytree(target, tmp_path / "target")).iterdir()
+        return before, place
+
+    return copied
 
 
 def stored(tmp_path: Path) -> StoredBackup:
@@ -70,9 +93,8 @@ def stored(tmp_path: Path) -> StoredBackup:
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_found_and_nothing_of_it_restored(tmp_path: Path, kind: str, harm: str) -> None:
-    root, place = saved(tmp_path)
-    before = content(root)
+def test_damage_is_found_and_nothing_of_it_restored(saved: Saved, tmp_path: Path, kind: str, harm: str) -> None:
+    before, place = saved()
     path = min((place / "files").glob(KINDS[kind]))
     whole, name = path.read_bytes(), str(path.relative_to(place / "files"))
     HARMS[harm](path)
@@ -90,8 +112,8 @@ def test_damage_is_found_and_nothing_of_it_restored(tmp_path: Path, kind: str, h
 
 
 @pytest.mark.parametrize("position", [0.0, 0.3, 0.6, 0.999])
-def test_a_manifest_that_was_altered_is_refused(tmp_path: Path, position: float) -> None:
-    _, place = saved(tmp_path, "partitions")
+def test_a_manifest_that_was_altered_is_refused(saved: Saved, tmp_path: Path, position: float) -> None:
+    _, place = saved("partitions")
     path = place / "backup.jsonl"
     text = bytearray(path.read_bytes())
     text[int(len(text) * position)] ^= 1
@@ -100,8 +122,8 @@ def test_a_manifest_that_was_altered_is_refused(tmp_path: Path, position: float)
         stored(tmp_path)
 
 
-def test_a_directory_without_a_manifest_is_no_backup(tmp_path: Path) -> None:
-    _, place = saved(tmp_path, "partitions")
+def test_a_directory_without_a_manifest_is_no_backup(saved: Saved, tmp_path: Path) -> None:
+    _, place = saved("partitions")
     (place / "backup.jsonl").unlink()
     with pytest.raises(NotFound):
         stored(tmp_path)
@@ -164,8 +186,8 @@ HOSTILE: dict[str, Callable[[list[dict[str, Any]]], object]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_manifest_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
-    _, place = saved(tmp_path, "partitions")
+def test_a_hostile_manifest_is_refused_before_anything_is_written(saved: Saved, tmp_path: Path, name: str) -> None:
+    _, place = saved("partitions")
     rewritten(place, HOSTILE[name])
     before = {path for path in tmp_path.rglob("*") if "target" not in path.parts}
     with pytest.raises(Corrupt):
@@ -173,16 +195,16 @@ def test_a_hostile_manifest_is_refused_before_anything_is_written(tmp_path: Path
     assert {path for path in tmp_path.rglob("*") if "target" not in path.parts} == before
 
 
-def test_a_newer_format_is_refused_by_its_number(tmp_path: Path) -> None:
-    _, place = saved(tmp_path, "partitions")
+def test_a_newer_format_is_refused_by_its_number(saved: Saved, tmp_path: Path) -> None:
+    _, place = saved("partitions")
     rewritten(place, header(lance_flight_backup=2))
     with pytest.raises(Unsupported, match="format 2"):
         stored(tmp_path)
 
 
 @pytest.mark.parametrize("base", ["another table", "unknown"])
-def test_a_version_that_reads_from_elsewhere_is_not_restored(tmp_path: Path, base: str) -> None:
-    _, place = saved(tmp_path)
+def test_a_version_that_reads_from_elsewhere_is_not_restored(saved: Saved, tmp_path: Path, base: str) -> None:
+    _, place = saved()
     rewritten(
         place,
         header(base_paths={})
@@ -194,8 +216,8 @@ def test_a_version_that_reads_from_elsewhere_is_not_restored(tmp_path: Path, bas
     assert not (tmp_path / "new").exists()
 
 
-def test_links_in_the_place_of_an_earlier_restore_are_not_followed(tmp_path: Path) -> None:
-    _, place = saved(tmp_path, "partitions")
+def test_links_in_the_place_of_an_earlier_restore_are_not_followed(saved: Saved, tmp_path: Path) -> None:
+    _, place = saved("partitions")
     (data, *_) = (place / "files").glob(KINDS["a data file"])
     whole = data.read_bytes()
     data.unlink()

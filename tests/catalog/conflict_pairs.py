@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
 from lance_flight.engine.runtime.client_sessions import Isolation
 
 Rows = list[tuple[int, str]]
@@ -63,18 +62,18 @@ def set_partitioned_by(rows: Rows, p: str, mine: int) -> Rows:
 Operation = Callable[[Rows, str, int], Rows]
 
 OPERATIONS: dict[Operation, str] = {
-    append: "INSERT INTO t (id, p) VALUES ({mine}, '{p}')",
-    delete: "DELETE FROM t WHERE p = '{p}' AND id = {id}",
-    update: "UPDATE t SET id = {mine} WHERE p = '{p}' AND id = {id}",
-    overwrite: "INSERT OVERWRITE t (id, p) VALUES ({mine}, '{p}')",
-    merge: "MERGE INTO t USING (SELECT {id} AS id, '{p}' AS p) s ON t.p = '{p}' AND t.id = s.id "
+    append: "INSERT INTO {t} (id, p) VALUES ({mine}, '{p}')",
+    delete: "DELETE FROM {t} WHERE p = '{p}' AND id = {id}",
+    update: "UPDATE {t} SET id = {mine} WHERE p = '{p}' AND id = {id}",
+    overwrite: "INSERT OVERWRITE {t} (id, p) VALUES ({mine}, '{p}')",
+    merge: "MERGE INTO {t} USING (SELECT {id} AS id, '{p}' AS p) s ON {t}.p = '{p}' AND {t}.id = s.id "
     "WHEN MATCHED THEN UPDATE SET id = {mine} WHEN NOT MATCHED THEN INSERT (id, p) VALUES ({mine}, s.p)",
-    truncate: "TRUNCATE t",
-    drop: "ALTER TABLE t DROP PARTITION (p = '{p}')",
-    compact: "ALTER TABLE t COMPACT",
-    add_column: "ALTER TABLE t ADD COLUMN more INT DEFAULT 1",
-    drop_column: "ALTER TABLE t DROP COLUMN n",
-    set_partitioned_by: "ALTER TABLE t SET PARTITIONED BY (bucket(2, id))",
+    truncate: "TRUNCATE {t}",
+    drop: "ALTER TABLE {t} DROP PARTITION (p = '{p}')",
+    compact: "ALTER TABLE {t} COMPACT",
+    add_column: "ALTER TABLE {t} ADD COLUMN more INT DEFAULT 1",
+    drop_column: "ALTER TABLE {t} DROP COLUMN n",
+    set_partitioned_by: "ALTER TABLE {t} SET PARTITIONED BY (bucket(2, id))",
 }
 
 PLACES = {
@@ -84,8 +83,6 @@ PLACES = {
     "two new": ("new", "newer"),
     "beside new": ("new", "b"),
 }
-
-
 """The partitions that the first and the second transaction are about; TRUNCATE, COMPACT and changes of columns are about all there are."""
 
 # Rows: what commits first; columns: what began before that, and commits second.
@@ -193,20 +190,38 @@ class Pair:
         """What both leave, the other way round."""
         return sorted(self.first(self.second(HELD, PLACES[self.place][1], 20), PLACES[self.place][0], 10))
 
+    def statement(self, table: str, *, first: bool) -> str:
+        """The text of one of the two."""
+        p = PLACES[self.place][0 if first else 1]
+        return OPERATIONS[self.first if first else self.second].format(
+            t=table, p=p, id=IDS[p], mine=10 if first else 20
+        )
+
     def fails(self, isolation: Isolation) -> bool:
         """Whether the second one fails."""
         return self.outcome == "x" or (self.outcome == "s" and isolation is Isolation.SERIALIZABLE)
 
 
-def pairs() -> list[Pair]:
-    """Every cell of `OUTCOMES`."""
-    named = {operation.__name__: operation for operation in OPERATIONS}
-    found = []
+def _outcomes() -> dict[tuple[str, str, str], str]:
+    """Every cell of `OUTCOMES`, by the place and the names of the first and the second operation."""
+    found = {}
     for place, text in OUTCOMES.items():
         header, *rows = (line.split() for line in text.strip().splitlines())
         for name, *cells in rows:
-            found += [Pair(named[name], named[s], place, cell) for s, cell in zip(header, cells, strict=True)]
+            found |= {(place, name, second): cell for second, cell in zip(header, cells, strict=True)}
     return found
 
 
-PAIRS = [pytest.param(p, id=f"{p.place}: {p.first.__name__}, {p.second.__name__}") for p in pairs()]
+_OUTCOMES = _outcomes()
+ALONE = (drop, compact, add_column, drop_column, set_partitioned_by)
+"""What is no part of a transaction: it only ever comes first."""
+SECONDS = [operation for operation in OPERATIONS if operation not in ALONE]
+
+
+def pair_of(first: Operation, second: Operation, place: str) -> Pair:
+    """Two operations that both may be part of a transaction, or the first one alone."""
+    return Pair(first, second, place, _OUTCOMES[place, first.__name__, second.__name__])
+
+
+def name_of(operation: Operation) -> str:
+    return operation.__name__

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
+import shutil
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight import faults
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.staging_area import PRIVATE, private_place, settle_abandoned
@@ -24,10 +22,10 @@ from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import LanceFlightError, NotFound
 
-from tests.catalog import stopped
 from tests.engine.directory_namespace import lay_out, listed
+from tests.faults.failpoints import left_behind
 
-pytestmark = pytest.mark.slow  # processes that are killed
+pytestmark = pytest.mark.slow  # threads that look for a while
 
 T = TableName("public", "t")
 LAYOUTS = pytest.mark.parametrize("layout", ["", "id"], ids=["plain", "partitioned"])
@@ -46,6 +44,9 @@ def place(engine: Engine) -> Path:
     return Path(engine.root.store.uri)
 
 
+Stop = Callable[[str, str, str], None]
+
+
 def put(engine: Engine, number: int, layout: str = "", *, replace: bool = False) -> None:
     """The table `t` with one row."""
     rows = pa.table({"id": [number]})
@@ -58,44 +59,52 @@ def ids(engine: Engine) -> list[int]:
     return found
 
 
-def stop(place: Path, action: str, layout: str, point: str) -> None:
-    """Let another process be killed at a point of an operation on `t`."""
-    command = [sys.executable, stopped.__file__, str(place), action, layout]
-    ended = subprocess.run(command, check=False, env=os.environ | {faults.VARIABLE: point})
-    assert ended.returncode == -signal.SIGKILL
+@pytest.fixture
+def stop(place: Path, tmp_path: Path) -> Stop:
+    """Leaves the root as a process does that is killed at a point of an operation on `t`."""
+
+    def stopped(action: str, layout: str, point: str) -> None:
+        work = Path(shutil.copytree(place, tmp_path / "work"))
+        engine = Engine(Root(Store(str(work))), target_partitions=2)
+        with left_behind(work, tmp_path / "left") as left:
+            if action == "drop":
+                engine.root.drop(T)
+            else:
+                put(engine, 2, layout, replace=action == "replace")
+        shutil.rmtree(place)
+        left[point, 1].rename(place)
+
+    return stopped
 
 
 def private(place: Path) -> list[str]:
     return sorted(path.name for path in (place / PRIVATE).iterdir())
 
 
+REPLACED = {"namespace_made": [1], "table_replaced": [1], "table_moved": [2]}
+"""What is found where a replacement was stopped: before the old one leaves, before the new one comes, and before the old one is deleted."""
+
+
 @LAYOUTS
 @OTHERS
-@pytest.mark.parametrize(
-    ("point", "then"),
-    [
-        pytest.param("namespace_made", [1], id="before the old one leaves"),
-        pytest.param("table_replaced", [1], id="before the new one comes"),
-        pytest.param("table_moved", [2], id="before the old one is deleted"),
-    ],
-)
+@pytest.mark.parametrize("point", REPLACED)
 def test_a_replacement_that_was_stopped_leaves_one_whole_table(
-    engine: Engine, layout: str, other: str, point: str, then: list[int]
+    engine: Engine, stop: Stop, layout: str, other: str, point: str
 ) -> None:
     place = Path(engine.root.store.uri)
     put(engine, 1, layout)
-    stop(place, "replace", other, point)
+    stop("replace", other, point)
     assert len(private(place)) == 1
     settle_abandoned(engine.root.store)
     assert private(place) == []
-    assert ids(engine) == then
+    assert ids(engine) == REPLACED[point]
     assert engine.root.tables() == [T]
 
 
 @LAYOUTS
-def test_a_table_that_took_the_name_meanwhile_keeps_it(engine: Engine, place: Path, layout: str) -> None:
+def test_a_table_that_took_the_name_meanwhile_keeps_it(engine: Engine, place: Path, stop: Stop, layout: str) -> None:
     put(engine, 1, layout)
-    stop(place, "replace", layout, "table_replaced")
+    stop("replace", layout, "table_replaced")
     with pytest.raises(NotFound):
         ids(engine)
     put(engine, 3, layout)
@@ -106,11 +115,12 @@ def test_a_table_that_took_the_name_meanwhile_keeps_it(engine: Engine, place: Pa
 @LAYOUTS
 @pytest.mark.parametrize(("action", "point"), [("drop", "table_dropped"), ("create", "namespace_made")])
 def test_what_a_stopped_drop_or_create_left_is_removed(
-    engine: Engine, place: Path, layout: str, action: str, point: str
+    engine: Engine, stop: Stop, layout: str, action: str, point: str
 ) -> None:
+    place = Path(engine.root.store.uri)
     if action == "drop":
         put(engine, 1, layout)
-    stop(place, action, layout, point)
+    stop(action, layout, point)
     assert len(private(place)) == 1
     settle_abandoned(engine.root.store)
     assert private(place) == []
@@ -186,9 +196,9 @@ def test_a_listed_table_is_replaced(engine: Engine, place: Path, location: str |
     assert listed(place) == kept
 
 
-def test_a_listed_table_comes_back_to_where_it_was(engine: Engine, place: Path) -> None:
+def test_a_listed_table_comes_back_to_where_it_was(engine: Engine, place: Path, stop: Stop) -> None:
     lay_out(place, {"t": "some/where/t.lance"})
-    stop(place, "replace", "", "table_replaced")
+    stop("replace", "", "table_replaced")
     settle_abandoned(engine.root.store)
     assert (ids(engine), listed(place)) == ([0], {"t": "some/where/t.lance"})
 

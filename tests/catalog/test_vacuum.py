@@ -25,21 +25,15 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused
 
 from tests.catalog.aging import age, file_names, table_files
-from tests.catalog.killed_commits import killed
 from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, written
 from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
+from tests.faults.failpoints import left_behind
+from tests.selection import IS_FULL
 from tests.stock import manifest, stored_tables
 
 pytestmark = pytest.mark.slow  # a vacuum that is stopped at every step
 
-VACUUM = """
-import sys
-from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.store import Store
-vacuum(PartitionedNamespace.open(Store(sys.argv[1])), VacuumRules(retain_hours=0, force=True))
-"""
-HISTORIES = 40 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 4
+HISTORIES = 40 if IS_FULL else 4
 
 
 @pytest.fixture(scope="module")
@@ -398,13 +392,15 @@ POINTS = ["expiry_announced", "tables_trimmed", "snapshots_removed"]
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_vacuum_that_is_killed_leaves_all_readable_and_the_next_one_finishes(
-    place: Path, point: str, monkeypatch: pytest.MonkeyPatch
+    place: Path, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "SETTLED", 0.0)
     stage(place)
     compact(opened(place))
     age(place, hours=100)
-    assert killed(VACUUM, [str(place)], point)
+    with left_behind(place, tmp_path) as left:
+        vacuum(opened(place), VacuumRules(retain_hours=0, force=True))
+    place = left[point, 1]
     newest = opened(place).snapshot().version
     assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
     for version in [version for version in versions(place) if newest - 5 < version < newest]:

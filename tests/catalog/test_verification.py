@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import shutil
 from pathlib import Path
 
 import lance
@@ -16,22 +16,21 @@ from lance_flight.catalog.maintenance.verification import VerificationReport, ve
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.checksums import Checksum
 
-from tests.service.server_process import COMMAND
 from tests.stock import manifest, stored_rows, stored_tables
 
-pytestmark = pytest.mark.slow  # processes of the command line
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table under three specs, with NULL partitions and a custom expression."""
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    made = tmp_path_factory.mktemp("specs")
+    engine = Engine(Root(Store(str(made))), target_partitions=2)
     for sql in (
         "CREATE TABLE t (id BIGINT, day DATE, c VARCHAR) PARTITIONED BY (month(day), c)",
         "INSERT INTO t VALUES (1, '2025-01-02', 'a'), (2, NULL, 'b'), (3, '2025-02-03', NULL)",
@@ -42,7 +41,12 @@ def root(tmp_path: Path) -> Path:
         "INSERT INTO t VALUES (21, '2025-01-02', 'a'), (NULL, NULL, NULL)",
     ):
         engine.update(sql)
-    return tmp_path
+    return made
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "root"))
 
 
 def opened(root: Path) -> PartitionedNamespace:
@@ -135,13 +139,13 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(root: Path) -> Non
     assert len(report.tables) == count
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    """Run the command: how it ended, and what it said."""
-    ended = subprocess.run([COMMAND, "verify", *arguments], capture_output=True, text=True, timeout=60, check=False)
-    return ended.returncode, ended.stdout + ended.stderr
+def test_the_command_ends_with_1_where_something_is_wrong(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        """Run the command: how it ended, and what it said."""
+        status = main(["verify", *arguments])
+        printed = capsys.readouterr()
+        return status, printed.out + printed.err
 
-
-def test_the_command_ends_with_1_where_something_is_wrong(root: Path) -> None:
     status, said = run(str(root))
     assert status == 0, said
     assert f"12 rows in {len(stored_tables(root / 't'))} partition tables" in said

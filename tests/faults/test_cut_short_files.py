@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import lance
@@ -14,6 +12,8 @@ from lance_flight.catalog.commits.table_updates import Removal
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.partitions import write_files
+
+from tests.faults.disks import files_up_to
 
 ROWS = 200_000
 SPREAD = (0.0, 0.01, 0.2, 0.5, 0.9)
@@ -32,17 +32,6 @@ DELETIONS = pytest.mark.parametrize(
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
     place = tmp_path_factory.mktemp("table") / "t"
     return lance.write_dataset(pa.table({"id": range(ROWS)}), str(place))
-
-
-@contextmanager
-def files_up_to(limit: int) -> Iterator[None]:
-    """No file of this process grows beyond so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def limits(size: int) -> Iterator[int]:

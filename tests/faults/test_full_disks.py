@@ -1,50 +1,50 @@
-"""Disks that are full at any step of any write: nothing of it is visible, and the same server answers on."""
+"""Disks that are full at any step of any write: all of it is there or nothing, and the same engine goes on."""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
-from adbc_driver_manager import Error
-from lance_flight import faults
-from lance_flight.cli.serving.service import build
-from lance_flight.config import ServerConfig
+from lance_flight.errors import LanceFlightError
+from lance_flight.flight.status import flight_error
 
-from tests.faults.aftermath import check
-from tests.faults.writes import EVERYWHERE, START, WRITES, Stop, Write, check_layout, sample
-from tests.service.server_process import Server, serving
-from tests.stock import manifest
+from tests.catalog.aging import age
+from tests.engine.database import Database
+from tests.faults.aftermath import check, read, version_of
+from tests.faults.conftest import Before
+from tests.faults.disks import Disk, files_up_to
+from tests.faults.failpoints import watched
+from tests.faults.writes import START, STOPS, TIMES, WRITES, Stop, Write
+from tests.selection import IS_FULL
+from tests.service.server_process import serving
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 UNANSWERED = {"committed", "evolved"}
-"""Where the write is done: that something fails behind it is the server's own affair."""
-
+"""Where the write is done: that something fails behind it is the engine's own affair."""
 NOTHING_STAGED = {"rows_received", "file_written", "data_written", "rows_removed"}
 CLEANED = {"ingest", "insert", "update", "move", "delete", "merge", "overwrite"}
 """Single statements: what one in a transaction has written waits for the roll-back."""
 
 
-def in_one_process(stop: Stop) -> bool:
-    """Whether nobody but the write itself comes by the point in this process."""
-    return stop.write.name != "beaten" or stop.point == "files_moved"
+def failure(work: Callable[[], object]) -> str:
+    """Do something, and return the error that a client would read; nothing where it is done."""
+    try:
+        work()
+    except (LanceFlightError, OSError) as error:
+        return str(flight_error(error))
+    return ""
 
 
-CHOSEN = EVERYWHERE if FULL else list(dict.fromkeys(chain(sample(seed=51), sample(seed=124))))
-STOPS = [stop for stop in CHOSEN if in_one_process(stop)]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server in this process, whose faults can be set."""
-    root = tmp_path_factory.mktemp("full") / "root"
-    with build(str(root), ServerConfig(port=0), create=True).server as running:
-        client = Server(root, running.uri, None)  # type: ignore[arg-type]
-        yield client
-        client.close()
+def finds_no_room(write: Write, asked: Database) -> bool:
+    """Run a write; tell whether it finds no room, which is the only error that it may meet."""
+    said = failure(lambda: write.run(asked, "t"))
+    assert not said or "[storage_full] no space is left for the root: " in said
+    return bool(said)
 
 
 def data_files(place: Path) -> set[Path]:
@@ -52,71 +52,53 @@ def data_files(place: Path) -> set[Path]:
     return {path for path in place.glob("*/data/*") if "__manifest" not in path.parts}
 
 
-@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.table)
+def private_places(root: Path) -> set[str]:
+    """What lies in the private place of a root."""
+    place = root / ".lance-flight"
+    return {path.name for path in place.iterdir()} if place.exists() else set()
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=str)
+@pytest.mark.parametrize("time", TIMES)
 def test_a_write_that_finds_the_disk_full_leaves_nothing_to_be_seen(
-    server: Server, monkeypatch: pytest.MonkeyPatch, stop: Stop
+    tmp_path: Path, before: Before, stop: Stop, time: str
 ) -> None:
-    stop.write.set_up(server, stop.table)
-    place = server.root / stop.table
-    version = int(manifest(place).version) if (place / "__manifest").exists() else None
-    before = data_files(place)
-    monkeypatch.setattr(faults, "_fault", faults._Fault(f"{stop.point}:{stop.number}:{faults.ERROR}"))
-    if stop.point in UNANSWERED:
-        stop.write.run(server, stop.table)
-        then = stop.write.then
-    else:
-        with pytest.raises(Error, match=r"\[storage_full\] no space is left for the root: No space left on device"):
-            stop.write.run(server, stop.table)
-        then = stop.then
-    assert faults._fault is not None
-    assert faults._fault._left <= 0, "it came by"
-    monkeypatch.setattr(faults, "_fault", None)
+    asked = before(stop.write, tmp_path / "root")
+    place, version = asked.root / "t", version_of(asked, "t")
+    files, came_by, number = data_files(place), list[str](), TIMES[time](stop)
+
+    def fail(point: str, passed: int) -> None:
+        if (point, passed) == (stop.point, number):
+            came_by.append(point)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with watched(fail):
+        is_refused = finds_no_room(stop.write, asked)
+    assert came_by == [stop.point]
+    is_answered = stop.point not in UNANSWERED
+    assert is_refused is is_answered
     if stop.point in NOTHING_STAGED and stop.write.name in CLEANED:
-        assert data_files(place) - before == set(), "what was written is deleted again"
-    check_layout(server, stop.write, stop.table, is_done=stop.write.is_visible_at(stop.point))
-    check(server, stop.write, stop.table, then, version)
-    private = {path.name for path in (server.root / ".lance-flight").iterdir()}
-    assert private <= {"ticket.key"}, "what was made in a private place is gone"
+        assert data_files(place) - files == set(), "what was written is deleted again"
+    check(asked, stop.write, "t", stop.then if is_answered else stop.write.then, version, is_done=stop.is_done)
+    assert private_places(asked.root) == set(), "what was made in a private place is gone"
 
 
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server process whose files can be kept from growing."""
-    with serving(tmp_path_factory.mktemp("limited") / "root") as running:
-        yield running
-
-
-LIMITS = (0, 64, 300, 400, 500, 600, 700, 900, 1200, 1600, 2000, 3000, 5000) if FULL else (0, 600, 2000, 5000)
+LIMITS = (0, 64, 300, 400, 500, 600, 700, 900, 1200, 1600, 2000, 3000, 5000) if IS_FULL else (0, 600, 2000, 5000)
 CHANGES = [w for w in WRITES if w.visible_at == "committed" and w.name not in {"beaten", "rollback", "vacuum"}]
 
 
 @pytest.mark.parametrize("write", CHANGES, ids=lambda write: write.name)
-def test_a_server_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when_they_can(
-    limited: Server, write: Write
+@pytest.mark.parametrize("limit", LIMITS)
+def test_an_engine_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when_they_can(
+    tmp_path: Path, before: Before, write: Write, limit: int
 ) -> None:
-    """The system itself refuses here, wherever in Lance or in the server a file grows beyond the limit."""
-    outcomes, said = [], []
-    for limit in LIMITS:
-        table = f"{write.name}_{limit}"
-        write.set_up(limited, table)
-        version = int(manifest(limited.root / table).version)
-        try:
-            grow_up_to(limited, limit)
-            write.run(limited, table)
-        except Error as error:
-            said.append(str(error))
-            outcomes.append(write.before)
-            is_done = False
-        else:
-            outcomes.append(write.then)
-            is_done = True
-        finally:
-            grow_up_to(limited, resource.RLIM_INFINITY)
-        check_layout(limited, write, table, is_done=is_done)
-        check(limited, write, table, outcomes[-1], version)
-    assert [text for text in said if "[storage_full] no space is left for the root: " not in text] == []
-    assert outcomes[0] == START
-    assert outcomes[-1] == write.then
+    asked = before(write, tmp_path / "root")
+    version = version_of(asked, "t")
+    with files_up_to(limit):
+        is_refused = finds_no_room(write, asked)
+    assert is_refused or limit > 0
+    assert not is_refused or limit < LIMITS[-1]
+    check(asked, write, "t", write.before if is_refused else write.then, version, is_done=not is_refused)
 
 
 def test_a_spill_that_finds_the_disk_full_says_where(tmp_path: Path) -> None:
@@ -126,16 +108,89 @@ def test_a_spill_that_finds_the_disk_full_says_where(tmp_path: Path) -> None:
     with serving(
         tmp_path / "root", "--spill-directory", str(tmp_path / "spill"), "--memory-limit", str(24 << 20)
     ) as server:
-        assert server.value(counted) == 400_000
+        limit = partial(resource.prlimit, server.process.pid, resource.RLIMIT_FSIZE)
+        soft, hard = limit()
         try:
-            grow_up_to(server, 10_000)
+            limit((10_000, hard))
             assert "[storage_full] no space is left for spill_directory: File too large" in server.refuses(counted)
         finally:
-            grow_up_to(server, resource.RLIM_INFINITY)
+            limit((soft, hard))
         assert server.value(counted) == 400_000
 
 
-def grow_up_to(server: Server, limit: int) -> None:
-    """Let no file of a server process become larger, in bytes."""
-    hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)[1]
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (limit, hard))
+# Small devices
+
+NO_MOUNT = "no device can be mounted here: that takes root, and a kernel that lets it"
+STORED = [write for write in WRITES if write.name not in {"beaten", "behind_the_dead"}]
+"""What another writer does is refused by the same device."""
+INGEST = next(write for write in WRITES if write.name == "ingest")
+MOST = 400
+"""Files or pages that no write here takes."""
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    disk = Disk(tmp_path_factory.mktemp("device"))
+    if not disk.mount():
+        pytest.skip(NO_MOUNT)
+    try:
+        yield disk
+    finally:
+        disk.unmount()
+
+
+_NUMBERS = count()
+
+
+@pytest.fixture
+def root(device: Disk) -> Path:
+    """A place on the device where no root is."""
+    return device.place / f"root {next(_NUMBERS)}"
+
+
+ROOM = {"files": (0, 1, 2, 4, 7, 11, 16, MOST), "pages": (0, 1, 3, 6, 10, 15, MOST)}
+ROOMS = [{unit: number} for unit, numbers in ROOM.items() for number in ((*range(40), MOST) if IS_FULL else numbers)]
+
+
+@pytest.mark.parametrize("write", STORED, ids=lambda write: write.name)
+@pytest.mark.parametrize("room", ROOMS, ids=str)
+def test_a_write_is_whole_or_not_there_however_little_room_there_is(
+    device: Disk, root: Path, before: Before, write: Write, room: dict[str, int]
+) -> None:
+    asked = before(write, root)
+    if write.forgets:
+        age(root / "t", hours=3)
+    version, private = version_of(asked, "t"), private_places(root)
+    with device.with_room(**room):
+        is_refused = finds_no_room(write, asked)
+    assert not is_refused or MOST not in room.values()
+    check(asked, write, "t", write.before if is_refused else write.then, version, is_done=not is_refused)
+    assert private_places(root) == private, "what was made in a private place is gone"
+
+
+@pytest.mark.parametrize("unit", ROOM)
+def test_a_write_that_is_tried_again_and_again_does_not_use_up_what_is_left(
+    device: Disk, root: Path, before: Before, unit: str
+) -> None:
+    asked, used = before(INGEST, root), list[int]()
+    for _ in range(6):
+        with device.with_room(**{unit: 3}):
+            assert "[storage_full]" in failure(lambda: asked.run("INSERT INTO t SELECT id + 100, p, n FROM t"))
+        used.append(device.used)
+    assert used[-1] <= used[0], "each attempt takes its files away"
+    assert read(asked, "t") == sorted(START)
+
+
+def test_room_is_made_on_a_device_that_is_entirely_full(device: Disk, root: Path) -> None:
+    """Whoever finds no room drops a table, or vacuums one, and goes on; here by way of a server."""
+    with serving(root) as server:
+        for table in ("kept", "dropped"):
+            INGEST.set_up(server, table)
+        before = device.used
+        with device.with_room(files=0, pages=0):
+            assert "[storage_full]" in server.refuses("INSERT INTO kept VALUES (100, 'a', 1)")
+            assert read(server, "kept") == sorted(START)
+            server.run("DROP TABLE dropped")
+            assert device.used < before
+            assert server.run("INSERT INTO kept VALUES (100, 'a', 1)") == 1
+        assert read(server, "kept") == sorted([*START, (100, "a", 1)])

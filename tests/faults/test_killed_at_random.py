@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +15,12 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 
+from tests.selection import IS_FULL
 from tests.service.server_process import Server, serving, started
 from tests.stock import stored_rows, stored_tables
 
-ROUNDS = 40 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 3
+ROUNDS, LONGEST = (40, 3.0) if IS_FULL else (3, 1.0)
 WRITERS = 4
-LONGEST = 3.0
 PLACES = ("a", "b", "c", None)
 SCHEMA = pa.schema({"writer": pa.int64(), "id": pa.int64(), "place": pa.utf8(), "value": pa.int64()})
 TABLE = "CREATE TABLE t (writer BIGINT, id BIGINT, place VARCHAR, value BIGINT) PARTITIONED BY (place)"

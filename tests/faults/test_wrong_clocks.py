@@ -22,7 +22,9 @@ from pyarrow import flight
 
 from tests.catalog.aging import age
 from tests.catalog.small_table import opened
+from tests.engine.database import Database
 from tests.faults.clocks import skewed
+from tests.faults.writes import transaction
 from tests.service.server_process import COMMAND, Server, serving
 from tests.stock import manifest, stored_rows, stored_tables
 
@@ -39,19 +41,20 @@ def test_the_clock_of_a_process_is_set_and_that_of_files_is_not(tmp_path: Path) 
         assert abs(clock - written - hours * 3600) < 60
 
 
-@pytest.fixture(params=SKEWS, ids=lambda hours: f"{hours:+.0f}h")
+@pytest.fixture(scope="module", params=SKEWS, ids=lambda hours: f"{hours:+.0f}h")
 def hours(request: pytest.FixtureRequest) -> float:
     found: float = request.param
     return found
 
 
-@pytest.fixture
-def pair(tmp_path: Path, hours: float) -> Iterator[list[Server]]:
-    """Two servers over one root, whose clocks differ."""
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, hours: float) -> Iterator[list[Server]]:
+    """Two servers over one root, whose clocks differ, and two equal tables."""
     with ExitStack() as running:
-        root = tmp_path / "root"
+        root = tmp_path_factory.mktemp("clocks") / "root"
         right = running.enter_context(serving(root))
         right.ingest("t", ROWS, partition_by="p")
+        right.copy("t", "u")
         wrong = running.enter_context(serving(root, environment=skewed(hours), is_forked=False))
         yield [right, wrong]
 
@@ -88,7 +91,7 @@ def test_servers_with_different_clocks_serve_one_root(pair: list[Server], say: C
 
 
 def test_a_ticket_of_another_server_is_redeemed_or_refused_clearly(pair: list[Server], hours: float) -> None:
-    command = encode_command(commands.StatementQuery(query="SELECT id FROM t"))
+    command = encode_command(commands.StatementQuery(query="SELECT id FROM u"))
     refusals = []
     for made, redeemed in (pair, pair[::-1]):
         info = made.client.get_flight_info(flight.FlightDescriptor.for_command(command))
@@ -101,69 +104,67 @@ def test_a_ticket_of_another_server_is_redeemed_or_refused_clearly(pair: list[Se
     assert "[ticket_expired]" in refusals[0]
 
 
-def test_a_vacuum_with_a_wrong_clock_spares_what_is_being_read(tmp_path: Path, hours: float) -> None:
-    """The lease is new, by the clock that the times of files are of."""
-    root = tmp_path / "root"
-    with serving(root) as server:
-        server.ingest("t", ROWS, partition_by="p")
-        server.ingest("t", ROWS, "append")
-        old = opened(root / "t").snapshot().version
-        mine = Leases()
-        hold = mine.hold_all(Store(str(root / "t")), [(None, old)])
-        server.rows("ALTER TABLE t COMPACT")
-        age(root / "t" / "__manifest", hours=3)
-        command = [COMMAND, "vacuum", str(root), "t", "--retain", "0", "--force"]
-        ran = subprocess.run(command, check=False, env=skewed(hours), capture_output=True, text=True, timeout=120)
-        assert ran.returncode == 0, ran.stderr
-        assert server.value(f'SELECT count(*) FROM "t@{old}"') == 80
-        del hold
-    assert stored_rows(root / "t").num_rows == 80
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    """A table in a root of its own."""
+    made = Database(tmp_path / "root")
+    made.root.mkdir()
+    made.ingest("t", ROWS, partition_by="p")
+    return made
 
 
-def test_without_a_lease_it_is_taken_away(tmp_path: Path, hours: float) -> None:
-    root = tmp_path / "root"
-    with serving(root) as server:
-        server.ingest("t", ROWS, partition_by="p")
-        old = manifest(root / "t").version
-        server.ingest("t", ROWS, "append")
-    age(root / "t", hours=3)
-    command = [COMMAND, "vacuum", str(root), "t", "--retain", "0", "--force"]
+def vacuum_by_another_clock(database: Database, hours: float, *options: str) -> None:
+    """Run the command in a process whose clock is wrong."""
+    command = [COMMAND, "vacuum", str(database.root), "t", *options, "--force"]
     ran = subprocess.run(command, check=False, env=skewed(hours), capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
-    assert old not in [version["version"] for version in manifest(root / "t").versions()]
-    assert stored_rows(root / "t").num_rows == 80
 
 
-def test_a_writer_whose_files_are_an_hour_old_by_another_clock_commits(tmp_path: Path, hours: float) -> None:
+def test_a_vacuum_with_a_wrong_clock_spares_what_is_being_read(database: Database, hours: float) -> None:
+    """The lease is new, by the clock that the times of files are of."""
+    database.ingest("t", ROWS, "append")
+    place = database.root / "t"
+    old = opened(place).snapshot().version
+    mine = Leases()
+    hold = mine.hold_all(Store(str(place)), [(None, old)])
+    database.rows("ALTER TABLE t COMPACT")
+    age(place / "__manifest", hours=3)
+    vacuum_by_another_clock(database, hours, "--retain", "0")
+    assert database.value(f'SELECT count(*) FROM "t@{old}"') == 80
+    del hold
+    assert stored_rows(place).num_rows == 80
+
+
+def test_without_a_lease_it_is_taken_away(database: Database, hours: float) -> None:
+    place = database.root / "t"
+    old = manifest(place).version
+    database.ingest("t", ROWS, "append")
+    age(place, hours=3)
+    vacuum_by_another_clock(database, hours, "--retain", "0")
+    assert old not in [version["version"] for version in manifest(place).versions()]
+    assert stored_rows(place).num_rows == 80
+
+
+def test_a_writer_whose_files_are_an_hour_old_by_another_clock_commits(database: Database, hours: float) -> None:
     """A vacuum beside a transaction takes nothing that it has written."""
-    root = tmp_path / "root"
-    with serving(root) as server:
-        server.ingest("t", ROWS, partition_by="p")
-        with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
-            cursor.execute("INSERT INTO t VALUES (100, 'p0'), (101, 'new')")
-            command = [COMMAND, "vacuum", str(root), "t", "--transactions", "0.5", "--force"]
-            ran = subprocess.run(command, check=False, env=skewed(hours), capture_output=True, text=True, timeout=120)
-            assert ran.returncode == 0, ran.stderr
-            connection.commit()
-        assert server.value("SELECT count(*) FROM t") == 42
-    assert stored_rows(root / "t").num_rows == 42
+    with transaction(database) as mine:
+        mine.run("INSERT INTO t VALUES (100, 'p0'), (101, 'new')")
+        vacuum_by_another_clock(database, hours, "--transactions", "0.5")
+        mine.end(commit=True)
+    assert database.value("SELECT count(*) FROM t") == 42
+    assert stored_rows(database.root / "t").num_rows == 42
 
 
-def test_a_snapshot_that_another_clock_dates_to_the_future_is_leased_before_it_is_read(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    with serving(root) as server:
-        server.ingest("t", ROWS, partition_by="p")
-    store, mine = Store(str(root / "t")), Leases()
+def test_a_snapshot_that_another_clock_dates_to_the_future_is_leased_before_it_is_read(database: Database) -> None:
+    store, mine = Store(str(database.root / "t")), Leases()
     hold = mine.hold(store, (None, 3), datetime.now(UTC) + timedelta(hours=1), is_newest=False)
     assert leased(store, datetime.now(UTC).timestamp()) == {hold.snapshot}
 
 
-def test_a_vacuum_takes_the_clock_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path / "root"
-    with serving(root) as server:
-        server.ingest("t", ROWS, partition_by="p")
-    before = {path for path in (root / "t").rglob("*") if "leases" not in path.parts}
+def test_a_vacuum_takes_the_clock_of_the_files(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = database.root / "t"
+    before = {path for path in place.rglob("*") if "leases" not in path.parts}
     wrong = leases.time.time() + 3 * 24 * 3600
     monkeypatch.setattr("lance_flight.catalog.storage.leases.time.time", lambda: wrong)
-    vacuum(opened(root / "t"), VacuumRules(transaction_hours=48))
-    assert before <= set((root / "t").rglob("*"))
+    vacuum(opened(place), VacuumRules(transaction_hours=48))
+    assert before <= set(place.rglob("*"))

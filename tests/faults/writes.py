@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import lance
@@ -16,11 +16,18 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.faults import POINTS
 
+from tests.engine.database import Database
+from tests.faults.failpoints import elsewhere
 from tests.service.server_process import Server
 from tests.stock import manifest
+
+Asked = Database | Server
+"""What a client asks: an engine in this process, or a server."""
 
 Row = tuple[int, str | None, int]
 Rows = list[Row]
@@ -49,11 +56,11 @@ class Write:
 
     `passes` says how often it comes by each point; at `visible_at` all of it is there, and before nothing. `before` is
     what the table holds when it begins (None: there is no table), `then` what it holds when it is done. One that `forgets` takes
-    older snapshots away. `layouts` is what `layout_of` says before and afterwards.
+    older snapshots away. `layouts` are its columns and partition fields before and afterwards.
     """
 
     name: str
-    run: Callable[[Server, str], object]
+    run: Callable[[Asked, str], object]
     then: Rows | None
     passes: Mapping[str, int]
     before: Rows | None
@@ -63,13 +70,13 @@ class Write:
     forgets: bool = False
     layouts: tuple[str, str] | None = None
 
-    def set_up(self, server: Server, table: str) -> None:
+    def set_up(self, asked: Asked, table: str) -> None:
         """The table as it is before."""
         if self.before is not None:
-            server.ingest(table, table_of(FIRST), partition_by=self.partition_by)
-            server.ingest(table, table_of(SECOND), "append")
+            asked.ingest(table, table_of(FIRST), partition_by=self.partition_by)
+            asked.ingest(table, table_of(SECOND), "append")
             if self.prepare is not None:
-                self.prepare(server.root / table)
+                self.prepare(asked.root / table)
 
     def after(self, point: str) -> Rows | None:
         """What the table holds when the write has stopped at a point."""
@@ -79,10 +86,6 @@ class Write:
         """Whether a write that has stopped at a point is done."""
         return list(POINTS).index(point) >= list(POINTS).index(self.visible_at)
 
-    def stops(self) -> Iterator[tuple[str, int]]:
-        """Every place to stop it at: a point, and the how-manieth time that it is passed."""
-        return ((point, number) for point, times in self.passes.items() for number in range(1, times + 1))
-
 
 @dataclass(frozen=True)
 class Stop:
@@ -90,73 +93,81 @@ class Stop:
 
     write: Write
     point: str
-    number: int
+
+    def __str__(self) -> str:
+        return f"{self.write.name} at {self.point}"
 
     @property
-    def table(self) -> str:
-        """The table that it is about, which no other one is."""
-        return f"{self.write.name}_{self.point}_{self.number}"
+    def times(self) -> int:
+        """How often the write passes the point."""
+        return self.write.passes[self.point]
 
     @property
     def then(self) -> Rows | None:
         """What the table must hold afterwards."""
         return self.write.after(self.point)
 
-
-def layout_of(server: Server, table: str) -> str:
-    """The columns of a table and the fields of its newest spec, as text."""
-    columns = ", ".join(f"{field.name} {field.type}" for field in server.query(f"SELECT * FROM {table} LIMIT 0").schema)
-    newest = f"spec_id = (SELECT max(spec_id) FROM {table}$specs)"
-    fields = server.rows(f"SELECT field_id FROM {table}$specs WHERE {newest} ORDER BY position")
-    return f"{columns} by {', '.join(field for (field,) in fields)}"
+    @property
+    def is_done(self) -> bool:
+        """Whether the write is visible by then."""
+        return self.write.is_visible_at(self.point)
 
 
-def check_layout(server: Server, write: Write, table: str, *, is_done: bool) -> None:
-    """The table has the columns and the partitioning from before, or those that the write gives it."""
-    if write.layouts is not None:
-        assert layout_of(server, table) == write.layouts[is_done]
-
-
-def sql(*statements: str) -> Callable[[Server, str], object]:
+def sql(*statements: str) -> Callable[[Asked, str], object]:
     """Run statements one by one; `{t}` is the table."""
-    return lambda server, table: [server.run(statement.format(t=table)) for statement in statements]
+    return lambda asked, table: [asked.run(statement.format(t=table)) for statement in statements]
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Statements that are committed together, or taken back: `run(sql)`, and `end(commit=...)`."""
+
+    run: Callable[[str], object]
+    end: Callable[..., object]
 
 
 @contextmanager
-def transaction(server: Server) -> Iterator[dbapi.Connection]:
-    """A connection whose statements are one transaction, until it is ended."""
-    connection = dbapi.connect(server.uri)
+def transaction(asked: Asked) -> Iterator[Transaction]:
+    """A transaction, until it is ended."""
+    if isinstance(asked, Database):
+        session, clients = Session(), asked.engine.clients
+        mine = clients.begin(session)
+        yield Transaction(partial(asked.engine.update, scope=Scope(session, mine)), partial(clients.end, mine))
+        return
+    connection = dbapi.connect(asked.uri)
     try:
-        yield connection
+        with connection.cursor() as cursor:
+            yield Transaction(cursor.execute, lambda commit: connection.commit() if commit else connection.rollback())
     finally:
         with suppress(Error):
             connection.close()
 
 
-def _in_a_transaction(server: Server, table: str) -> None:
-    with transaction(server) as connection, connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1)")
-        cursor.execute(f"UPDATE {table} SET n = n + 10 WHERE id % 2 = 0")
-        cursor.execute(f"DELETE FROM {table} WHERE id < 2")
-        connection.commit()
+def _in_a_transaction(asked: Asked, table: str) -> None:
+    with transaction(asked) as mine:
+        mine.run(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1)")
+        mine.run(f"UPDATE {table} SET n = n + 10 WHERE id % 2 = 0")
+        mine.run(f"DELETE FROM {table} WHERE id < 2")
+        mine.end(commit=True)
 
 
-def _rolled_back(server: Server, table: str) -> None:
-    with transaction(server) as connection, connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1)")
-        cursor.execute(f"DELETE FROM {table} WHERE id < 2")
-        connection.rollback()
+def _rolled_back(asked: Asked, table: str) -> None:
+    with transaction(asked) as mine:
+        mine.run(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1)")
+        mine.run(f"DELETE FROM {table} WHERE id < 2")
+        mine.end(commit=False)
 
 
-def _beaten(server: Server, table: str) -> None:
-    with transaction(server) as connection, connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1), (102, 'y', 1)")
-        PartitionedNamespace.open(Store(str(server.root / table))).append([table_of(RIVAL)], evaluate)
-        connection.commit()
+def _beaten(asked: Asked, table: str) -> None:
+    with transaction(asked) as mine:
+        mine.run(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1), (102, 'y', 1)")
+        with elsewhere():
+            PartitionedNamespace.open(Store(str(asked.root / table))).append([table_of(RIVAL)], evaluate)
+        mine.end(commit=True)
 
 
-def _to_the_version_before(server: Server, table: str) -> None:
-    server.run(f"ALTER TABLE {table} ROLLBACK TO {manifest(server.root / table).version - 1}")
+def _to_the_version_before(asked: Asked, table: str) -> None:
+    asked.run(f"ALTER TABLE {table} ROLLBACK TO {manifest(asked.root / table).version - 1}")
 
 
 def _stage_and_die(place: Path) -> None:
@@ -179,8 +190,8 @@ def _with_one_more(place: Path) -> None:
     Engine(Root(Store(str(place.parent))), target_partitions=1).update(f"{table} ADD COLUMN more INT DEFAULT 1")
 
 
-def _ingest(mode: str, rows: Rows, partition_by: str | None = None) -> Callable[[Server, str], object]:
-    return lambda server, table: server.ingest(table, table_of(rows), mode, partition_by=partition_by)
+def _ingest(mode: str, rows: Rows, partition_by: str | None = None) -> Callable[[Asked, str], object]:
+    return lambda asked, table: asked.ingest(table, table_of(rows), mode, partition_by=partition_by)
 
 
 MERGE = """
@@ -303,7 +314,7 @@ WRITES = (
     ),
     Write(
         name="compact",
-        run=lambda server, table: server.rows(f"ALTER TABLE {table} COMPACT"),
+        run=lambda asked, table: asked.rows(f"ALTER TABLE {table} COMPACT"),
         before=START,
         then=START,
         passes={"data_written": 1, "table_staged": 3, "all_staged": 1, "manifest_written": 1, "committed": 1},
@@ -324,7 +335,7 @@ WRITES = (
     ),
     Write(
         name="vacuum",
-        run=lambda server, table: server.rows(f"VACUUM {table} RETAIN 0 HOURS FORCE"),
+        run=lambda asked, table: asked.rows(f"VACUUM {table} RETAIN 0 HOURS FORCE"),
         before=START,
         then=START,
         forgets=True,
@@ -427,20 +438,8 @@ WRITES = (
     ),
 )
 
-EVERYWHERE = [Stop(write, *stop) for write in WRITES for stop in write.stops()]
+STOPS = [Stop(write, point) for write in WRITES for point in write.passes]
+"""Every write at every point that it passes."""
 
-
-def sample(seed: int) -> list[Stop]:
-    """A few of the places: every write once at least, and every point."""
-    shuffled = random.Random(seed).sample(EVERYWHERE, len(EVERYWHERE))  # noqa: S311 - a sample of cases, no secret
-    writes: set[str] = set()
-    points: set[str] = set()
-    found = []
-    for enough in (any, all):
-        for stop in shuffled:
-            known = stop.write.name in writes, stop.point in points
-            if not enough(known):
-                found.append(stop)
-                writes.add(stop.write.name)
-                points.add(stop.point)
-    return found
+TIMES: Mapping[str, Callable[[Stop], int]] = {"first": lambda _: 1, "last": lambda stop: stop.times}
+"""At which of its passes a write is stopped."""

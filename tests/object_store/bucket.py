@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.engine import Engine
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
+from tests.engine.database import Database
 from tests.service.server_process import Server, serving_uri, started_uri
 
 REGION = "us-east-1"
+_NUMBERS = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,37 @@ class Bucket:
     @property
     def store(self) -> Store:
         """The root that the tests serve."""
-        return Store(f"s3://{self.name}/root", self.options)
+        return self.place("root")
+
+    @property
+    def database(self) -> BucketDatabase:
+        """A new engine over the root."""
+        return BucketDatabase(Path(self.name), bucket=self)
+
+    def place(self, name: str) -> Store:
+        """A prefix of the bucket."""
+        return Store(f"s3://{self.name}/{name}", self.options)
+
+    @staticmethod
+    def made(endpoint: str) -> Bucket:
+        """Make a bucket, by the server's own memory."""
+        name = f"bucket-{next(_NUMBERS)}"
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, REGION)
+        return Bucket(endpoint, name)
+
+    def copy(self) -> Bucket:
+        """Make another bucket that has the same objects, by the server's own memory."""
+        copied = Bucket.made(self.endpoint)
+        copied.put_back(self)
+        return copied
+
+    def put_back(self, other: Bucket) -> None:
+        """Take the objects of another bucket in place of its own."""
+        buckets = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets
+        objects = {name: copy(stored) for name, stored in list(buckets[other.name].keys.items())}
+        buckets[self.name].keys.clear()
+        for name, stored in objects.items():
+            buckets[self.name].keys[name] = stored
 
     @contextmanager
     def serving(self, place: Path, name: str = "server") -> Iterator[Server]:
@@ -50,5 +89,21 @@ class Bucket:
             yield server
 
     @property
+    def options_text(self) -> str:
+        """The storage options as a command line takes them."""
+        return ",".join(f"{key}={value}" for key, value in self.options.items())
+
+    @property
     def _arguments(self) -> tuple[str, str]:
-        return "--storage-options", ",".join(f"{key}={value}" for key, value in self.options.items())
+        return "--storage-options", self.options_text
+
+
+@dataclass(frozen=True)
+class BucketDatabase(Database):
+    """The root of a bucket, and an engine over it in this process."""
+
+    bucket: Bucket = field(kw_only=True)
+
+    @cached_property
+    def engine(self) -> Engine:
+        return Engine(Root(self.bucket.store), target_partitions=1)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 
-import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tests.object_store.bucket import REGION, Bucket
-
-_NUMBERS = count(1)
+from tests.object_store.bucket import Bucket, BucketDatabase
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +21,10 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(endpoint: str) -> Bucket:
-    made = Bucket(endpoint=endpoint, name=f"bucket-{next(_NUMBERS)}")
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=REGION,
-        aws_access_key_id=made.options["aws_access_key_id"],
-        aws_secret_access_key=made.options["aws_secret_access_key"],
-    )
-    client.create_bucket(Bucket=made.name)
-    return made
+    return Bucket.made(endpoint)
+
+
+@pytest.fixture
+def database(bucket: Bucket) -> BucketDatabase:
+    """An engine over the bucket of the test."""
+    return bucket.database

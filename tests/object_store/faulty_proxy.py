@@ -53,8 +53,9 @@ class Rule:
 
 @dataclass(slots=True)
 class Faults:
-    """The faults that a proxy injects, and how many requests each befell. Safe to share among threads."""
+    """The faults that a proxy injects into requests of one bucket, and how many each befell. Safe to share among threads."""
 
+    bucket: str = ""
     rules: Sequence[Rule] = ()
     random: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - which requests fail, no secret
     injected: Counter[Fault] = field(default_factory=Counter)
@@ -71,6 +72,8 @@ class Faults:
 
     def next(self, method: str, path: str) -> Fault | None:
         """Return what befalls a request."""
+        if not path.startswith(f"/{self.bucket}"):
+            return None
         with self._lock:
             self.requests += 1
             for rule in self.rules:

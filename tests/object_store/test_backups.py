@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from lance_flight.errors import AlreadyExists, Conflict, Corrupt, Unavailable
 from lance_flight.faults import VARIABLE
 
 from tests.backup.roots import STATEMENTS, content, run
+from tests.faults.failpoints import Stopped, watched
 from tests.object_store.bucket import Bucket
 from tests.service.server_process import COMMAND
 
@@ -36,7 +38,7 @@ WAYS = {
 def place(bucket: Bucket, tmp_path: Path, kind: str, name: str) -> Store:
     """A directory, or a prefix of the bucket."""
     if kind == "remote":
-        return Store(f"s3://{bucket.name}/{name}", bucket.options)
+        return bucket.place(name)
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     return Store(str(tmp_path / name))
 
@@ -85,7 +87,7 @@ def test_damage_is_found_before_a_table_is_visible(bucket: Bucket, tmp_path: Pat
 
 def test_a_place_that_is_taken_is_not_restored_over(bucket: Bucket) -> None:
     root = made(bucket.store, "partitions")
-    target = Store(f"s3://{bucket.name}/target", bucket.options)
+    target = bucket.place("target")
     backup(Root(root), target, BackupRules())
     with pytest.raises(AlreadyExists):
         restore(backup_at(target), root)
@@ -100,51 +102,76 @@ def test_a_table_that_is_made_again_meanwhile_is_no_backup(bucket: Bucket, tmp_p
         backup(Root(root), target, rules, on_total=lambda *_: run(root, *again))
 
 
-@pytest.mark.parametrize(
-    "stop",
-    [
-        "backup_file_copied:10",
-        "backup_copied",
-        "backup_listed",
-        "restore_begun",
-        "restore_copied",
-        "restore_file_copied:15",
-        "restore_shown",
-    ],
-)
-def test_what_is_killed_goes_on(bucket: Bucket, stop: str) -> None:
+STOPS = [
+    ("backup_file_copied", 10),
+    ("backup_copied", 1),
+    ("backup_listed", 1),
+    ("restore_begun", 1),
+    ("restore_copied", 1),
+    ("restore_file_copied", 15),
+    ("restore_shown", 1),
+]
+Left = Mapping[Stopped, Bucket]
+
+
+@pytest.fixture(scope="module")
+def killed(endpoint: str) -> tuple[Bucket, Left]:
+    """A bucket with a root and a backup of it, and what a kill leaves at each step of that and of its restore."""
+    bucket, copies = Bucket.made(endpoint), dict[Stopped, Bucket]()
     root = made(bucket.store, "deleted and changed rows")
-    target, new = (Store(f"s3://{bucket.name}/{name}", bucket.options) for name in ("target", "new"))
-    steps = [("backup", root, target), ("restore", target, new)]
-    if stop.startswith("restore"):
-        assert command(bucket, *steps[0]).returncode == 0
-    killed = steps[stop.startswith("restore")]
-    assert command(bucket, *killed, fault=stop).returncode == -signal.SIGKILL
-    if stop.startswith("restore"):
-        ended = subprocess.run(
-            [COMMAND, "serve", new.uri, "--port", "0", "--storage-options", options(bucket)],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert (ended.returncode, "restored" in ended.stderr) == (1, True), ended.stderr
-    for step in steps[steps.index(killed) :]:
-        ended = command(bucket, *step)
-        assert ended.returncode == 0, ended.stderr
+
+    def copy(point: str, number: int) -> None:
+        if (point, number) in STOPS:
+            copies[point, number] = bucket.copy()
+
+    with watched(copy):
+        backup(Root(root), bucket.place("target"), BackupRules())
+        restore(backup_at(bucket.place("target")), bucket.place("new"))
+    return bucket, copies
+
+
+def check_whole(bucket: Bucket, backups: int) -> None:
+    """The root is restored, and nothing of the work on it is left."""
+    root, target, new = bucket.store, bucket.place("target"), bucket.place("new")
     check_restored(new)
     assert content(new) == content(root)
     assert not [file.path for file in [*new.tree(), *target.tree()] if "restore" in file.path or "journal" in file.path]
-    assert len(ids_in(target)) == 1 + (stop == "backup_listed")
+    assert len(ids_in(target)) == backups
 
 
-def options(bucket: Bucket) -> str:
-    """The storage options of a bucket as the command line takes them."""
-    return ",".join(f"{key}={value}" for key, value in bucket.options.items())
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop[0])
+def test_what_is_killed_goes_on(killed: tuple[Bucket, Left], stop: Stopped) -> None:
+    bucket, left = killed
+    bucket.put_back(left[stop])
+    target, new = bucket.place("target"), bucket.place("new")
+    if stop[0].startswith("restore"):
+        with pytest.raises(Unavailable, match="restored"):
+            check_restored(new)
+    else:
+        backup(Root(bucket.store), target, BackupRules())
+    restore(backup_at(target), new)
+    check_whole(bucket, 1 + (stop[0] == "backup_listed"))
 
 
-def command(bucket: Bucket, name: str, *places: Store, fault: str | None = None) -> subprocess.CompletedProcess[str]:
+def test_a_killed_process_goes_on(bucket: Bucket) -> None:
+    """The command, with storage options of the environment; a server refuses what it left."""
+    root, target, new = made(bucket.store, "deleted and changed rows"), bucket.place("target"), bucket.place("new")
+    assert command(bucket, "backup", root, target).returncode == 0
+    assert command(bucket, "restore", target, new, fault="restore_file_copied:15").returncode == -signal.SIGKILL
+    ended = command(bucket, "serve", new, "--port", "0")
+    assert (ended.returncode, "restored" in ended.stderr) == (1, True), ended.stderr
+    ended = command(bucket, "restore", target, new)
+    assert ended.returncode == 0, ended.stderr
+    check_whole(bucket, 1)
+
+
+def command(
+    bucket: Bucket, name: str, *arguments: Store | str, fault: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command line, with a fault or without."""
     environment = {key: value for key, value in os.environ.items() if key != VARIABLE and not key.startswith("AWS_")}
-    environment |= {"LANCE_FLIGHT_STORAGE_OPTIONS": options(bucket)} | ({} if fault is None else {VARIABLE: fault})
+    environment |= {"LANCE_FLIGHT_STORAGE_OPTIONS": bucket.options_text} | ({} if fault is None else {VARIABLE: fault})
     return subprocess.run(
-        [COMMAND, name, *(place.uri for place in places)],
+        [COMMAND, name, *(each.uri if isinstance(each, Store) else each for each in arguments)],
         env=environment, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli import main
 from lance_flight.engine.sql.functions import evaluate
 
 from tests.catalog.small_table import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket
-from tests.service.server_process import COMMAND
 
 COMMANDS = {
     "inspect": (("t",), "2 partitions, 2 rows"),
@@ -23,14 +20,11 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_reaches_a_root_by_the_storage_options_of_the_environment(bucket: Bucket, name: str) -> None:
+def test_a_command_reaches_a_root_by_the_storage_options_of_the_environment(
+    bucket: Bucket, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     PartitionedNamespace.create(bucket.store.child("t"), SCHEMA, SPEC).append([rows((1, "a"), (2, "b"))], evaluate)
     arguments, says = COMMANDS[name]
-    options = ",".join(f"{key}={value}" for key, value in bucket.options.items())
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    ended = subprocess.run(
-        [COMMAND, name.split(maxsplit=1)[0], bucket.store.uri, *arguments],
-        env={**environment, "LANCE_FLIGHT_STORAGE_OPTIONS": options},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (ended.returncode, says in ended.stdout) == (0, True), ended.stdout + ended.stderr
+    monkeypatch.setenv("LANCE_FLIGHT_STORAGE_OPTIONS", bucket.options_text)
+    assert main([name, bucket.store.uri, *arguments]) == 0
+    assert says in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
@@ -25,9 +24,9 @@ from lance_flight.flight.status import flight_error
 
 from tests.object_store.bucket import Bucket
 from tests.object_store.faulty_proxy import Fault, Faults, Rule, faulty_proxy
+from tests.selection import IS_FULL
 from tests.service.server_process import Server
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 BEFORE = {(1, "a"), (2, "b"), (3, "c")}
 
 
@@ -56,10 +55,51 @@ class Faulty:
         return sorted(found)
 
 
+Through = Callable[[Bucket], Faulty]
+
+
+@pytest.fixture(scope="module")
+def proxy(endpoint: str) -> Iterator[tuple[str, Faults]]:
+    with faulty_proxy(endpoint) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def template(endpoint: str) -> Bucket:
+    """A bucket with a table `t` without rows."""
+    made = Bucket.made(endpoint)
+    made.database.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    return made
+
+
+@pytest.fixture(scope="module")
+def filled(template: Bucket) -> Bucket:
+    """The same with a row in each of three partitions."""
+    made = template.copy()
+    made.database.run("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    return made
+
+
+@pytest.fixture(scope="module")
+def small_files(template: Bucket) -> Bucket:
+    """The same with four files in each of two partitions."""
+    made = template.copy()
+    for number in range(4):
+        made.database.run(f"INSERT INTO t VALUES ({number}, 'a'), ({10 + number}, 'b')")
+    return made
+
+
 @pytest.fixture
-def faulty(bucket: Bucket, endpoint: str) -> Iterator[Faulty]:
-    with faulty_proxy(endpoint) as (proxied, faults):
-        yield Faulty(bucket, replace(bucket, endpoint=proxied), faults)
+def through(proxy: tuple[str, Faults]) -> Through:
+    """Reaches a copy of a bucket by way of the proxy, which fails nothing yet."""
+
+    def reached(bucket: Bucket) -> Faulty:
+        copied, (endpoint, faults) = bucket.copy(), proxy
+        faults.set()
+        faults.bucket = copied.name
+        return Faulty(copied, replace(copied, endpoint=endpoint), faults)
+
+    return reached
 
 
 # Requests of a write: a method and a pattern of paths.
@@ -80,19 +120,20 @@ STATEMENTS: dict[str, tuple[str, set[tuple[int, str]]]] = {
     "delete": ("DELETE FROM t WHERE id < 3", {(3, "c")}),
     "overwrite": ("INSERT OVERWRITE t VALUES (9, 'a')", {(9, "a"), (2, "b"), (3, "c")}),
 }
-CASES = [(write, request, fault) for write in STATEMENTS for request in REQUESTS for fault in Fault]
+FAULTS = pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
 
 
-@pytest.mark.parametrize(("write", "request_", "fault"), CASES, ids=lambda case: getattr(case, "name", str(case)))
+@pytest.mark.parametrize("write", STATEMENTS)
+@pytest.mark.parametrize("asked", REQUESTS)
+@FAULTS
 def test_a_write_that_meets_a_fault_is_whole_or_not_there(
-    faulty: Faulty, write: str, request_: str, fault: Fault
+    through: Through, filled: Bucket, write: str, asked: str, fault: Fault
 ) -> None:
     """One request of each kind fails, or every one for a while: a client that is told of success finds its rows once."""
     sql, then = STATEMENTS[write]
-    method, path = REQUESTS[request_]
+    method, path = REQUESTS[asked]
+    faulty = through(filled)
     engine = faulty.engine()
-    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     faulty.faults.set(Rule(fault=fault, method=method, path=path, times=2))
     outcome: BaseException | None = None
     try:
@@ -107,24 +148,25 @@ def test_a_write_that_meets_a_fault_is_whole_or_not_there(
     else:
         assert "[internal]" not in str(flight_error(outcome)), repr(outcome)
         assert set(found) in ([BEFORE, then] if isinstance(outcome, OutcomeUnknown) else [BEFORE])
-    fresh = faulty.engine()
-    fresh.update("INSERT INTO t VALUES (100, 'a'), (101, 'new'), (102, 'z')")
-    assert faulty.stored() == sorted([*found, (100, "a"), (101, "new"), (102, "z")])
-    assert (
-        sorted(map(tuple, (row.values() for row in fresh.query("SELECT id, p FROM t").to_pylist()))) == faulty.stored()
-    )
+    fresh = faulty.direct.database
+    fresh.run("INSERT INTO t VALUES (100, 'a'), (101, 'new'), (102, 'z')")
+    expected = sorted([*found, (100, "a"), (101, "new"), (102, "z")])
+    assert faulty.stored() == expected
+    assert sorted(fresh.rows("SELECT id, p FROM t")) == expected
 
 
 FIRST_VERSION = 2**64 - 2
 """What Lance calls the file of a table's first version; that of the second is one less."""
 
 
-@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
+@FAULTS
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_new_table_that_meets_a_fault_has_its_rows_once(faulty: Faulty, version: int, fault: Fault) -> None:
+def test_a_new_table_that_meets_a_fault_has_its_rows_once(
+    through: Through, template: Bucket, version: int, fault: Fault
+) -> None:
     """Its first version is empty, its second one has its rows."""
+    faulty = through(template)
     engine = faulty.engine()
-    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
     path = rf"dataset/_versions/{FIRST_VERSION + 1 - version}\.manifest"
     faulty.faults.set(Rule(fault=fault, method="PUT", path=path, times=30))
     outcome: BaseException | None = None
@@ -136,21 +178,23 @@ def test_a_new_table_that_meets_a_fault_has_its_rows_once(faulty: Faulty, versio
     faulty.faults.set()
     assert outcome is None or "[internal]" not in str(flight_error(outcome)), repr(outcome)
     assert faulty.stored() == ([(1, "a"), (2, "a")] if outcome is None else [])
-    faulty.engine().update("INSERT INTO t VALUES (3, 'a')")
+    faulty.direct.database.run("INSERT INTO t VALUES (3, 'a')")
     assert faulty.stored() == [*([(1, "a"), (2, "a")] if outcome is None else []), (3, "a")]
 
 
-@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
+ROUNDS = 3 if IS_FULL else 1
+
+
+@FAULTS
 @pytest.mark.parametrize("what", ["compact", "vacuum"])
-def test_maintenance_that_meets_faults_loses_nothing(faulty: Faulty, what: str, fault: Fault) -> None:
-    engine = faulty.engine()
-    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    for number in range(4):
-        engine.update(f"INSERT INTO t VALUES ({number}, 'a'), ({10 + number}, 'b')")
+def test_maintenance_that_meets_faults_loses_nothing(
+    through: Through, small_files: Bucket, what: str, fault: Fault
+) -> None:
+    faulty = through(small_files)
     before = faulty.stored()
     faulty.faults.set(Rule(fault=fault, times=10_000, chance=0.1), seed=len(fault.name))
     outcomes = Counter[str]()
-    for _ in range(3):
+    for _ in range(ROUNDS):
         try:
             namespace = PartitionedNamespace.open(faulty.bucket.store.child("t"))
             if what == "compact":
@@ -163,24 +207,23 @@ def test_maintenance_that_meets_faults_loses_nothing(faulty: Faulty, what: str, 
             outcomes["done"] += 1
     faulty.faults.set()
     assert faulty.stored() == before
-    engine = faulty.engine()
-    engine.update("INSERT INTO t VALUES (100, 'a')")
+    faulty.direct.database.run("INSERT INTO t VALUES (100, 'a')")
     assert faulty.stored() == sorted([*before, (100, "a")])
 
 
 WRITERS = 4
-CHANGES = 40 if FULL else 4
+CHANGES = 40 if IS_FULL else 4
 MIXED = [Rule(fault=fault, times=1_000_000, chance=0.004) for fault in Fault]
 AGAIN = ("[conflict]", "[serialization_failure]", "[outcome_unknown]", "[unavailable]")
 
 
-@pytest.mark.parametrize("seed", range(8 if FULL else 1))
+@pytest.mark.parametrize("seed", range(8 if IS_FULL else 1))
 def test_writers_of_a_server_whose_store_fails_now_and_then_lose_nothing(
-    faulty: Faulty, tmp_path: Path, seed: int, say: Callable[[str], None]
+    through: Through, template: Bucket, tmp_path: Path, seed: int, say: Callable[[str], None]
 ) -> None:
     """Each writer knows which of its rows were acknowledged, which not, and of which nobody said."""
+    faulty = through(template)
     with faulty.bucket.serving(tmp_path) as server:
-        server.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
         faulty.faults.set(*MIXED, seed=seed)
 
         def write(number: int) -> tuple[set[int], set[int], Counter[str]]:

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 from adbc_driver_manager import Error
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import Isolation, Session
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import VARIABLE
 
-from tests.catalog.conflict_pairs import IDS, OPERATIONS, PAIRS, PLACES, Pair, compact
+from tests.catalog.conflict_pairs import (
+    OPERATIONS,
+    PLACES,
+    SECONDS,
+    Operation,
+    append,
+    delete,
+    merge,
+    name_of,
+    overwrite,
+    pair_of,
+    truncate,
+    update,
+)
+from tests.engine.database import Database
+from tests.faults.failpoints import watched
 from tests.object_store.bucket import Bucket
+from tests.selection import IS_FULL
 from tests.service import bank
 from tests.service.server_process import Server
 
-FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-BEFORE = [(1, "a"), (2, "b"), (3, None)]
+Rows = list[tuple[int, str | None]]
+BEFORE: Rows = [(1, "a"), (2, "b"), (3, None)]
 
 # point, and whether the write is there when the server has died at it
 STOPS = {
@@ -33,7 +48,7 @@ STOPS = {
     "manifest_written": False,
     "committed": True,
 }
-WRITES = {
+WRITES: Mapping[str, tuple[str, Rows]] = {
     "insert": ("INSERT INTO t VALUES (4, 'a'), (5, 'new')", [*BEFORE, (4, "a"), (5, "new")]),
     "update": ("UPDATE t SET p = 'z' WHERE id < 3", [(1, "z"), (2, "z"), (3, None)]),
     "merge": (
@@ -47,39 +62,66 @@ WRITES = {
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def read(server: Server) -> list[tuple[int, str | None]]:
-    return sorted(server.rows("SELECT id, p FROM t"))
+@pytest.fixture(scope="module")
+def template(endpoint: str) -> Bucket:
+    """A bucket with a table of three partitions."""
+    made = Bucket.made(endpoint)
+    made.database.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    made.database.run("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL)")
+    return made
 
 
-DEATHS = [("insert", "all_staged"), ("update", "committed"), ("merge", "manifest_written")]
-DEATHS = [(write, point) for write in WRITES for point in STOPS] if FULL else DEATHS
+def check(asked: Database | Server, expected: Rows) -> None:
+    """The rows are these, and the next writer adds some."""
+    assert sorted(asked.rows("SELECT id, p FROM t")) == sorted(expected)
+    asked.run("INSERT INTO t VALUES (100, 'a'), (101, 'new'), (102, 'z')")
+    assert sorted(asked.rows("SELECT id, p FROM t")) == sorted([*expected, (100, "a"), (101, "new"), (102, "z")])
+    values = [value for (value,) in asked.rows("SELECT p FROM t$partitions")]
+    assert len(values) == len(set(values)), "one table for each partition value"
 
 
-@pytest.mark.parametrize(("write", "point"), DEATHS)
-def test_a_server_that_dies_leaves_all_of_a_write_or_nothing(
-    bucket: Bucket, tmp_path: Path, write: str, point: str
+@pytest.fixture(scope="module")
+def left(template: Bucket) -> Callable[[str], Mapping[str, Bucket]]:
+    """Runs a write once, and returns what a kill leaves at each failpoint that it passes for the first time."""
+
+    @cache
+    def ran(write: str) -> Mapping[str, Bucket]:
+        bucket, copies = template.copy(), dict[str, Bucket]()
+
+        def copy(point: str, number: int) -> None:
+            if number == 1:
+                copies[point] = bucket.copy()
+
+        database = bucket.database
+        with watched(copy):
+            database.run(WRITES[write][0])
+        return copies
+
+    return ran
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("point", STOPS)
+def test_a_kill_leaves_all_of_a_write_or_nothing(
+    left: Callable[[str], Mapping[str, Bucket]], write: str, point: str
 ) -> None:
-    sql, after = WRITES[write]
-    with bucket.serving(tmp_path) as server:
-        server.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-        server.run("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL)")
-    with bucket.started(tmp_path, os.environ | {VARIABLE: point}) as victim:
+    check(left(write)[point].database, WRITES[write][1] if STOPS[point] else BEFORE)
+
+
+def test_a_server_that_dies_leaves_the_same(template: Bucket, tmp_path: Path) -> None:
+    bucket = template.copy()
+    with bucket.started(tmp_path, os.environ | {VARIABLE: "all_staged"}) as victim:
         with pytest.raises(Error, match="Unavailable"):
-            victim.run(sql)
+            victim.run(WRITES["merge"][0])
         assert victim.process.wait(60) == -signal.SIGKILL
     with bucket.serving(tmp_path) as server:
-        expected = after if STOPS[point] else BEFORE
-        assert read(server) == sorted(expected)
-        server.run("INSERT INTO t VALUES (100, 'a'), (101, 'new'), (102, 'z')")
-        assert read(server) == sorted([*expected, (100, "a"), (101, "new"), (102, "z")])
-        values = [value for (value,) in server.rows("SELECT p FROM t$partitions")]
-        assert len(values) == len(set(values)), "one table for each partition value"
+        check(server, BEFORE)
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """The object store of the tests answers one call at a time."""
-    if not FULL:
+    if not IS_FULL:
         for name, number in (("WRITERS", 3), ("READERS", 2), ("TRANSFERS", 2)):
             monkeypatch.setattr(bank, name, number)
 
@@ -95,36 +137,43 @@ def test_no_reader_ever_finds_a_wrong_total(servers: list[Server], say: Callable
     bank.check_that_no_reader_finds_a_wrong_total(servers, "bank", bank.in_a_transaction, say)
 
 
-SAMPLE = [pair for number, pair in enumerate(PAIRS) if FULL or number % 17 == 0]
+SECONDS_AT = [
+    (append, "same", Isolation.SNAPSHOT),
+    (delete, "same", Isolation.SERIALIZABLE),
+    (update, "other", Isolation.SNAPSHOT),
+    (overwrite, "same new", Isolation.SNAPSHOT),
+    (merge, "beside new", Isolation.SERIALIZABLE),
+    (truncate, "two new", Isolation.SNAPSHOT),
+]
+"""Each second operation, each place, and both isolations."""
+if IS_FULL:
+    SECONDS_AT = [(second, place, isolation) for second in SECONDS for place in PLACES for isolation in Isolation]
 
 
-@pytest.mark.parametrize("isolation", Isolation)
-@pytest.mark.parametrize("pair", SAMPLE)
-def test_the_second_of_two_transactions_commits_or_fails(bucket: Bucket, pair: Pair, isolation: Isolation) -> None:
-    engines = [Engine(Root(bucket.store), target_partitions=1) for _ in range(2)]
-    engines[0].update("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
-    engines[0].update("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
-    engines[0].update("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")
-    session = Session(isolation=isolation)
-    scope = Scope(session, engines[1].clients.begin(session))
-    assert scope.transaction is not None
-    _run(engines[1], pair, scope, first=False)
-    _run(engines[0], pair, Scope(), first=True)
+@pytest.fixture(scope="module")
+def pairs(endpoint: str) -> Bucket:
+    """A bucket with a table of two partitions, each with two rows in two files."""
+    made = Bucket.made(endpoint)
+    made.database.run("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
+    made.database.run("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
+    made.database.run("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")
+    return made
+
+
+@pytest.mark.parametrize("first", OPERATIONS, ids=name_of)
+@pytest.mark.parametrize(("second", "place", "isolation"), SECONDS_AT)
+def test_the_second_of_two_transactions_commits_or_fails(
+    pairs: Bucket, first: Operation, second: Operation, place: str, isolation: Isolation
+) -> None:
+    bucket, pair, session = pairs.copy(), pair_of(first, second, place), Session(isolation=isolation)
+    one, other = bucket.database, bucket.database.engine
+    mine = other.clients.begin(session)
+    other.update(pair.statement("t", first=False), scope=Scope(session, mine))
+    one.rows(pair.statement("t", first=True))
     if pair.fails(isolation):
         with pytest.raises(SerializationFailure):
-            engines[1].clients.end(scope.transaction, commit=True)
+            other.clients.end(mine, commit=True)
     else:
-        engines[1].clients.end(scope.transaction, commit=True)
+        other.clients.end(mine, commit=True)
     expected = [pair.alone] if pair.fails(isolation) else [pair.in_turn, pair.reversed]
-    found = engines[0].query("SELECT id, p FROM t ORDER BY id, p").to_pylist()
-    assert sorted((row["id"], row["p"]) for row in found) in expected
-
-
-def _run(engine: Engine, pair: Pair, scope: Scope, *, first: bool) -> None:
-    operation = pair.first if first else pair.second
-    p = PLACES[pair.place][0 if first else 1]
-    statement = OPERATIONS[operation].format(p=p, id=IDS[p], mine=10 if first else 20)
-    if operation is compact:
-        engine.query(statement)
-    else:
-        engine.update(statement, scope=scope)
+    assert sorted(one.rows("SELECT id, p FROM t")) in expected
