@@ -152,21 +152,21 @@ BY_SPARK = (
 )
 """Aggregates that Spark computes itself."""
 
-FIELDS: Mapping[str, str] = MappingProxyType(
+FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "s": "s",
-        "bucket(16, id), year(ts)": "bucket(16, id), year(ts)",
-        "year(ts), month(ts), day(ts), hour(ts)": "year(ts), month(ts), day(ts), hour(ts)",
-        "years(ts)": "year(ts)",
-        "days(ts)": "year(ts), month(ts), day(ts)",
-        "hours(n), s": "year(n), month(n), day(n), hour(n), s",
-        "truncate(3, id)": "truncate(3, id)",
-        "expr('col0 % 4', id)": "expr('col0 % 4', id)",
-        "multi_bucket(4, id, s)": "multi_bucket(4, id, s)",
-        "": "",
+        "s": ("s",),
+        "bucket(16, id), year(ts)": ("bucket(16, id)", "year(ts)"),
+        "year(ts), month(ts), day(ts), hour(ts)": ("year(ts)", "month(ts)", "day(ts)", "hour(ts)"),
+        "years(ts)": ("year(ts)",),
+        "days(ts)": ("year(ts)", "month(ts)", "day(ts)"),
+        "hours(n), s": ("year(n)", "month(n)", "day(n)", "hour(n)", "s"),
+        "truncate(3, id)": ("truncate(3, id)",),
+        "expr('col0 % 4', id)": ("expr('col0 % 4', id)",),
+        "multi_bucket(4, id, s)": ("multi_bucket(4, id, s)",),
+        "": (),
     }
 )
-"""PARTITIONED BY of Spark, and of the service."""
+"""PARTITIONED BY of Spark, and the partition fields of the service."""
 
 REFUSED_TABLES: Mapping[str, str] = MappingProxyType(
     {
@@ -215,6 +215,7 @@ CHANGES: Mapping[str, str] = MappingProxyType(
         "update the partition": "UPDATE changed SET k = k + 10 WHERE k >= 2",
         "update to NULL": "UPDATE changed SET s = NULL WHERE x > 7.5",
         "update all": "UPDATE changed SET x = 0",
+        "overwrite a partition": "INSERT OVERWRITE changed PARTITION (k = 3) SELECT 5L, 'y', NULL, 0D",
     }
 )
 """Changes of rows, in Spark's SQL and in that of the service."""

@@ -16,7 +16,9 @@ from tests.spark.statements import LEFT, PRUNED, TAKEN
 pytestmark = pytest.mark.usefixtures("offered")
 
 
-def checked_scan(table: CatalogTable, predicates: Nodes, uses: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Tasks:
+def checked_scan(
+    table: CatalogTable, predicates: Nodes, uses: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> Tasks:
     """Check that a scan returns the rows that fulfil the predicates which it takes, and no others."""
     assert table.uses(predicates) == uses
     found = table.scan(predicates)
@@ -45,9 +47,7 @@ def test_a_root_prunes_partitions_and_decides_what_they_decide(
 
 
 @pytest.mark.parametrize(("name", "where"), PRUNING, ids=lambda each: each)
-def test_a_server_decides_what_it_takes(
-    catalogs: Mapping[str, Catalog], offers: Offers, name: str, where: str
-) -> None:
+def test_a_server_decides_what_it_takes(catalogs: Mapping[str, Catalog], offers: Offers, name: str, where: str) -> None:
     uses = PRUNED[name][where][0].replace("part", "whole").split()
     checked_scan(catalogs["far"].table(name), offers.where(name, where), uses, rows_of(name))
 
@@ -64,9 +64,7 @@ def test_sql_compares_as_spark_does_to_the_ends_of_every_type(catalog: Catalog, 
 def test_spark_is_left_what_sql_compares_otherwise(catalog: Catalog, offers: Offers, where: str) -> None:
     predicates = offers.where("extremes", where)
     known = "part" if "root" in catalog.options else "whole"
-    checked_scan(
-        catalog.table("extremes"), predicates, [*[known] * (len(predicates) - 1), "none"], rows_of("extremes")
-    )
+    checked_scan(catalog.table("extremes"), predicates, [*[known] * (len(predicates) - 1), "none"], rows_of("extremes"))
 
 
 def test_a_scan_reads_the_columns_that_it_is_asked_for_in_as_many_tasks_as_the_catalog_says(
@@ -81,7 +79,9 @@ def test_a_scan_reads_the_columns_that_it_is_asked_for_in_as_many_tasks_as_the_c
         assert sorted(row["id"] for row in some) == [n for n in range(260) if n % 5 == 1]
 
 
-def test_a_branch_takes_no_condition(catalogs: Mapping[str, Catalog], offered: Database, offers: Offers, table: str) -> None:
+def test_a_branch_takes_no_condition(
+    catalogs: Mapping[str, Catalog], offered: Database, offers: Offers, table: str
+) -> None:
     offered.copy("nulls", table)
     offered.run(f"ALTER TABLE {table} CREATE BRANCH side")
     side = catalogs["lake"].table(table, version="side")
