@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from lance_flight.catalog.bulk.pieces import Threads
+from lance_flight_client.spark import maintenance
 from lance_flight_client.spark.connector.jars import jar
 from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING
 from lance_flight_client.spark.machine import prepare
@@ -47,7 +49,9 @@ SETTINGS = {
 
 OWN_SPARK = (
     "test_cluster.py::test_a_task_that_is_run_twice_at_once",
+    "test_cluster.py::test_a_worker_that_is_killed_in_the_middle_of_a_task",
     "test_connect.py",
+    "test_connector_streams.py::test_a_driver_whose_planning_dies_at_a_commit_is_started_again",
     "test_connector_versions.py",
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
     "test_sql_page.py::test_a_wheel_is_enough",
@@ -145,6 +149,12 @@ def sql(spark: SparkSession, server: Server) -> SparkSession:
         for option, value in (place, ("python", sys.executable)):
             session.conf.set(f"spark.sql.catalog.{catalog}.{option}", value)
     return session
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance does its pieces in threads of this process, as the service does, and needs no session."""
+    monkeypatch.setattr(maintenance, "Executors", lambda _, doing: Threads(2) if doing else None)
 
 
 @pytest.fixture

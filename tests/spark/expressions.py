@@ -72,7 +72,7 @@ def value(node: Node, row: Row) -> Any:
         return (value(arguments[0], row) is None) == (name == "IS_NULL")
     values = [value(each, row) for each in arguments]
     if name == "<=>":
-        return None in values and values == [None, None] or None not in values and _compared("=", *values)
+        return (None in values and values == [None, None]) or (None not in values and _compared("=", *values))
     if name == "IN":
         first, *others = values
         return None if first is None else True if first in others else None if None in others else False

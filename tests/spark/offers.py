@@ -191,8 +191,8 @@ def record(session: SparkSession, place: Path, statements: Sequence[str]) -> Ite
 
 def main() -> None:
     """Write the file anew."""
-    from tests.spark.conftest import SETTINGS  # noqa: PLC0415
-    from tests.spark.statements import EVERY  # noqa: PLC0415
+    from tests.spark.conftest import SETTINGS
+    from tests.spark.statements import EVERY
 
     builder = SparkSession.builder.master("local[1]")
     for name, value in SETTINGS.items():

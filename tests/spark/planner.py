@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance_flight_client.spark.connector.__main__ import answered
 from lance_flight_client.spark.connector.handles import unpickled
 from lance_flight_client.spark.connector.reading import portions
-from lance_flight_client.spark.types import spark_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 Nodes = Sequence[Mapping[str, Any]]
@@ -143,7 +143,12 @@ class CatalogTable:
     @property
     def arrow(self) -> pa.Schema:
         """The columns as tasks have them."""
-        return carried(self.schema)
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+    def batches(self, rows: Sequence[Mapping[str, Any]]) -> list[pa.RecordBatch]:
+        """Return rows as a task is given them, with NULL where one names no value."""
+        whole = [{name: row.get(name) for name in self.schema.names} for row in rows]
+        return pa.Table.from_pylist(whole, self.arrow).to_batches()
 
 
 def message(begun: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> str:
@@ -164,15 +169,3 @@ def read(portion: str) -> pa.Table:
     if "error" in ended:
         raise Refused(**ended["error"])
     return rows
-
-
-def carried(schema: StructType) -> pa.Schema:
-    """Return Spark's columns as its tasks get them in Arrow."""
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
-
-    return to_arrow_schema(schema, timezone="UTC")
-
-
-def columns_of(schema: pa.Schema) -> StructType:
-    """Return columns as Spark has them."""
-    return spark_schema(schema)

@@ -44,9 +44,7 @@ def versions(database: Database, table: str) -> int:
 
 def batches(table: CatalogTable, *given: Row) -> list[pa.RecordBatch]:
     """Rows as a task is given them."""
-    return pa.Table.from_pylist(
-        [{name: row.get(name) for name in table.schema.names} for row in given], table.arrow
-    ).to_batches()
+    return table.batches(given)
 
 
 EFFECTS: Mapping[str, Become] = {
@@ -63,7 +61,7 @@ EFFECTS: Mapping[str, Become] = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("change", [name for name in CHANGES if name != "overwrite a partition"])
 def test_a_change_leaves_the_rows_that_the_service_leaves(
-    catalog: Catalog, database: Database, offers: Offers, table: str, shape: str, change: str
+    catalog: Catalog, database: Database, offers: Offers, table: str, *, shape: str, change: str
 ) -> None:
     for name in (table, f"{table}_theirs"):
         copied(database, shape, name)
@@ -106,7 +104,7 @@ OVERWRITTEN = {
 
 @pytest.mark.parametrize(("replaces", "keys", "kept"), OVERWRITTEN.values(), ids=OVERWRITTEN)
 def test_rows_are_added_or_replace_what_they_name_in_one_commit(
-    catalog: Catalog, database: Database, offers: Offers, table: str, replaces: str, keys: Sequence[int], kept: str
+    catalog: Catalog, database: Database, offers: Offers, table: str, *, replaces: str, keys: Sequence[int], kept: str
 ) -> None:
     copied(database, "identity", table)
     new = [(1000 + k, k, "y", None, None) for k in keys]
@@ -154,7 +152,7 @@ def test_views_metadata_tables_and_branches_take_no_rows(
 # A partition that was attached without all columns takes no rows, from nobody.
 @pytest.mark.parametrize("shape", [shape for shape in KINDS if shape != "disagreeing"])
 def test_every_kind_of_table_takes_its_own_rows(
-    catalog: Catalog, database: Database, shapes: Mapping[str, str], table: str, shape: str
+    catalog: Catalog, database: Database, shapes: Mapping[str, str], table: str, *, shape: str
 ) -> None:
     suffix = ".lance" if shape == "plain" else ""
     shutil.copytree(database.root / f"{shapes[shape]}{suffix}", database.root / f"{table}{suffix}")
@@ -284,6 +282,11 @@ def end(made: CatalogTable, *, commit: bool) -> None:
     made.catalog.ask("end_table", staged=made.loaded["staged"], commit=commit)
 
 
+def publish(made: CatalogTable) -> None:
+    made.write(batches(made, *SOURCE))
+    end(made, commit=True)
+
+
 def test_a_table_is_made_whole(catalog: Catalog, database: Database, offers: Offers, table: str) -> None:
     made = staged(catalog, offers, table)
     made.write(batches(made, *SOURCE[:20]), batches(made, *SOURCE[20:]))
@@ -323,8 +326,7 @@ def test_a_name_that_is_taken_meanwhile_stays_with_who_took_it(
     made = staged(catalog, offers, table)
     database.run(f"CREATE TABLE {table} AS SELECT 'theirs' AS s")
     with pytest.raises(Refused, match="there already"):
-        made.write(batches(made, *SOURCE))
-        end(made, commit=True)
+        publish(made)
     end(made, commit=False)
     assert database.rows(f"SELECT s FROM {table}") == [("theirs",)]
     with pytest.raises(Refused, match="there already"):
