@@ -56,6 +56,7 @@ OWN_SPARK = (
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
     "test_sql_page.py::test_a_wheel_is_enough",
     "test_sql_page.py::test_the_settings",
+    "test_sql_page.py::test_the_shell",
     "test_stream_write.py::test_a_driver_that_is_killed_is_started_again",
     "test_write_faults.py::test_a_driver_that_is_killed_is_run_again",
 )

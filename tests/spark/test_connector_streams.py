@@ -13,6 +13,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from tests.service.server_process import Server
 from tests.spark.written_rows import check
@@ -40,7 +41,17 @@ class Copy:
         """Write what there is; return the rows of each batch."""
         writer = (self.rows() if rows is None else rows).writeStream.outputMode(mode).trigger(availableNow=True)
         to = {"checkpointLocation": str(self.checkpoint)} | options
-        query = writer.options(**to).toTable(f"lake.{self.target}")
+        return self._run(writer.options(**to).toTable(f"lake.{self.target}"))
+
+    def run_formats(self, **options: str) -> list[int]:
+        """The same by the format, without a catalog."""
+        place = {"root": str(self._server.root)}
+        rows = self._spark.readStream.format("lance_flight").options(**place, table=self._source, **options).load()
+        to = {**place, "table": f"{self.target}_2", "stream": "copy", "partition_by": "bucket(2, id)"}
+        writer = rows.writeStream.format("lance_flight").trigger(availableNow=True)
+        return self._run(writer.options(checkpointLocation=f"{self.checkpoint}-2", **to).start())
+
+    def _run(self, query: StreamingQuery) -> list[int]:
         try:
             query.awaitTermination()
         finally:
@@ -96,6 +107,26 @@ def test_a_query_of_a_stream_is_written(copy: Copy, server: Server, sql: SparkSe
     query.format("lance_flight").trigger(availableNow=True).toTable(f"lake.{copy.target}_new").awaitTermination()
     check(server, f"{copy.target}_new", [1, 2, 3, 5, 8])
     assert sql.table(f"lake.{copy.target}_new.specs").filter("is_current AND position >= 0").count() == 1
+
+
+def test_the_format_copies_every_row_once_until_rows_change(copy: Copy, server: Server, spark: SparkSession) -> None:
+    options = {"versions_per_trigger": "1", "filter": "id <> 2", "columns": "label, id"}
+    target, source = f"{copy.target}_2", copy.target.removesuffix("_copy")
+    assert copy.run_formats(**options) == [2]
+    copy.insert(4, 5)
+    copy.insert(6)
+    assert server.rows(f"ALTER TABLE {source} COMPACT")
+    assert copy.run_formats(**options) == [2, 1]
+    check(server, target, [1, 3, 4, 5, 6])
+    assert server.rows(f"SELECT label FROM {target} WHERE id > 4 ORDER BY id") == [("n5",), ("n6",)]
+    server.run(f"UPDATE {source} SET id = 10 WHERE id = 1")
+    with pytest.raises(
+        StreamingQueryException, match=r"QueryFailed: snapshot \d+ of .*: update 1 rows.*'changes' = 'new_rows'"
+    ):
+        copy.run_formats(**options)
+    check(server, target, [1, 3, 4, 5, 6])
+    with pytest.raises(PySparkException, match=r"'starting' goes with \.readStream"):
+        spark.read.format("lance_flight").options(root=str(server.root), table=source, starting="latest").load().count()
 
 
 REFUSED = {
