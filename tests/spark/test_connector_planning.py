@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.database import Database
-from tests.selection import IS_FULL
 from tests.spark.connector_results import plan_of, texts, values
 
 NO_BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
@@ -77,28 +76,18 @@ class Join:
 
 JOINS = {
     "divides": Join("k_b16", "k_b8", "l.id = r.id"),
+    "divided": Join("k_b8", "k_b16", "l.id = r.id"),
+    "common-divisor": Join("k_b16", "k_b12", "l.id = r.id", how="LEFT JOIN"),
     "null-keys": Join("k_n16", "k_n16", "l.n = r.n", how="FULL JOIN"),
     "subset-of-one": Join("k_name_b4", "k_name", "l.name = r.name"),
+    # Spark makes two keys of it.
+    "null-safe": Join("k_n16", "k_n16", "l.n <=> r.n", is_shuffled=True),
     "days-months": Join("k_days", "k_months", "l.at = r.at"),
     "other-type": Join("k_b16", "k_small", "l.id = r.small", is_shuffled=True),
 }
-MORE_JOINS = {
-    "same": Join("k_b16", "k_b16", "l.id = r.id"),
-    "divided": Join("k_b8", "k_b16", "l.id = r.id"),
-    "common-divisor": Join("k_b16", "k_b12", "l.id = r.id"),
-    "left": Join("k_b16", "k_b8", "l.id = r.id", how="LEFT JOIN"),
-    "full": Join("k_b16", "k_b8", "l.id = r.id", how="FULL JOIN"),
-    "semi": Join("k_b8", "k_b16", "l.id = r.id", how="LEFT SEMI JOIN"),
-    # Spark makes two keys of it.
-    "null-safe": Join("k_n16", "k_n16", "l.n <=> r.n", is_shuffled=True),
-    "identity": Join("k_name", "k_name", "l.name = r.name AND l.id = r.id"),
-    "subset": Join("k_name_b4", "k_name_b4", "l.name = r.name"),
-    "days": Join("k_days", "k_days", "l.at = r.at"),
-    "other-column": Join("k_b16", "k_b8", "l.small = r.small", is_shuffled=True),
-}
 
 
-@pytest.mark.parametrize("join", [*JOINS.values(), *(MORE_JOINS.values() if IS_FULL else [])], ids=str)
+@pytest.mark.parametrize("join", JOINS.values(), ids=str)
 def test_a_join_of_tables_that_are_stored_alike_has_no_exchange(
     unbroadcast: SparkSession, database: Database, join: Join
 ) -> None:
