@@ -102,7 +102,7 @@ def test_a_table_is_maintained_by_executors(spark: SparkSession, database: Datab
     root = str(database.root)
     database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, c VARCHAR) PARTITIONED BY (c)")
     for start in (0, 12):
-        database.run(f"INSERT INTO {table} SELECT value + {start}, 'c' || value % 3 FROM range(12)")
+        database.run(f"INSERT INTO {table} SELECT value + {start}, 'c' || (value % 3) FROM range(12)")
     before = database.rows(f"SELECT * FROM {table} ORDER BY id")
     report = maintenance.compact(spark, root, table)
     assert [(each.files_before, each.files_after) for each in report.tables] == [(2, 1)] * 3

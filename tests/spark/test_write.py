@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -203,6 +204,31 @@ def test_a_write_says_what_it_came_to(spark: SparkSession, server: Server, event
     # What is committed stays so, wherever it can be said.
     write(frame(spark, MORE), server.root, events, report=str(tmp_path / "nowhere" / "report"))
     check(server, events, FIRST + MORE + MORE)
+
+
+NESTED: list[tuple[Any, ...]] = [
+    (1, (1, (datetime(2024, 7, 1, tzinfo=UTC),))),
+    (2, (1, (datetime(2025, 7, 1, tzinfo=UTC),))),
+    (3, (2, None)),
+    (4, None),
+]
+
+
+def test_a_table_is_made_clustered_and_read_by_fields_inside_structs(
+    spark: SparkSession, server: Server, table: str
+) -> None:
+    rows = spark.createDataFrame(NESTED, "id BIGINT, s STRUCT<a: BIGINT, `in`: STRUCT<at: TIMESTAMP>>")
+    write(rows, server.root, table, partition_by='s.a, year(s."in".at)')
+    again = cluster_by_partition(rows.selectExpr("id + 10 AS id", "s"), str(server.root), table)
+    write(again, server.root, table)
+    found = {
+        tuple(stored.values.values()): sorted(stored.dataset.to_table()["id"].to_pylist())
+        for stored in stored_tables(server.root / table)
+    }
+    assert found == {(1, 2024): [1, 11], (1, 2025): [2, 12], (2, None): [3, 13], (None, None): [4, 14]}
+    for place in ({"root": str(server.root)}, {"uri": server.uri}):
+        loaded = spark.read.format("lance_flight").options(table=table, **place, filter="s.a IS NULL OR s.a = 1").load()
+        assert sorted(row.id for row in loaded.collect()) == [1, 2, 4, 11, 12, 14]
 
 
 def test_rows_can_be_brought_together_first(spark: SparkSession, server: Server, events: str) -> None:
