@@ -123,17 +123,21 @@ def test_the_options_of_one_load_are_not_those_of_another(
     assert (none.columns, none.collect()) == (["id", "p", "x"], [])
 
 
-def test_a_dataframe_stays_at_its_version_and_at_its_table(spark: SparkSession, server: Server, table: str) -> None:
+def test_a_dataframe_stays_at_its_version(spark: SparkSession, server: Server, table: str) -> None:
     server.ingest(table, pa.table({"id": [1, 2, 3], "p": [1, 2, None]}), partition_by="p")
     before = {way: load(spark, server, way, table=table) for way in ("root", "uri")}
     server.ingest(table, pa.table({"id": [4], "p": [1]}), "append")
     for way, frame in before.items():
         assert load(spark, server, way, table=table).join(frame, "id", "left_anti").collect() == [(4, 1)]
-    unread = load(spark, server, table=table)
+
+
+def test_a_dataframe_of_a_table_that_was_made_again_is_refused(spark: SparkSession, server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"x": [1, 2]}), partition_by="x")
+    frame = load(spark, server, table=table)
     server.run(f"DROP TABLE {table}")
     server.ingest(table, pa.table({"x": [3]}), partition_by="x")
     with pytest.raises(PySparkException, match=f"Conflict: table '{table}' .*dropped and made again.*load it again"):
-        unread.collect()
+        frame.collect()
     assert [row.x for row in load(spark, server, table=table).collect()] == [3]
 
 
