@@ -104,9 +104,12 @@ def printed_by(session: SparkSession) -> list[str]:
     hive = session._jvm.org.apache.spark.sql.execution.HiveResult
     found = []
     for sql, _ in shown():
-        plans = [session.sql(text)._jdf.queryExecution().executedPlan() for text in sql.split(";\n") if text.strip()]
-        lines = [hive.hiveResultString(plan).mkString("\n") for plan in plans]
-        found.append("".join(f"{line}\n" for line in lines if line))
+        printed = []
+        for text in filter(str.strip, sql.split(";\n")):
+            # Before the next statement changes what this one reads.
+            plan = session.sql(text)._jdf.queryExecution().executedPlan()
+            printed.append(hive.hiveResultString(plan).mkString("\n"))
+        found.append("".join(f"{line}\n" for line in printed if line))
     return found
 
 
