@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +19,18 @@ STATEMENTS = (
 )
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory, which is copied for each test."""
+    root = tmp_path_factory.mktemp("readings") / "root"
+    run(root)(*STATEMENTS)
+    return root
+
+
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(template: Path, tmp_path: Path) -> Path:
     """The directory."""
-    run(tmp_path)(*STATEMENTS)
-    return tmp_path
+    return shutil.copytree(template, tmp_path / "root")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Datasets give what a server answers, whatever table it is: evolved, with deleted rows, disagreeing tables, without partitions."""
+"""Datasets give what a query answers, whatever table it is: evolved, with deleted rows, disagreeing tables, without partitions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import lance_flight
 import pyarrow as pa
 import pytest
 
-from tests.service.server_process import Server, serving
+from tests.engine.database import Database
 from tests.spark.tables import SHAPES
-
-pytestmark = pytest.mark.slow  # a server process, and every kind of table
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a table of each shape."""
-    with serving(tmp_path_factory.mktemp("shapes") / "root") as running:
-        for name, shape in SHAPES.items():
-            shape.make(running, name)
-        yield running
+def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    """A root with a table of each shape."""
+    made = Database(tmp_path_factory.mktemp("shapes"))
+    for name, shape in SHAPES.items():
+        shape.make(made, name)
+    return made
 
 
 def in_order(table: pa.Table) -> list[str]:
@@ -36,25 +34,24 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "condition"), list(cases()))
-def test_a_dataset_gives_what_the_server_answers(server: Server, name: str, condition: str | None) -> None:
+def test_a_dataset_gives_what_a_query_answers(database: Database, name: str, condition: str | None) -> None:
     where = f" WHERE {condition}" if condition else ""
-    expected = server.query(f"SELECT * FROM {name}{where}")
+    expected = database.query(f"SELECT * FROM {name}{where}")
     chosen = SHAPES[name].columns
-    for place in (server.root,):
-        dataset = lance_flight.dataset(place, name, filter=condition)
-        assert dataset.schema.equals(expected.schema)
-        assert in_order(dataset.to_table()) == in_order(expected)
-        assert dataset.count_rows() == expected.num_rows
-        narrow = lance_flight.dataset(place, name, filter=condition, columns=chosen)
-        parts = [pa.Table.from_batches([], narrow.schema), *(part.to_table() for part in narrow.fragments(rows=30))]
-        assert in_order(pa.concat_tables(parts)) == in_order(expected.select(chosen))
+    dataset = lance_flight.dataset(database.root, name, filter=condition)
+    assert dataset.schema.equals(expected.schema)
+    assert in_order(dataset.to_table()) == in_order(expected)
+    assert dataset.count_rows() == expected.num_rows
+    narrow = lance_flight.dataset(database.root, name, filter=condition, columns=chosen)
+    parts = [pa.Table.from_batches([], narrow.schema), *(part.to_table() for part in narrow.fragments(rows=30))]
+    assert in_order(pa.concat_tables(parts)) == in_order(expected.select(chosen))
 
 
-def test_earlier_versions_are_those_of_the_server(server: Server) -> None:
+def test_earlier_versions_are_those_of_queries(database: Database) -> None:
     versions: Mapping[Any, int] = {
-        version: server.value(f'SELECT count(*) FROM "versions@{version}"')
-        for version in (*server.query('SELECT version FROM "versions$snapshots"')["version"].to_pylist(), "first")
+        version: database.value(f'SELECT count(*) FROM "versions@{version}"')
+        for version in (*database.query('SELECT version FROM "versions$snapshots"')["version"].to_pylist(), "first")
     }
     assert len(set(versions.values())) > 2
     for version, rows in versions.items():
-        assert lance_flight.dataset(server.root, "versions", snapshot=version).count_rows() == rows
+        assert lance_flight.dataset(database.root, "versions", snapshot=version).count_rows() == rows

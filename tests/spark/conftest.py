@@ -1,20 +1,32 @@
-"""One Spark for each process that runs tests, started by the first that needs it, and a server over the root of theirs."""
+"""One Spark for each process that runs tests, and a server over the root of their tables.
+
+Tests of planning ask the connector's Python as its JVM asks (`planner`, `offers`) and start no JVM. Those that need one share
+the session of the fixture `spark`; each looks at one kind of thing. The default run leaves two things to LANCE_FLIGHT_TESTS=full,
+both by `tests.selection.IS_FULL`: rows of a table, written `[*always, *(more if IS_FULL else [])]`, and the tests in `OWN_SPARK`.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
 import pytest
+from lance_flight.catalog.bulk.pieces import Threads
+from lance_flight_client.spark import maintenance
 from lance_flight_client.spark.connector.jars import jar
 from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING
 from lance_flight_client.spark.machine import prepare
 from pyspark.sql import SparkSession
 
+from tests.engine.database import Database
+from tests.selection import IS_FULL
 from tests.service.server_process import Server, serving
+from tests.spark.offers import Offers, make_tables
+from tests.spark.planner import Catalog
+from tests.spark.tables import SHAPES
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -35,26 +47,28 @@ SETTINGS = {
 }
 """A session as small as it can be, in a zone that is not the one that rows are stored in."""
 
-LONG = (
+OWN_SPARK = (
+    "test_cluster.py::test_a_task_that_is_run_twice_at_once",
+    "test_cluster.py::test_a_worker_that_is_killed_in_the_middle_of_a_task",
+    "test_connect.py",
+    "test_connector_streams.py::test_a_driver_whose_planning_dies_at_a_commit_is_started_again",
+    "test_connector_versions.py",
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
     "test_sql_page.py::test_a_wheel_is_enough",
     "test_sql_page.py::test_the_settings",
-    "test_connect.py",
-    "test_stream_read.py",
-    "test_maintain_program.py",
-    "test_cluster.py::test_a_task_that_is_run_twice_at_once",
-    "test_write_faults.py::test_a_driver_that_is_killed_is_run_again",
+    "test_sql_page.py::test_the_shell",
     "test_stream_write.py::test_a_driver_that_is_killed_is_started_again",
+    "test_write_faults.py::test_a_driver_that_is_killed_is_run_again",
 )
-"""What starts a Spark of its own, and is run by LANCE_FLIGHT_TESTS=full; the sample keeps one of each kind of fault."""
+"""Tests that start a Spark of their own, and run only with `IS_FULL`."""
 
 _NUMBERS = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
-    if os.environ.get("LANCE_FLIGHT_TESTS") == "full":
+    if IS_FULL:
         return
-    left = [item for item in items if any(f"tests/spark/{name}" in item.nodeid for name in LONG)]
+    left = [item for item in items if any(f"tests/spark/{name}" in item.nodeid for name in OWN_SPARK)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
 
@@ -86,6 +100,46 @@ def root(server: Server) -> Path:
 
 
 @pytest.fixture(scope="session")
+def database(server: Server) -> Database:
+    """The same root, by an engine in this process."""
+    return Database(server.root)
+
+
+@pytest.fixture(scope="session")
+def shapes(database: Database) -> Mapping[str, str]:
+    """The name of a table of each shape, which stays as it is."""
+    for name, shape in SHAPES.items():
+        shape.make(database, name)
+    return {name: name for name in SHAPES}
+
+
+@pytest.fixture(scope="session")
+def offered(database: Database, shapes: Mapping[str, str]) -> Database:
+    """The root, with the tables that recorded statements are over."""
+    del shapes
+    make_tables(database)
+    return database
+
+
+@pytest.fixture(scope="session")
+def offers() -> Offers:
+    """What Spark offers for statements."""
+    return Offers.recorded()
+
+
+@pytest.fixture(scope="session")
+def catalogs(server: Server) -> Mapping[str, Catalog]:
+    """The catalogs `lake` over the root and `far` over its server, without a JVM."""
+    return {"lake": Catalog({"root": str(server.root)}), "far": Catalog({"uri": server.uri})}
+
+
+@pytest.fixture(scope="session", params=["lake", "far"])
+def catalog(request: pytest.FixtureRequest, catalogs: Mapping[str, Catalog]) -> Catalog:
+    """One of them after the other."""
+    return catalogs[request.param]
+
+
+@pytest.fixture(scope="session")
 def sql(spark: SparkSession, server: Server) -> SparkSession:
     """A session with the connector's catalog `lake` over the root and `far` over its server."""
     session = spark.newSession()
@@ -96,6 +150,12 @@ def sql(spark: SparkSession, server: Server) -> SparkSession:
         for option, value in (place, ("python", sys.executable)):
             session.conf.set(f"spark.sql.catalog.{catalog}.{option}", value)
     return session
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maintenance does its pieces in threads of this process, as the service does, and needs no session."""
+    monkeypatch.setattr(maintenance, "Executors", lambda _, doing: Threads(2) if doing else None)
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 from adbc_driver_flightsql import dbapi
 from pyspark.sql import SparkSession
 
+from tests.engine.database import Database
+from tests.selection import IS_FULL
 from tests.service.server_process import Server
-from tests.spark.connector_results import texts
 
 COLUMNS = "(id BIGINT, k BIGINT, s VARCHAR, at TIMESTAMP, x DOUBLE)"
 ROWS = (
@@ -64,13 +65,28 @@ OVERWRITTEN = {
 }
 
 
-def made(server: Server, name: str, shape: str) -> None:
-    server.run(f"CREATE TABLE {name} {COLUMNS} {SHAPES[shape]}")
-    server.run(f"INSERT INTO {name} {ROWS}")
+PLACES = [
+    ("lake", "identity"),
+    ("far", "bucket"),
+    ("lake", "months"),
+    ("lake", "plain"),
+    *([("lake", "bucket"), ("far", "identity"), ("far", "months")] if IS_FULL else []),
+]
+"""Catalogs and the shapes of the tables that statements are tried on there."""
 
 
-def versions(server: Server, name: str) -> int:
-    return int(server.value(f'SELECT count(*) FROM "{name}$snapshots"'))
+def made(database: Database, name: str, shape: str) -> None:
+    database.run(f"CREATE TABLE {name} {COLUMNS} {SHAPES[shape]}")
+    database.run(f"INSERT INTO {name} {ROWS}")
+
+
+def versions(database: Database, name: str) -> int:
+    return int(database.value(f'SELECT count(*) FROM "{name}$snapshots"'))
+
+
+def statements_at(place: tuple[str, str]) -> list[str]:
+    """Return the statements of a place: each at one place, or at all with `IS_FULL`."""
+    return list(STATEMENTS.values()) if IS_FULL else list(STATEMENTS.values())[PLACES.index(place) :: len(PLACES)]
 
 
 def beside(sql: SparkSession, server: Server, table: str, statement: str) -> None:
@@ -87,32 +103,3 @@ def beside(sql: SparkSession, server: Server, table: str, statement: str) -> Non
         return "held"
 
     sql.udf.register("held", held, "string")
-
-
-def check_statement(  # noqa: PLR0917 - a table of statements, and where each is tried
-    sql: SparkSession, server: Server, table: str, catalog: str, shape: str, statement: str
-) -> None:
-    """Check that a statement of Spark's is one commit at most, and leaves the rows that the service's own leaves."""
-    theirs = f"{table}_theirs"
-    made(server, table, shape)
-    made(server, theirs, shape)
-    before = versions(server, table)
-    text = STATEMENTS[statement]
-    sql.sql(text.format(t=f"{catalog}.{table}", all=f"SELECT * FROM {catalog}.{theirs}"))
-    assert versions(server, table) - before <= 1
-    server.run(text.format(t=theirs, all=f"SELECT * FROM {theirs}"))
-    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(server.rows(f"SELECT * FROM {theirs}"))
-    assert texts(sql.table(f"{catalog}.{table}").collect()) == texts(server.rows(f"SELECT * FROM {theirs}"))
-
-
-def check_overwrite(sql: SparkSession, server: Server, table: str, catalog: str, case: str) -> None:
-    """Check that an overwrite replaces the rows that it names, in one commit at most."""
-    mode, statement, kept, new = OVERWRITTEN[case]
-    server.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT, s VARCHAR) PARTITIONED BY (k)")
-    server.run(f"INSERT INTO {table} SELECT value, value % 4, 'r' FROM range(12)")
-    expected = [*server.rows(f"SELECT * FROM {table} WHERE {kept}"), *new]
-    count = versions(server, table)
-    sql.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
-    sql.sql(statement.format(t=f"{catalog}.{table}"))
-    assert texts(server.rows(f"SELECT * FROM {table}")) == texts(expected)
-    assert versions(server, table) - count <= 1

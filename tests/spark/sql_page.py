@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from tests.documents import blocks, text_of
 from tests.spark.conftest import SETTINGS
 
@@ -97,9 +99,22 @@ def _pattern(line: str) -> str:
     return r"\t".join(".*".join(map(re.escape, cell.split("…"))) for cell in cells) + r"\n"
 
 
-def check_sql(reader: Reader) -> None:
-    """Follow the page in SQL alone; raise AssertionError for what it does not show."""
-    printed = reader.sql(reader.install())
+def printed_by(session: SparkSession) -> list[str]:
+    """Run the SQL of the page in a session; return what the shell would print for each block."""
+    hive = session._jvm.org.apache.spark.sql.execution.HiveResult
+    found = []
+    for sql, _ in shown():
+        printed = []
+        for text in filter(str.strip, sql.split(";\n")):
+            # Before the next statement changes what this one reads.
+            plan = session.sql(text)._jdf.queryExecution().executedPlan()
+            printed.append(hive.hiveResultString(plan).mkString("\n"))
+        found.append("".join(f"{line}\n" for line in printed if line))
+    return found
+
+
+def check_sql(printed: list[str]) -> None:
+    """Raise AssertionError for what the page does not show."""
     wrong = [
         line
         for (_, result), found in zip(shown(), printed, strict=True)

@@ -10,16 +10,19 @@ from types import MappingProxyType
 import lance
 import pyarrow as pa
 
+from tests.engine.database import Database
 from tests.service.server_process import Server
 
 DAY = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
+Maker = Server | Database
+"""What statements that make tables are sent to."""
 
 
 @dataclass(frozen=True)
 class Shape:
     """A kind of table, the filters that it is read with, and some of its columns."""
 
-    make: Callable[[Server, str], None]
+    make: Callable[[Maker, str], None]
     filters: tuple[str, ...]
     columns: tuple[str, ...] = ("id",)
     points: tuple[str, ...] = field(default=())
@@ -38,12 +41,12 @@ def rows(start: int, stop: int) -> pa.Table:
     )
 
 
-def nulls(server: Server, name: str) -> None:
+def nulls(server: Maker, name: str) -> None:
     server.ingest(name, rows(0, 200), partition_by="part, month(at)")
     server.ingest(name, rows(200, 260), "append")
 
 
-def evolved(server: Server, name: str) -> None:
+def evolved(server: Maker, name: str) -> None:
     server.ingest(name, rows(0, 60), partition_by="part")
     server.run(f"ALTER TABLE {name} SET PARTITIONED BY (bucket(3, id), part)")
     server.run(f"ALTER TABLE {name} ADD COLUMN extra INT")
@@ -52,39 +55,39 @@ def evolved(server: Server, name: str) -> None:
     server.run(f"ALTER TABLE {name} DROP COLUMN at")
 
 
-def deleted(server: Server, name: str) -> None:
+def deleted(server: Maker, name: str) -> None:
     server.ingest(name, rows(0, 100), partition_by="part")
     server.run(f"DELETE FROM {name} WHERE id % 3 = 0")
     server.run(f"UPDATE {name} SET part = NULL WHERE id = 1")
 
 
-def disagreeing(server: Server, name: str) -> None:
+def disagreeing(server: Maker, name: str) -> None:
     server.ingest(name, rows(0, 40), partition_by="part")
     other = pa.table({"own": [1, 2], "id": pa.array(["900", "901"]), "part": ["z", "z"]})
     lance.write_dataset(other, str(server.root / f"{name}_z.lance"))
     server.run(f"ALTER TABLE {name} ATTACH TABLE '{name}_z' PARTITION (part = 'z')")
 
 
-def quoted(server: Server, name: str) -> None:
+def quoted(server: Maker, name: str) -> None:
     data = rows(0, 40).rename_columns(["id", "Two Words", "a,b", 'say "x"'])
     server.ingest(name, data, partition_by='"Two Words"')
 
 
-def empty(server: Server, name: str) -> None:
+def empty(server: Maker, name: str) -> None:
     server.run(f"CREATE TABLE {name} (id BIGINT, part VARCHAR) PARTITIONED BY (part)")
 
 
-def plain(server: Server, name: str) -> None:
+def plain(server: Maker, name: str) -> None:
     for start in (0, 50, 100):
         server.ingest(name, rows(start, start + 50), "create_append")
     server.run(f"DELETE FROM {name} WHERE id = 7")
 
 
-def custom(server: Server, name: str) -> None:
+def custom(server: Maker, name: str) -> None:
     server.ingest(name, rows(0, 60), partition_by="expr('col0 % 4', id) AS quarter")
 
 
-def versions(server: Server, name: str) -> None:
+def versions(server: Maker, name: str) -> None:
     server.ingest(name, rows(0, 20), partition_by="part")
     server.run(f"ALTER TABLE {name} CREATE TAG first")
     server.ingest(name, rows(20, 30), "append")

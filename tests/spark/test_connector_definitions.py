@@ -1,153 +1,81 @@
-"""Tables and namespaces made, changed and dropped through the connector's catalogs; what is stored is asked of the server."""
+"""Tables, namespaces, views and procedures in Spark's SQL, through both catalogs; what they become is tested in `test_connector_tables`."""
 
 from __future__ import annotations
 
+import pyspark
 import pytest
+from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 
-from tests.service.server_process import Server
-from tests.spark.connector_results import CATALOGS, values
+from tests.engine.database import Database
+from tests.spark.connector_results import CATALOGS, texts, values
+from tests.spark.offers import DEFINED
 
-COLUMNS = (
-    "id BIGINT NOT NULL COMMENT 'the key', ts TIMESTAMP, n TIMESTAMP_NTZ, s STRING DEFAULT 'it''s', d DECIMAL(10, 2), day DATE,"
-    " f FLOAT, x DOUBLE, b BINARY, y TINYINT, l ARRAY<INT>, o STRUCT<a: INT, `B c`: STRING>"
-)
-FIELDS = {
-    "identity": ("s", ["s"]),
-    "buckets": ("bucket(16, id), year(ts)", ["bucket(16, id)", "year(ts)"]),
-    "parts": ("year(ts), month(ts), day(ts), hour(ts)", ["year(ts)", "month(ts)", "day(ts)", "hour(ts)"]),
-    "years": ("years(ts)", ["year(ts)"]),
-    "days": ("days(ts)", ["year(ts)", "month(ts)", "day(ts)"]),
-    "hours": ("hours(n), s", ["year(n)", "month(n)", "day(n)", "hour(n)", "s"]),
-    "truncate": ("truncate(3, id)", ["truncate(3, id)"]),
-    "expression": ("expr('col0 % 4', id)", ["expr('col0 % 4', id)"]),
-    "nested": ("multi_bucket(4, id, s)", ["multi_bucket(4, id, s)"]),
-    "none": ("", []),
-}
+HAS_VIEWS = pyspark.__version__ >= "4.2"
+"""Spark 4.1 plans no statement about views of a catalog."""
+
+
+def is_listed(database: Database, table: str) -> bool:
+    return bool(database.rows(f"SHOW TABLES LIKE '{table}'"))
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)
-@pytest.mark.parametrize("fields", FIELDS)
-def test_a_table_is_made(sql: SparkSession, server: Server, table: str, catalog: str, fields: str) -> None:
-    given, expected = FIELDS[fields]
-    partitioned = f"PARTITIONED BY ({given})" * bool(given)
-    sql.sql(f"CREATE TABLE {catalog}.{table} ({COLUMNS}) USING lance_flight {partitioned} COMMENT 'made'")
-    assert made_by_the_service(server, f"{table}_x", expected) == shown(server, table).replace(table, f"{table}_x")
-    if expected:
-        rows = server.query(f'SELECT * FROM "{table}$specs"')
-        assert rows.num_rows == len(expected)
-    found = sql.table(f"{catalog}.{table}")
-    assert found.count() == 0
-    assert dict(found.dtypes)["o"] == "struct<a:int,B c:string>"
-
-
-def shown(server: Server, table: str) -> str:
-    ((text,),) = server.query(f"SHOW CREATE TABLE {table}").select([-1]).to_pandas().to_numpy().tolist()
-    return str(text)
-
-
-def made_by_the_service(server: Server, table: str, fields: list[str]) -> str:
-    columns = (
-        "id BIGINT NOT NULL COMMENT 'the key', ts TIMESTAMPTZ, n TIMESTAMP, s VARCHAR DEFAULT 'it''s', d DECIMAL(10, 2), day DATE,"
-        ' f REAL, x DOUBLE, b BYTEA, y TINYINT, l INT[], o STRUCT<a INT, "B c" VARCHAR>'
-    )
-    partitioned = f"PARTITIONED BY ({', '.join(fields)})" * bool(fields)
-    server.run(f"CREATE TABLE {table} ({columns}) {partitioned} COMMENT 'made'")
-    return shown(server, table)
-
-
-REFUSED = {
-    "provider": ("(id BIGINT) USING parquet", "expected USING lance_flight"),
-    "property": ("(id BIGINT) TBLPROPERTIES ('x' = '1')", "property 'x' is not one of a table"),
-    "option": ("(id BIGINT) USING lance_flight OPTIONS (root 'x')", "property 'root' is not one of a table"),
-    "type": ("(m MAP<STRING, INT>)", "map<string,int> cannot be made in SQL"),
-    "transform": ("(id BIGINT) PARTITIONED BY (nonsense(id))", "nonsense"),
-    "column": ("(id BIGINT) PARTITIONED BY (bucket(4, nope))", "nope"),
-}
-
-
-@pytest.mark.parametrize("catalog", CATALOGS)
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_table_that_cannot_be_made_is_refused(
-    sql: SparkSession, server: Server, table: str, catalog: str, case: str
+def test_a_table_is_made_changed_renamed_and_dropped(
+    sql: SparkSession, database: Database, table: str, catalog: str
 ) -> None:
-    rest, message = REFUSED[case]
-    with pytest.raises(PySparkException, match=message):
-        sql.sql(f"CREATE TABLE {catalog}.{table} {rest}")
-    assert server.rows(f"SHOW TABLES LIKE '{table}'") == []
-
-
-@pytest.mark.parametrize("catalog", CATALOGS)
-def test_a_table_is_made_once_and_dropped_once(sql: SparkSession, server: Server, table: str, catalog: str) -> None:
     name = f"{catalog}.{table}"
-    sql.sql(f"CREATE TABLE {name} (id BIGINT) TBLPROPERTIES ('file_version' = '2.1')")
+    sql.sql(
+        f"CREATE TABLE {name} ({DEFINED}) USING lance_flight PARTITIONED BY (bucket(16, id), years(ts)) COMMENT 'it''s'"
+    )
+    assert database.rows(f'SELECT count(*) FROM "{table}$specs"') == [(2,)]
+    assert dict(sql.table(name).dtypes)["o"] == "struct<a:int,B c:string>"
     with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
         sql.sql(f"CREATE TABLE {name} (id BIGINT)")
     sql.sql(f"CREATE TABLE IF NOT EXISTS {name} (id BIGINT)")
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         sql.sql(f"CREATE TABLE {catalog}.nowhere.t (id BIGINT)")
-    sql.sql(f"DROP TABLE {name}")
-    assert server.rows(f"SHOW TABLES LIKE '{table}'") == []
-    with pytest.raises(AnalysisException, match="NOT_FOUND"):
-        sql.sql(f"DROP TABLE {name}")
-    sql.sql(f"DROP TABLE IF EXISTS {name}")
-
-
-CHANGES = {
-    "add": ("ADD COLUMN c INT", "id bigint, s string, o struct<a:int>, c int"),
-    "add-some": (
-        "ADD COLUMNS (c INT COMMENT 'x', d STRING DEFAULT 'y')",
-        "id bigint, s string, o struct<a:int>, c int, d string",
-    ),
-    "add-inside": ("ADD COLUMN o.b BIGINT", "id bigint, s string, o struct<a:int,b:bigint>"),
-    "rename": ("RENAME COLUMN s TO t", "id bigint, t string, o struct<a:int>"),
-    "drop": ("DROP COLUMN s", "id bigint, o struct<a:int>"),
-    "widen": ("ALTER COLUMN o.a TYPE BIGINT", "id bigint, s string, o struct<a:bigint>"),
-    "comment": ("ALTER COLUMN s COMMENT 'text'", "id bigint, s string, o struct<a:int>"),
-    "nullable": ("ALTER COLUMN id DROP NOT NULL", "id bigint, s string, o struct<a:int>"),
-    "table-comment": ("SET TBLPROPERTIES ('comment' = 'x')", "id bigint, s string, o struct<a:int>"),
-    "partitioning": ("SET TBLPROPERTIES ('partitioned_by' = 'bucket(8, id)')", "id bigint, s string, o struct<a:int>"),
-}
-
-
-@pytest.mark.parametrize("catalog", CATALOGS)
-@pytest.mark.parametrize("case", CHANGES)
-def test_a_table_is_changed(sql: SparkSession, server: Server, table: str, catalog: str, case: str) -> None:
-    change, expected = CHANGES[case]
-    server.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, s VARCHAR, o STRUCT<a INT>) PARTITIONED BY (bucket(4, id))")
-    server.run(f"INSERT INTO {table} VALUES (1, 'a', {{a: 2}})")
-    before = shown(server, table)
-    sql.sql(f"ALTER TABLE {catalog}.{table} {change}")
-    found = sql.table(f"{catalog}.{table}")
-    assert ", ".join(f"{name} {kind}" for name, kind in found.dtypes) == expected
-    assert found.count() == 1
-    assert shown(server, table) != before
-
-
-@pytest.mark.parametrize("catalog", CATALOGS)
-def test_what_a_table_does_not_know_is_refused(sql: SparkSession, server: Server, table: str, catalog: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT, s VARCHAR)")
-    before = shown(server, table)
-    for change in ("ADD COLUMN c INT FIRST", "SET TBLPROPERTIES ('x' = '1')", "ALTER COLUMN s SET DEFAULT 'x'"):
-        with pytest.raises(UnsupportedOperationException, match="expected"):
-            sql.sql(f"ALTER TABLE {catalog}.{table} {change}")
-    assert shown(server, table) == before
-
-
-@pytest.mark.parametrize("catalog", CATALOGS)
-def test_a_table_is_renamed_within_its_namespace(sql: SparkSession, server: Server, table: str, catalog: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT)")
+    for change in (
+        "ALTER TABLE {} ADD COLUMNS (c INT COMMENT 'x', o.e STRING)",
+        "ALTER TABLE {} RENAME COLUMN day TO on_day",
+        "ALTER TABLE {} ALTER COLUMN y TYPE INT",
+        "ALTER TABLE {} DROP COLUMN b",
+        "ALTER TABLE {} SET TBLPROPERTIES ('partitioned_by' = 'bucket(8, id)')",
+        "COMMENT ON TABLE {} IS 'changed'",
+    ):
+        sql.sql(change.format(name))
+    shown = {row.col_name: row for row in sql.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
+    assert (shown["id"].comment, shown["c"].comment) == ("the key", "x")
+    assert shown["o"].data_type == "struct<a:int,B c:string,e:string>"
+    assert (shown["y"].data_type, shown["Comment"].data_type) == ("int", "changed")
+    assert "on_day" in shown
+    assert "b" not in shown
+    assert "COMMENT 'changed'" in sql.sql(f"SHOW CREATE TABLE {name}").collect()[0][0]
+    with pytest.raises(UnsupportedOperationException, match="expected no place"):
+        sql.sql(f"ALTER TABLE {name} ADD COLUMN f2 INT FIRST")
     sql.sql(f"ALTER TABLE {catalog}.public.{table} RENAME TO public.{table}_new")
-    assert server.value(f"SELECT count(*) FROM {table}_new") == 0
     with pytest.raises(PySparkException, match="cannot be moved"):
         sql.sql(f"ALTER TABLE {catalog}.public.{table}_new RENAME TO other.{table}")
+    sql.sql(f"DROP TABLE {name}_new")
+    assert not is_listed(database, f"{table}_new")
+    with pytest.raises(AnalysisException, match="NOT_FOUND"):
+        sql.sql(f"DROP TABLE {name}_new")
+    sql.sql(f"DROP TABLE IF EXISTS {name}_new")
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)
-def test_a_namespace_is_made_and_dropped_when_it_is_empty(
-    sql: SparkSession, server: Server, table: str, catalog: str
-) -> None:
+def test_what_cannot_be_made_is_refused(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
+    for rest, message in {
+        "(id BIGINT) USING parquet": "expected USING lance_flight",
+        "(id BIGINT) PARTITIONED BY (bucket(4, nope))": "nope",
+    }.items():
+        with pytest.raises(PySparkException, match=message):
+            sql.sql(f"CREATE TABLE {catalog}.{table} {rest}")
+    assert not is_listed(database, table)
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_a_namespace_is_made_and_dropped_when_it_is_empty(sql: SparkSession, table: str, catalog: str) -> None:
     space = f"{catalog}.{table}_s"
     sql.sql(f"CREATE NAMESPACE {space}")
     with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
@@ -160,17 +88,6 @@ def test_a_namespace_is_made_and_dropped_when_it_is_empty(
     sql.sql(f"DROP TABLE {space}.t")
     sql.sql(f"DROP NAMESPACE {space}")
     assert f"('{table}_s',)" not in values(sql.sql(f"SHOW NAMESPACES IN {catalog}"))
-
-
-@pytest.mark.parametrize("catalog", CATALOGS)
-def test_branches_are_read_as_versions(sql: SparkSession, server: Server, table: str, catalog: str) -> None:
-    server.ingest(table, server.query("SELECT 1 AS id, 'a' AS s"), partition_by="s")
-    server.run(f"ALTER TABLE {table} CREATE BRANCH side")
-    server.run(f"INSERT INTO \"{table}@side\" VALUES (2, 'b')")
-    assert sql.sql(f"SELECT id FROM {catalog}.{table} VERSION AS OF 'side' WHERE s = 'b'").collect() == [(2,)]
-    assert sql.table(f"{catalog}.{table}").count() == 1
-    with pytest.raises(PySparkException, match="nope"):
-        sql.sql(f"SELECT * FROM {catalog}.{table} VERSION AS OF 'nope'")
 
 
 DEFAULTS = {
@@ -187,13 +104,13 @@ DEFAULTS = {
 }
 
 
-def test_rows_that_name_no_value_get_the_default(sql: SparkSession, server: Server, table: str) -> None:
+def test_rows_that_name_no_value_get_the_default(sql: SparkSession, database: Database, table: str) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in DEFAULTS.items())
-    server.run(f"CREATE TABLE {table} (id BIGINT, {columns}) PARTITIONED BY (bucket(2, id))")
-    server.run(f"INSERT INTO {table} (id) VALUES (1)")
+    database.run(f"CREATE TABLE {table} (id BIGINT, {columns}) PARTITIONED BY (bucket(2, id))")
+    database.run(f"INSERT INTO {table} (id) VALUES (1)")
     sql.sql(f"INSERT INTO lake.{table} (id) VALUES (2)")
     sql.sql(f"INSERT INTO lake.{table} (id, s, n) VALUES (3, DEFAULT, NULL)")
-    one, two, three = server.rows(f"SELECT {', '.join(DEFAULTS)} FROM {table} ORDER BY id")
+    one, two, three = database.rows(f"SELECT {', '.join(DEFAULTS)} FROM {table} ORDER BY id")
     assert one == two
     assert three == (None, *one[1:])
     sql.sql(f"UPDATE lake.{table} SET s = DEFAULT WHERE id = 3")
@@ -201,12 +118,56 @@ def test_rows_that_name_no_value_get_the_default(sql: SparkSession, server: Serv
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)
-def test_comments_are_shown(sql: SparkSession, server: Server, table: str, catalog: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT COMMENT 'it''s the key', k INT) PARTITIONED BY (k) COMMENT 'made'")
-    shown = {row.col_name: row for row in sql.sql(f"DESCRIBE TABLE EXTENDED {catalog}.{table}").collect()}
-    assert shown["id"].comment == "it's the key"
-    assert shown["Comment"].data_type == "made"
-    sql.sql(f"COMMENT ON TABLE {catalog}.{table} IS 'changed'")
-    sql.sql(f"ALTER TABLE {catalog}.{table} ALTER COLUMN k COMMENT 'a part'")
-    assert "COMMENT 'changed'" in sql.sql(f"SHOW CREATE TABLE {catalog}.{table}").collect()[0][0]
-    assert sql.table(f"{catalog}.{table}").schema["k"].metadata["comment"] == "a part"
+def test_procedures_are_called_and_listed(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT value AS id FROM range(9)")
+    call = f"CALL {catalog}.system"
+    (said,) = sql.sql(f"{call}.create_tag('{table}', 'first')").collect()
+    assert said == (f'ALTER TABLE "public"."{table}" CREATE TAG "first"',)
+    database.run(f"INSERT INTO {table} VALUES (9)")
+    sql.sql(f"{call}.rollback(version => 'first', table => 'public.{table}')")
+    assert database.value(f"SELECT count(*) FROM {table}") == 9
+    report = sql.sql(f"{call}.vacuum('{table}', retain_hours => '200', dry_run => 'true')")
+    assert report.columns == database.query(f"VACUUM {table} RETAIN 200 HOURS DRY RUN").column_names
+    assert {row[-1] for row in sql.sql(f"SHOW PROCEDURES IN {catalog}.system").collect()} == set(PROCEDURES)
+    with pytest.raises(PySparkException, match=f"Failed to load routine `{catalog}`.`system`.`nothing`"):
+        sql.sql(f"{call}.nothing('t')").collect()
+    with pytest.raises(PySparkException, match="parameter 'tag' is NULL"):
+        sql.sql(f"{call}.drop_tag('{table}', NULL)").collect()
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_views_are_read_listed_and_dropped(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
+    view = f"{table}_v"
+    database.run(f"CREATE TABLE {table} AS SELECT value AS id, value % 3 AS k FROM range(9)")
+    sql.sql(f"CALL {catalog}.system.create_view('{view}', 'SELECT k, count(*) AS n FROM {table} GROUP BY k')")
+    assert values(sql.sql(f"SELECT * FROM {catalog}.{view} WHERE k > 0")) == texts([(1, 3), (2, 3)])
+    listed = {row.tableName for row in sql.sql(f"SHOW TABLES IN {catalog}.public").collect()}
+    # From 4.2 on Spark lists the views of any catalog among its tables.
+    assert {table, view} & listed == ({table, view} if HAS_VIEWS else {table})
+    with pytest.raises(PySparkException, match="is a view; expected DROP VIEW"):
+        sql.sql(f"DROP TABLE {catalog}.public.{view}")
+    for verb, procedure in (("CREATE VIEW", "create_view"), ("CREATE OR REPLACE VIEW", "replace_view")):
+        told = rf"not of Spark; expected CALL {catalog}\.system\.{procedure}\('public\.{view}_x', 'SELECT …'\)"
+        with pytest.raises(PySparkException, match=told if HAS_VIEWS else "does not support views"):
+            sql.sql(f"{verb} {catalog}.public.{view}_x AS SELECT 1 AS one")
+    if HAS_VIEWS:
+        check_statements_about_views(sql, table, catalog)
+    else:
+        sql.sql(f"CALL {catalog}.system.drop_view('{view}')")
+    assert database.rows(f"SELECT * FROM information_schema.views WHERE table_name LIKE '{view}%'") == []
+    assert is_listed(database, table)
+
+
+def check_statements_about_views(sql: SparkSession, table: str, catalog: str) -> None:
+    view = f"{table}_v"
+    found = [tuple(row)[:2] for row in sql.sql(f"SHOW VIEWS IN {catalog}.public").collect()]
+    assert ("public", view) in found
+    assert ("public", table) not in found
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        sql.sql(f"SHOW VIEWS IN {catalog}.nowhere")
+    with pytest.raises(AnalysisException, match="Use DROP TABLE"):
+        sql.sql(f"DROP VIEW {catalog}.public.{table}")
+    sql.sql(f"DROP VIEW {catalog}.public.{view}")
+    sql.sql(f"DROP VIEW IF EXISTS {catalog}.public.{view}")
+    with pytest.raises(AnalysisException, match="NOT_FOUND"):
+        sql.sql(f"DROP VIEW {catalog}.public.{view}")

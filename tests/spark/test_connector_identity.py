@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 
 from tests.flight.certificates import authority
 from tests.flight.identities import EXPIRED_TOKEN, PASSWORDS, TOKENS, tokens_text, users_text
-from tests.service.server_process import Server, serving
+from tests.selection import IS_FULL
+from tests.service.server_process import serving
+from tests.spark.planner import Catalog, Refused
 
 WHO: Mapping[str, Mapping[str, str]] = {
     "by_token": {"token": TOKENS["bob"]},
@@ -35,8 +37,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory, log: Path, sql: SparkSession) -> Iterator[Server]:
-    """A server with TLS that knows Alice's password and Bob's token; a catalog for each of `WHO` and `WRONG`."""
+def guarded(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[Mapping[str, Catalog]]:
+    """Catalogs of `WHO` and `WRONG` over a server with TLS that knows Alice's password and Bob's token."""
     path, ca = tmp_path_factory.mktemp("files"), authority()
     ca.signs_a_server().write(path / "cert", path / "key")
     (path / "ca").write_bytes(ca.pem)
@@ -46,51 +48,70 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, log: Path, sql: SparkSessi
     files = {"users-file": "users", "tokens-file": "tokens", "tls-certificate": "cert", "tls-key": "key"}
     arguments = [part for name, file in files.items() for part in (f"--{name}", str(path / file))]
     with serving(path / "root", *arguments, log=log) as running:
-        for catalog, options in {**WHO, **{name: options for name, (options, _) in WRONG.items()}}.items():
-            sql.conf.set(f"spark.sql.catalog.{catalog}", CATALOG_CLASS)
-            place = {"uri": running.uri.replace("127.0.0.1", "localhost"), "tls_roots": str(path / "ca")}
-            for name, value in {**place, "python": sys.executable, **options}.items():
-                if value:
-                    sql.conf.set(f"spark.sql.catalog.{catalog}.{name}", value)
-        yield running
+        place = {"uri": running.uri.replace("127.0.0.1", "localhost"), "tls_roots": str(path / "ca")}
+        given = {**WHO, **{name: options for name, (options, _) in WRONG.items()}}
+        yield {
+            name: Catalog({key: value for key, value in {**place, **options}.items() if value})
+            for name, options in given.items()
+        }
 
 
-@pytest.mark.parametrize("catalog", WHO)
+def shown_secrets(*texts: str) -> list[str]:
+    return [secret for secret in SECRETS if secret in "".join(texts)]
+
+
+def configured(sql: SparkSession, name: str, catalog: Catalog) -> None:
+    for option, value in {"": CATALOG_CLASS, ".python": sys.executable}.items():
+        sql.conf.set(f"spark.sql.catalog.{name}{option}", value)
+    for option, value in catalog.options.items():
+        sql.conf.set(f"spark.sql.catalog.{name}.{option}", value)
+
+
+@pytest.mark.parametrize("name", WHO if IS_FULL else ["by_token"])
 def test_everything_works_for_whom_a_server_knows(
-    sql: SparkSession, guarded: Server, catalog: str, capfd: pytest.CaptureFixture[str]
+    sql: SparkSession, guarded: Mapping[str, Catalog], name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    del guarded
-    table = f"{catalog}.{catalog}"
+    configured(sql, name, guarded[name])
+    table = f"{name}.{name}"
     sql.sql(f"CREATE TABLE {table} PARTITIONED BY (k) AS SELECT id, id % 3 AS k FROM range(9)")
     sql.sql(f"INSERT INTO {table} SELECT id + 100, k FROM {table} WHERE k = 1")
     sql.sql(f"UPDATE {table} SET id = -id WHERE id % 4 = 0")
     sql.sql(f"DELETE FROM {table} WHERE k = 2")
-    sql.sql(f"CREATE OR REPLACE TABLE {table}_copy AS SELECT * FROM {table}")
-    found = sql.sql(f"SELECT id FROM {table}_copy ORDER BY id")
+    found = sql.sql(f"SELECT id FROM {table} ORDER BY id")
     assert [row.id for row in found.collect()] == [-104, -4, 0, 1, 3, 6, 7, 101, 107]
     shown = [str(row) for row in sql.sql(f"EXPLAIN EXTENDED UPDATE {table} SET id = 0 WHERE id % 2 = 0").collect()]
     shown += [str(row) for row in sql.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()]
     shown += [str(found._jdf.queryExecution().toString()), *map(str, sql.sql("SET").collect()), *capfd.readouterr()]
-    assert [secret for secret in SECRETS if secret in "".join(shown)] == []
+    assert shown_secrets(*shown) == []
+    # Another process reads the same, and as somebody else.
+    by_password = guarded["by_password"].table(name)
+    assert len(by_password.scan().rows()) == 9
+    by_password.write(by_password.scan().parts()[0].to_batches())
+    assert len(guarded["by_token"].table(name).scan().rows()) == 18
 
 
-@pytest.mark.parametrize("catalog", WRONG)
-def test_who_is_not_known_is_told_without_the_secret(
-    sql: SparkSession, guarded: Server, catalog: str, capfd: pytest.CaptureFixture[str]
+def test_who_is_not_known_is_told_without_the_secret_in_spark(
+    sql: SparkSession, guarded: Mapping[str, Catalog], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    del guarded
+    configured(sql, "wrong_token", guarded["wrong_token"])
+    with pytest.raises(PySparkException, match=WRONG["wrong_token"][1]) as raised:
+        sql.sql("CREATE TABLE wrong_token.t AS SELECT 1 AS id").collect()
+    assert shown_secrets(str(raised.value), *capfd.readouterr()) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_who_is_not_known_is_told_without_the_secret(
+    guarded: Mapping[str, Catalog], name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     said = []
-    for statement in (
-        "SELECT * FROM {c}.by_token",
-        "CREATE TABLE {c}.t AS SELECT 1 AS id",
-        "SHOW TABLES IN {c}.public",
-    ):
-        with pytest.raises(PySparkException, match=WRONG[catalog][1]) as raised:
-            sql.sql(statement.format(c=catalog)).collect()
+    definition = {"columns": [], "partitioning": [], "properties": {}, "replace": False}
+    for method, more in {"load_table": {}, "stage_table": definition, "list_tables": {}}.items():
+        with pytest.raises(Refused, match=WRONG[name][1]) as raised:
+            guarded[name].named(method, "public.t", **more)
         said.append(str(raised.value))
-    assert [secret for secret in SECRETS if secret in "".join([*said, *capfd.readouterr()])] == []
+    assert shown_secrets(*said, *capfd.readouterr()) == []
 
 
-def test_the_server_logs_no_secret(guarded: Server, log: Path) -> None:
-    del guarded
-    assert [secret for secret in SECRETS if secret in log.read_text()] == []
+def test_the_server_logs_no_secret(guarded: Mapping[str, Catalog], log: Path) -> None:
+    assert guarded
+    assert shown_secrets(log.read_text()) == []

@@ -13,9 +13,10 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from tests.service.server_process import Server
-from tests.spark.written_rows import check, sample
+from tests.spark.written_rows import check
 
 
 class Copy:
@@ -40,7 +41,17 @@ class Copy:
         """Write what there is; return the rows of each batch."""
         writer = (self.rows() if rows is None else rows).writeStream.outputMode(mode).trigger(availableNow=True)
         to = {"checkpointLocation": str(self.checkpoint)} | options
-        query = writer.options(**to).toTable(f"lake.{self.target}")
+        return self._run(writer.options(**to).toTable(f"lake.{self.target}"))
+
+    def run_formats(self, **options: str) -> list[int]:
+        """The same by the format, without a catalog."""
+        place = {"root": str(self._server.root)}
+        rows = self._spark.readStream.format("lance_flight").options(**place, table=self._source, **options).load()
+        to = {**place, "table": f"{self.target}_2", "stream": "copy", "partition_by": "bucket(2, id)"}
+        writer = rows.writeStream.format("lance_flight").trigger(availableNow=True)
+        return self._run(writer.options(checkpointLocation=f"{self.checkpoint}-2", **to).start())
+
+    def _run(self, query: StreamingQuery) -> list[int]:
         try:
             query.awaitTermination()
         finally:
@@ -64,30 +75,83 @@ def copy(sql: SparkSession, server: Server, table: str, tmp_path: Path) -> Copy:
     return Copy(sql, server, table, tmp_path)
 
 
-def test_rows_that_are_added_are_copied_once(copy: Copy, server: Server) -> None:
+def test_rows_that_are_added_are_copied_once_and_a_batch_that_spark_repeats_counts_once(
+    copy: Copy, server: Server, tmp_path: Path
+) -> None:
     assert copy.run() == [3]
     check(server, copy.target, [1, 2, 3])
     copy.insert(4, 5)
     copy.insert(6)
-    assert copy.run() == [3]
+    assert copy.run(copy.rows(versions_per_trigger="1")) == [2, 1]
     check(server, copy.target, [1, 2, 3, 4, 5, 6])
-    assert copy.run() == []
-    assert copy.batches == [(1, 3)]
+    copy.forget(2)
+    assert copy.run(copy.rows(versions_per_trigger="1")) == [1]
+    check(server, copy.target, [1, 2, 3, 4, 5, 6])
+    assert copy.batches == [(2, 1)]
+    copy.run(checkpointLocation=str(tmp_path / "named"), stream="named")
+    check(server, copy.target, [*range(1, 7), *range(1, 7)])
+    with pytest.raises(StreamingQueryException, match=r"stream 'named' is that of query .*another name"):
+        copy.run(checkpointLocation=str(tmp_path / "lost"), stream="named")
 
 
-def test_a_batch_that_spark_repeats_counts_once(copy: Copy, server: Server) -> None:
-    copy.run()
-    copy.insert(4)
-    copy.run()
-    copy.forget(1)
-    assert copy.run() == [1]
-    check(server, copy.target, [1, 2, 3, 4])
-    copy.insert(5)
-    copy.run()
-    check(server, copy.target, [1, 2, 3, 4, 5])
+def test_a_query_of_a_stream_is_written(copy: Copy, server: Server, sql: SparkSession, tmp_path: Path) -> None:
+    counted = copy.rows().filter("id > 1").groupBy("p").count().selectExpr("count AS id", "p", "'counted' AS label")
+    copy.run(counted, mode="complete")
+    check(server, copy.target, [1, 1])
+    copy.insert(5, 8)
+    copy.run(counted, mode="complete")
+    check(server, copy.target, [1, 3])
+    query = copy.rows().writeStream.partitionBy("p").option("checkpointLocation", str(tmp_path / "new"))
+    with pytest.raises(PySparkException, match=r'expected USING lance_flight, or \.format\("lance_flight"\)'):
+        query.toTable(f"lake.{copy.target}_new")
+    query.format("lance_flight").trigger(availableNow=True).toTable(f"lake.{copy.target}_new").awaitTermination()
+    check(server, f"{copy.target}_new", [1, 2, 3, 5, 8])
+    assert sql.table(f"lake.{copy.target}_new.specs").filter("is_current AND position >= 0").count() == 1
 
 
-@pytest.mark.parametrize(("fault", "is_done"), sample(("committed", True), full=[("manifest_written", False)]))
+def test_the_format_copies_every_row_once_until_rows_change(copy: Copy, server: Server, spark: SparkSession) -> None:
+    options = {"versions_per_trigger": "1", "filter": "id <> 2", "columns": "label, id"}
+    target, source = f"{copy.target}_2", copy.target.removesuffix("_copy")
+    assert copy.run_formats(**options) == [2]
+    copy.insert(4, 5)
+    copy.insert(6)
+    assert server.rows(f"ALTER TABLE {source} COMPACT")
+    assert copy.run_formats(**options) == [2, 1]
+    check(server, target, [1, 3, 4, 5, 6])
+    assert server.rows(f"SELECT label FROM {target} WHERE id > 4 ORDER BY id") == [("n5",), ("n6",)]
+    server.run(f"UPDATE {source} SET id = 10 WHERE id = 1")
+    with pytest.raises(
+        StreamingQueryException, match=r"QueryFailed: snapshot \d+ of .*: update 1 rows.*'changes' = 'new_rows'"
+    ):
+        copy.run_formats(**options)
+    check(server, target, [1, 3, 4, 5, 6])
+    with pytest.raises(PySparkException, match=r"'starting' goes with \.readStream"):
+        spark.read.format("lance_flight").options(root=str(server.root), table=source, starting="latest").load().count()
+
+
+REFUSED = {
+    "option of reads": ("lake", {"snapshot": "3"}, {}, r"readStream of a table: option 'snapshot'; expected starting"),
+    "option of writes": (
+        "lake",
+        {},
+        {"commit_id": "x"},
+        r"writeStream of a table: option 'commit_id'; expected stream",
+    ),
+    "server": ("far", {}, {}, r"expected a catalog with the option 'root'"),
+}
+
+
+def test_a_stream_that_cannot_run_is_refused(copy: Copy, server: Server, tmp_path: Path) -> None:
+    for name, (catalog, reading, writing, words) in REFUSED.items():
+        with pytest.raises(PySparkException, match=words):
+            copy.run(copy.rows(catalog, **reading), checkpointLocation=str(tmp_path / name), **writing)
+    query = copy.rows().writeStream.option("checkpointLocation", str(tmp_path / "far")).trigger(availableNow=True)
+    with pytest.raises(PySparkException, match=r"expected a catalog with the option 'root'"):
+        query.toTable(f"far.{copy.target}").awaitTermination()
+    assert server.value(f"SELECT count(*) FROM {copy.target}") == 0
+
+
+@pytest.mark.parametrize(("fault", "is_done"), [("committed", True), ("manifest_written", False)])
 def test_a_driver_whose_planning_dies_at_a_commit_is_started_again(
     copy: Copy, server: Server, fault: str, *, is_done: bool
 ) -> None:
@@ -107,84 +171,3 @@ def test_a_driver_whose_planning_dies_at_a_commit_is_started_again(
     copy.insert(4)
     copy.run()
     check(server, copy.target, [1, 2, 3, 4])
-
-
-def test_another_checkpoint_is_another_stream(copy: Copy, server: Server, tmp_path: Path) -> None:
-    copy.run()
-    copy.run(checkpointLocation=str(tmp_path / "other"))
-    check(server, copy.target, [1, 1, 2, 2, 3, 3])
-    copy.run(checkpointLocation=str(tmp_path / "named"), stream="named")
-    with pytest.raises(StreamingQueryException, match=r"stream 'named' is that of query .*another name"):
-        copy.run(checkpointLocation=str(tmp_path / "lost"), stream="named")
-    check(server, copy.target, [1, 1, 1, 2, 2, 2, 3, 3, 3])
-
-
-OPTIONS = {
-    "snapshots": ({"starting": "earliest", "versions_per_trigger": "1"}, [3, 1, 2], [1, 2, 3, 4, 5, 6]),
-    "filter": ({"filter": "id % 2 = 0"}, [3], [2, 4, 6]),
-    "latest": ({"starting": "latest"}, [], []),
-}
-
-
-@pytest.mark.parametrize(("options", "batches", "ids"), OPTIONS.values(), ids=OPTIONS)
-def test_a_stream_takes_the_options_of_its_format(
-    copy: Copy, server: Server, options: dict[str, str], batches: list[int], ids: list[int]
-) -> None:
-    copy.insert(4)
-    copy.insert(5, 6)
-    assert copy.run(copy.rows(**options)) == batches
-    assert server.rows(f"SELECT id FROM {copy.target} ORDER BY id") == [(each,) for each in ids]
-
-
-def test_a_query_of_a_stream_is_written(copy: Copy, server: Server, sql: SparkSession, tmp_path: Path) -> None:
-    counted = copy.rows().filter("id > 1").groupBy("p").count().selectExpr("count AS id", "p", "'counted' AS label")
-    copy.run(counted, mode="complete")
-    check(server, copy.target, [1, 1])
-    copy.insert(5, 8)
-    copy.run(counted, mode="complete")
-    check(server, copy.target, [1, 3])
-    query = copy.rows().writeStream.partitionBy("p").option("checkpointLocation", str(tmp_path / "new"))
-    with pytest.raises(PySparkException, match=r'expected USING lance_flight, or \.format\("lance_flight"\)'):
-        query.toTable(f"lake.{copy.target}_new")
-    query.format("lance_flight").trigger(availableNow=True).toTable(f"lake.{copy.target}_new").awaitTermination()
-    check(server, f"{copy.target}_new", [1, 2, 3, 5, 8])
-    assert sql.table(f"lake.{copy.target}_new.specs").filter("is_current AND position >= 0").count() == 1
-
-
-def test_a_snapshot_that_removes_rows_ends_a_stream(copy: Copy, server: Server) -> None:
-    copy.run()
-    server.run(f"DELETE FROM {copy.target.removesuffix('_copy')} WHERE id = 1")
-    with pytest.raises(StreamingQueryException, match="changes"):
-        copy.run()
-    check(server, copy.target, [1, 2, 3])
-    copy.run(copy.rows(changes="new_rows"))
-    check(server, copy.target, [1, 2, 3])
-
-
-REFUSED = {
-    "option of reads": ("lake", {"snapshot": "3"}, r"readStream of a table: option 'snapshot'; expected starting"),
-    "filter": ("lake", {"filter": "nope = 1"}, "nope"),
-    "server": ("far", {}, r"expected a catalog with the option 'root'"),
-}
-
-
-@pytest.mark.parametrize(("catalog", "options", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_stream_that_cannot_be_read_is_refused(
-    copy: Copy, server: Server, catalog: str, options: dict[str, str], words: str
-) -> None:
-    with pytest.raises(PySparkException, match=words):
-        copy.run(copy.rows(catalog, **options))
-    assert server.value(f"SELECT count(*) FROM {copy.target}") == 0
-
-
-def test_an_option_of_writes_is_none_of_a_stream(copy: Copy, server: Server) -> None:
-    with pytest.raises(PySparkException, match=r"writeStream of a table: option 'commit_id'; expected stream"):
-        copy.run(commit_id="x")
-    assert server.value(f"SELECT count(*) FROM {copy.target}") == 0
-
-
-def test_a_stream_writes_through_no_server(copy: Copy, server: Server, tmp_path: Path) -> None:
-    query = copy.rows().writeStream.option("checkpointLocation", str(tmp_path / "far")).trigger(availableNow=True)
-    with pytest.raises(PySparkException, match=r"expected a catalog with the option 'root'"):
-        query.toTable(f"far.{copy.target}").awaitTermination()
-    assert server.value(f"SELECT count(*) FROM {copy.target}") == 0

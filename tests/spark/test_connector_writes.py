@@ -1,108 +1,149 @@
-"""INSERT, OVERWRITE, DELETE, UPDATE and MERGE through the connector: each leaves the rows that the service's own SQL leaves, in one commit."""
+"""Statements of Spark that write rows, through both catalogs: each leaves the rows that the service's own SQL leaves, in one commit."""
 
 from __future__ import annotations
 
-import os
-from itertools import cycle, product
-from typing import cast
-
 import pytest
-from lance_flight.errors import QueryFailed
-from lance_flight_client.spark.connector.writing import writes
-from lance_flight_client.spark.writing.writer import PlannedWrite
+from adbc_driver_flightsql import dbapi
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
-from tests.service.server_process import Server
-from tests.spark.connector_results import texts
-from tests.spark.row_statements import (
-    OVERWRITTEN,
-    SHAPES,
-    STATEMENTS,
-    beside,
-    check_overwrite,
-    check_statement,
-    made,
-    versions,
-)
-
-PAIRS = list(product(STATEMENTS, SHAPES))
-if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
-    PAIRS = list(zip(STATEMENTS, cycle(SHAPES), strict=False))
+from tests.engine.database import Database
+from tests.selection import IS_FULL
+from tests.service.server_process import Server, files
+from tests.spark.connector_results import CATALOGS, texts
+from tests.spark.row_statements import OVERWRITTEN, PLACES, beside, made, statements_at, versions
 
 
-@pytest.mark.parametrize(("statement", "shape"), PAIRS)
-def test_a_statement_leaves_the_rows_that_the_service_leaves(
-    sql: SparkSession, server: Server, table: str, shape: str, statement: str
+@pytest.mark.parametrize("place", PLACES, ids="-".join)
+def test_statements_leave_the_rows_that_the_service_leaves(
+    sql: SparkSession, database: Database, table: str, place: tuple[str, str]
 ) -> None:
-    check_statement(sql, server, table, "lake", shape, statement)
+    """One after another, on the same table: what each leaves is what the next one begins with."""
+    catalog, shape = place
+    ours, theirs = f"{catalog}.{table}", f"{table}_theirs"
+    for name in (table, theirs):
+        made(database, name, shape)
+    for text in statements_at(place):
+        if place == ("far", "plain") and not text.startswith(("INSERT", "DELETE")):
+            continue
+        before = versions(database, table)
+        sql.sql(text.format(t=ours, all=f"SELECT * FROM {catalog}.{theirs}"))
+        assert versions(database, table) - before <= 1
+        database.run(text.format(t=theirs, all=f"SELECT * FROM {theirs}"))
+        expected = texts(database.rows(f"SELECT * FROM {theirs}"))
+        assert texts(database.rows(f"SELECT * FROM {table}")) == expected, text
+    assert texts(sql.table(ours).collect()) == expected
 
 
-@pytest.mark.parametrize("case", OVERWRITTEN)
-def test_an_overwrite_replaces_what_it_names(sql: SparkSession, server: Server, table: str, case: str) -> None:
-    check_overwrite(sql, server, table, "lake", case)
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_an_overwrite_replaces_what_it_names(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT value AS id, value % 4 AS k, 'r' AS s FROM range(12)")
+    for case in (
+        OVERWRITTEN if IS_FULL else ["dynamic", "a partition"] if catalog == "far" else ["static", "a new partition"]
+    ):
+        mode, statement, kept, new = OVERWRITTEN[case]
+        name = f"{table}_{case.replace(' ', '_').replace(',', '')}"
+        database.run(f"CREATE TABLE {name} PARTITIONED BY (k) AS SELECT * FROM {table}")
+        expected = [*database.rows(f"SELECT * FROM {name} WHERE {kept}"), *new]
+        count = versions(database, name)
+        sql.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+        sql.sql(statement.format(t=f"{catalog}.{name}"))
+        assert texts(database.rows(f"SELECT * FROM {name}")) == texts(expected), case
+        assert versions(database, name) - count <= 1
+    if catalog == "lake":
+        with pytest.raises(PySparkException, match="whole partitions"):
+            sql.table(f"lake.{name}").where("id = 3").writeTo(f"lake.{name}").overwrite(col("id") == 3)
 
 
-def test_a_table_is_made_of_a_query_and_written_by_dataframes(sql: SparkSession, server: Server, table: str) -> None:
-    sql.sql(
-        f"CREATE TABLE lake.{table} USING lance_flight PARTITIONED BY (bucket(2, id)) AS SELECT id, id * 2 AS d FROM range(10)"
-    )
-    sql.range(10, 15).selectExpr("id", "0L AS d").writeTo(f"lake.{table}").append()
-    assert server.rows(f"SELECT count(*), sum(d), max(id) FROM {table}") == [(15, 90, 14)]
-    assert versions(server, table) == 3
+def watched(sql: SparkSession, server: Server, said: str) -> None:
+    """Register `watched(x)`, which is x; the tasks that evaluate it find out what the server answers to a query, an error's text or its rows."""
+    uri = server.uri
+
+    def watching(value: int) -> str:
+        with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute(said)
+                return f"{value}: {cursor.fetchall()}"
+            except dbapi.Error as exc:
+                return f"{value}: {'no table' if 'not_found' in str(exc) else exc}"
+
+    sql.udf.register("watched", watching, "string")
 
 
-REFUSED = {
-    "a row matched twice": (
-        "MERGE INTO {t} AS t USING (SELECT 1L AS id UNION ALL SELECT 1L) AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET s = 'x'",
-        "MERGE_CARDINALITY_VIOLATION",
-    ),
-    "a task that fails": ("UPDATE {t} SET x = assert_true(id < 30, 'too large') WHERE k >= 0", "too large"),
+@pytest.mark.parametrize("catalog", CATALOGS if IS_FULL else ["far"])
+def test_nobody_sees_a_table_of_a_query_before_it_is_whole(
+    sql: SparkSession, server: Server, table: str, catalog: str
+) -> None:
+    watched(sql, server, f"SELECT count(*) FROM {table}")
+    query = "SELECT watched(id) AS s FROM range(2)"
+    sql.sql(f"CREATE TABLE {catalog}.{table} PARTITIONED BY (s) COMMENT 'made' AS {query}")
+    assert server.rows(f"SELECT s FROM {table} ORDER BY 1") == [("0: no table",), ("1: no table",)]
+    assert server.rows(f"SHOW CREATE TABLE {table}")[0][3].endswith("COMMENT 'made'")
+    sql.sql(f"CREATE OR REPLACE TABLE {catalog}.{table} AS {query}")
+    assert server.rows(f"SELECT s FROM {table} ORDER BY 1") == [("0: [(2,)]",), ("1: [(2,)]",)]
+    sql.sql(f"REPLACE TABLE {catalog}.{table} AS SELECT s || 's' AS t, length(s) AS n FROM {catalog}.{table}")
+    assert server.rows(f"SELECT t, n FROM {table} ORDER BY 1") == [("0: [(2,)]s", 9), ("1: [(2,)]s", 9)]
+    sql.sql(f"REPLACE TABLE {catalog}.{table} (id BIGINT NOT NULL) PARTITIONED BY (bucket(2, id))")
+    assert server.query(f"SELECT * FROM {table}").to_pydict() == {"id": []}
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        sql.sql(f"REPLACE TABLE {catalog}.{table}_none AS SELECT 1 AS id")
+    sql.range(3).selectExpr("id", "'df' AS s").writeTo(f"{catalog}.{table}").createOrReplace()
+    sql.range(3, 5).selectExpr("id", "'more' AS s").writeTo(f"{catalog}.{table}").append()
+    assert server.rows(f"SELECT max(id), count(*), count(DISTINCT s) FROM {table}") == [(4, 5, 2)]
+
+
+MATCHED = "MERGE INTO {t} AS t USING (SELECT 1L AS id UNION ALL SELECT 1L) AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET k = 7"
+FAILING = {
+    # Of one task: another one may write its file when the statement has failed, which a sweep removes.
+    "CREATE TABLE {t}_new AS SELECT IF(id < 3, id, raise_error('too large')) AS id FROM range(0, 5, 1, 1)": "too large",
+    "CREATE OR REPLACE TABLE {t} AS SELECT map('a', 1) AS m": "cannot be made in SQL",
+    MATCHED: "MERGE_CARDINALITY_VIOLATION",
+    "UPDATE {t} SET id = IF(id < 3, id, raise_error('too large')) WHERE id % 1 = 0": "too large",
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_fails_leaves_the_table_as_it_was(sql: SparkSession, server: Server, table: str, case: str) -> None:
-    statement, message = REFUSED[case]
-    made(server, table, "identity")
-    before = texts(server.rows(f"SELECT * FROM {table}"))
-    count = versions(server, table)
-    with pytest.raises(PySparkException, match=message):
-        sql.sql(statement.format(t=f"lake.{table}"))
-    assert texts(server.rows(f"SELECT * FROM {table}")) == before
-    assert versions(server, table) == count
+@pytest.mark.parametrize("catalog", CATALOGS if IS_FULL else ["lake"])
+def test_what_fails_leaves_the_tables_and_the_root_as_they_were(
+    sql: SparkSession, database: Database, table: str, catalog: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, k BIGINT) PARTITIONED BY (k)")
+    database.run(f"INSERT INTO {table} SELECT value, value % 3 FROM range(6)")
+    before, rows = files(database.root), texts(database.rows(f"SELECT * FROM {table}"))
+    for statement, message in FAILING.items():
+        with pytest.raises(PySparkException, match=message):
+            sql.sql(statement.format(t=f"{catalog}.{table}"))
+        assert texts(database.rows(f"SELECT * FROM {table}")) == rows
+        if catalog == "far" or statement.startswith("CREATE"):
+            assert files(database.root) == before, statement
+        # The other tasks of a change in a root may write files when it has failed.
+        before = files(database.root)
 
 
-def test_an_overwrite_of_parts_of_partitions_is_refused(sql: SparkSession, server: Server, table: str) -> None:
-    made(server, table, "identity")
-    rows = sql.table(f"lake.{table}").where("id = 3")
-    with pytest.raises(PySparkException, match="whole partitions"):
-        rows.writeTo(f"lake.{table}").overwrite(col("id") == 3)
-    assert server.value(f"SELECT count(*) FROM {table}") == 40
-
-
-def test_rows_through_a_server_are_deleted_by_its_own_sql(sql: SparkSession, server: Server, table: str) -> None:
-    made(server, table, "identity")
-    sql.sql(f"DELETE FROM far.{table} WHERE id < 10")
-    assert server.value(f"SELECT min(id) FROM {table}") == 10
-
-
-def test_a_change_beside_one_of_the_same_rows_is_a_conflict(sql: SparkSession, server: Server, table: str) -> None:
-    made(server, table, "identity")
+@pytest.mark.parametrize("catalog", CATALOGS if IS_FULL else ["far"])
+def test_a_change_beside_one_of_the_same_rows_is_a_conflict(
+    sql: SparkSession, server: Server, database: Database, table: str, *, catalog: str
+) -> None:
+    made(database, table, "identity")
     beside(sql, server, table, f"UPDATE {table} SET s = 'theirs' WHERE id = 1")
     with pytest.raises(PySparkException, match="changed by another writer"):
-        sql.sql(f"UPDATE lake.{table} SET s = held(s) WHERE k = 1 AND id % 1 = 0")
-    assert server.rows(f"SELECT count(*), count(DISTINCT s) FROM {table} WHERE s = 'theirs'") == [(1, 1)]
-
-
-def test_a_change_beside_rows_of_other_partitions_is_none(sql: SparkSession, server: Server, table: str) -> None:
-    made(server, table, "identity")
+        sql.sql(f"UPDATE {catalog}.{table} SET s = held(s) WHERE k = 1 AND id % 1 = 0")
+    assert database.rows(f"SELECT count(*) FROM {table} WHERE s = 'theirs'") == [(1,)]
+    assert database.rows(f"SELECT count(*) FROM {table} WHERE s = 'held'") == [(0,)]
     beside(sql, server, table, f"INSERT INTO {table} (id, k) VALUES (500, 2)")
-    sql.sql(f"UPDATE lake.{table} SET s = held(s) WHERE k = 1 AND id % 1 = 0")
-    assert server.value(f"SELECT count(*) FROM {table} WHERE s = 'held' OR id = 500") == 11
+    sql.sql(f"UPDATE {catalog}.{table} SET s = held(s) WHERE k = 3 AND id % 1 = 0")
+    assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'held'") == 10
 
 
-def test_a_task_that_says_nothing_is_an_error() -> None:
-    with pytest.raises(QueryFailed, match="nothing was committed"):
-        writes.commit(cast("PlannedWrite", None), [None], None)
+@pytest.mark.parametrize("catalog", CATALOGS if IS_FULL else ["lake"])
+def test_blobs_are_binary_columns(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, site VARCHAR, image BLOB) PARTITIONED BY (site)")
+    for number, image in {1: b"a" * 10, 2: None, 3: b"b" * 70_000, 4: b""}.items():
+        database.run(f"INSERT INTO {table} VALUES ({number}, '{number % 2}', ${1})", [image])
+    name = f"{catalog}.{table}"
+    assert dict(sql.table(name).dtypes) == {"id": "bigint", "site": "string", "image": "binary"}
+    found = sql.sql(f"SELECT id, length(image) FROM {name} WHERE image > X'61' ORDER BY id").collect()
+    assert [tuple(row) for row in found] == [(1, 10), (3, 70_000)]
+    sql.sql(f"UPDATE {name} SET image = X'ff' WHERE id = 1")
+    expected = [(1, b"\xff"), (2, None), (3, b"b" * 70_000), (4, b"")]
+    assert database.rows(f"SELECT id, image FROM {table} ORDER BY id") == expected

@@ -18,6 +18,7 @@ from lance_flight_client.spark.pipelines.job import Job, JobSource, JobTarget, W
 from lance_flight_client.spark.pipelines.program import main
 from pyspark.sql import SparkSession
 
+from tests.selection import IS_FULL
 from tests.service.server_process import Server, files
 
 ROWS = [(number, number % 3) for number in range(9)]
@@ -45,9 +46,12 @@ def as_json(place: Path) -> JobSource:
 
 
 SOURCES = [
-    pytest.param(as_parquet, id="parquet, by a glob"),
     pytest.param(as_csv, id="csv, two of them"),
-    pytest.param(as_json, id="json, in a directory"),
+    *(
+        [pytest.param(as_json, id="json, in a directory"), pytest.param(as_parquet, id="parquet, by a glob")]
+        if IS_FULL
+        else []
+    ),
 ]
 
 
@@ -75,10 +79,16 @@ def test_rows_and_columns_are_chosen_in_sql(
 
 
 WRITES = [
-    pytest.param(Write(), sorted([*ROWS, *ROWS, (100, 0), (101, 7)]), id="append"),
     pytest.param(Write(cluster=True, spread=2), sorted([*ROWS, *ROWS, (100, 0), (101, 7)]), id="clustered"),
     pytest.param(Write(mode="overwrite"), sorted([*ROWS, (101, 7)]), id="overwrite"),
-    pytest.param(Write(mode="overwrite table"), ROWS, id="overwrite table"),
+    *(
+        [
+            pytest.param(Write(), sorted([*ROWS, *ROWS, (100, 0), (101, 7)]), id="append"),
+            pytest.param(Write(mode="overwrite table"), ROWS, id="overwrite table"),
+        ]
+        if IS_FULL
+        else []
+    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The commands of the program that maintain a table: what they do, print, and exit with."""
+"""The commands of the program that maintain a table: what they do, print, and exit with. No JVM runs here."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from contextlib import nullcontext
 import lance
 import pytest
 from lance_flight_client.spark.pipelines.program import main, maintain
-from pyspark.sql import SparkSession
 
-from tests.service.server_process import Server
+from tests.engine.database import Database
 from tests.stock import stored_tables
 
 
 @pytest.fixture(autouse=True)
-def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program begins no session of its own."""
-    monkeypatch.setattr(maintain, "session", lambda *_: nullcontext(spark))
+def one_session(in_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program begins no session."""
+    del in_threads
+    monkeypatch.setattr(maintain, "session", lambda *_: nullcontext(None))
 
 
 @pytest.fixture
-def held(server: Server, table: str) -> str:
+def held(database: Database, table: str) -> str:
     """A table with two files in each of its three partitions."""
-    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT, v FLOAT[2]) PARTITIONED BY (p)")
+    database.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT, v FLOAT[2]) PARTITIONED BY (p)")
     for start in (0, 3):
-        server.run(
+        database.run(
             f"INSERT INTO {table} VALUES ({start}, 0, [1, 0]), ({start + 1}, 1, [1, 1]), ({start + 2}, 2, [0, 1])"
         )
     return table
@@ -51,25 +51,25 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("command", "says"), COMMANDS)
 def test_a_command_maintains_a_table(
-    server: Server, held: str, capsys: pytest.CaptureFixture[str], *, command: list[str], says: str
+    database: Database, held: str, capsys: pytest.CaptureFixture[str], *, command: list[str], says: str
 ) -> None:
-    before = int(server.value(f"SELECT max(version) FROM {held}$snapshots")) - 1
+    before = int(database.value(f"SELECT max(version) FROM {held}$snapshots")) - 1
     name, *arguments = [text.replace("BEFORE", str(before)) for text in command]
-    assert main([name, str(server.root), held, *arguments]) == 0
+    assert main([name, str(database.root), held, *arguments]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{held}: ")
     assert says in line
-    assert server.value(f"SELECT sum(id) FROM {held}") == sum(range(6))
+    assert database.value(f"SELECT sum(id) FROM {held}") == sum(range(6))
     if name == "backfill":
-        assert server.rows(f"SELECT twice FROM {held} ORDER BY id") == [(2 * number,) for number in range(6)]
+        assert database.rows(f"SELECT twice FROM {held} ORDER BY id") == [(2 * number,) for number in range(6)]
 
 
-def test_a_table_that_is_not_sound(server: Server, held: str, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = stored_tables(server.root / held)[0]
+def test_a_table_that_is_not_sound(database: Database, held: str, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = stored_tables(database.root / held)[0]
     # The row that a partition table is pinned by stays; its values become those of another partition.
-    manifest = lance.dataset(str(server.root / held / "__manifest"))
+    manifest = lance.dataset(str(database.root / held / "__manifest"))
     manifest.update({"partition_field_p": "7"}, where=f"object_id = '{broken.object_id}'")
-    assert main(["verify", str(server.root), held]) == 1
+    assert main(["verify", str(database.root), held]) == 1
     found, closing = capsys.readouterr().out.splitlines()
     assert found.startswith(f"{broken.object_id}: 2 rows belong elsewhere")
     assert closing.endswith("1 not sound")

@@ -23,26 +23,27 @@ HEAVY = ("datafusion", "lance")
 
 PLAN = """
 import json, pickle, sys
-source = pickle.loads(sys.stdin.buffer.read())
-portions = [each.value for each in source.reader(None).partitions()]
-print(json.dumps({"portions": [each.hex() for each in portions], "imported": sorted(sys.modules)}))
+sources = pickle.loads(sys.stdin.buffer.read())
+portions = [[each.value.hex() for each in source.reader(None).partitions()] for source in sources]
+print(json.dumps({"portions": portions, "imported": sorted(sys.modules)}))
 """
-"""What the process does in which Spark plans a read."""
+"""What the process does in which Spark plans reads."""
 
 READ = """
 import json, sys
 from pyspark.sql.datasource import InputPartition
 from lance_flight_client.spark.source import PlanReader
-found = [n for portion in json.load(sys.stdin) for batch in PlanReader([]).read(InputPartition(bytes.fromhex(portion)))
-         for n in batch.column("id").to_pylist()]
-print(json.dumps({"found": sorted(found), "imported": sorted(sys.modules)}))
+found = [sorted(n for portion in portions for batch in PlanReader([]).read(InputPartition(bytes.fromhex(portion)))
+                for n in batch.column("id").to_pylist()) for portions in json.load(sys.stdin)]
+print(json.dumps({"found": found, "imported": sorted(sys.modules)}))
 """
 """What tasks do."""
 
 DAEMON = """
 import json, sys
 from lance_flight_client.spark.daemon import import_for
-import_for(sys.stdin.read())
+for worker in sys.stdin.read().splitlines():
+    import_for(worker)
 print(json.dumps({"imported": sorted(sys.modules)}))
 """
 
@@ -56,47 +57,48 @@ def heavy(found: Mapping[str, Any]) -> list[str]:
     return [name for name in HEAVY if name in found["imported"]]
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected", "imported"),
-    [
-        pytest.param(None, range(20), ["lance"], id="all rows"),
-        pytest.param("part = 'p1' AND id < 12", range(1, 12, 5), ["lance"], id="a filter that a scan covers"),
-        pytest.param("upper(part) = 'P1'", range(1, 20, 5), ["datafusion", "lance"], id="a condition of the engine's"),
-    ],
-)
-def test_a_read_is_planned_once_and_processes_import_what_they_need(
-    server: Server, table: str, condition: str | None, expected: range, imported: list[str]
-) -> None:
+COVERED = {None: list(range(20)), "part = 'p1' AND id < 12": list(range(1, 12, 5))}
+"""Conditions that a scan covers, and the ids of their rows."""
+COMPUTED = {"upper(part) = 'P1'": list(range(1, 20, 5))}
+"""One that the engine computes."""
+
+
+def test_a_read_is_planned_once_and_processes_import_what_they_need(server: Server, table: str) -> None:
     server.ingest(table, rows(0, 20), partition_by="part")
-    given = {"filter": condition} if condition else {}
-    source = LanceFlightDataSource({"root": str(server.root), "table": table, **given})
-    assert "id" in source.schema().names
+    given = {"root": str(server.root), "table": table}
+    sources = [
+        LanceFlightDataSource({**given, **({} if condition is None else {"filter": condition})})
+        for condition in (*COVERED, *COMPUTED)
+    ]
+    assert all("id" in source.schema().names for source in sources)
     # What planned again would need the manifest.
     manifest = server.root / table / "__manifest"
     manifest.rename(manifest.with_name("hidden"))
     try:
-        planned = in_new_process(PLAN, cloudpickle.dumps(source))  # type: ignore[no-untyped-call]
+        planned = in_new_process(PLAN, cloudpickle.dumps(sources))  # type: ignore[no-untyped-call]
         assert heavy(planned) == []
-        found = in_new_process(READ, json.dumps(planned["portions"]).encode())
+        *covered, computed = planned["portions"]
+        found = in_new_process(READ, json.dumps(covered).encode())
+        other = in_new_process(READ, json.dumps([computed]).encode())
     finally:
         manifest.with_name("hidden").rename(manifest)
-    assert heavy(found) == imported
-    assert found["found"] == list(expected)
+    assert (found["found"], heavy(found)) == (list(COVERED.values()), ["lance"])
+    assert (other["found"], heavy(other)) == (list(COMPUTED.values()), ["datafusion", "lance"])
 
 
-@pytest.mark.parametrize(
-    ("worker", "imported"),
-    [
-        pytest.param("pyspark.sql.worker.lookup_data_sources", [], id="formats are looked up"),
-        pytest.param("pyspark.sql.worker.plan_data_source_read", [], id="a read is planned"),
-        pytest.param(
-            "pyspark.sql.worker.create_data_source", ["pandas", "pyarrow.dataset"], id="a schema is asked for"
-        ),
-        pytest.param("pyspark.worker", ["pandas", "pyarrow.dataset"], id="tasks run"),
-    ],
-)
-def test_a_daemon_imports_what_its_workers_need(worker: str, imported: list[str]) -> None:
-    found = in_new_process(DAEMON, worker.encode())
+DAEMON_IMPORTS = {
+    "formats are looked up, a read is planned": (
+        ["pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.plan_data_source_read"],
+        [],
+    ),
+    "a schema is asked for": (["pyspark.sql.worker.create_data_source"], ["pandas", "pyarrow.dataset"]),
+    "tasks run": (["pyspark.worker"], ["pandas", "pyarrow.dataset"]),
+}
+
+
+@pytest.mark.parametrize(("workers", "imported"), DAEMON_IMPORTS.values(), ids=DAEMON_IMPORTS)
+def test_a_daemon_imports_what_its_workers_need(workers: list[str], imported: list[str]) -> None:
+    found = in_new_process(DAEMON, "\n".join(workers).encode())
     assert [name for name in ("lance", "pandas", "pyarrow.dataset") if name in found["imported"]] == imported
 
 

@@ -27,14 +27,6 @@ from tests.stock import manifest, stored_tables
 WAYS = {"root": direct, "uri": through_flight}
 
 
-@pytest.fixture(scope="module")
-def made(server: Server) -> Mapping[str, str]:
-    """The name of a table of each shape."""
-    for name, shape in SHAPES.items():
-        shape.make(server, name)
-    return {name: name for name in SHAPES}
-
-
 def options(server: Server, way: str, **given: Any) -> ReadOptions:
     place = str(server.root) if way == "root" else server.uri
     return ReadOptions.parse({way: place, **{name: str(value) for name, value in given.items()}})
@@ -96,23 +88,23 @@ def cases() -> Iterator[Any]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("name", "condition"), list(cases()))
 def test_a_read_gives_what_the_server_answers(
-    server: Server, made: Mapping[str, str], name: str, condition: str | None, way: str
+    server: Server, shapes: Mapping[str, str], name: str, condition: str | None, way: str
 ) -> None:
     where, given = (f" WHERE {condition}", {"filter": condition}) if condition else ("", {})
     columns = SHAPES[name].columns
     same(
-        read(server, way, table=made[name], **given, partitions=3),
-        answered(server, f"SELECT * FROM {made[name]}{where}"),
+        read(server, way, table=shapes[name], **given, partitions=3),
+        answered(server, f"SELECT * FROM {shapes[name]}{where}"),
     )
     same(
-        read(server, way, table=made[name], **given, columns=line(columns)),
-        answered(server, f"SELECT {selected(columns)} FROM {made[name]}{where}"),
+        read(server, way, table=shapes[name], **given, columns=line(columns)),
+        answered(server, f"SELECT {selected(columns)} FROM {shapes[name]}{where}"),
     )
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_read_goes_back_in_time(server: Server, made: Mapping[str, str], way: str) -> None:
-    table = made["versions"]
+def test_a_read_goes_back_in_time(server: Server, shapes: Mapping[str, str], way: str) -> None:
+    table = shapes["versions"]
     moments = dict(server.rows(f'SELECT version, committed_at FROM "{table}$snapshots"'))
     newest = max(moments)
     assert isinstance(moments[newest - 1], datetime)
@@ -204,9 +196,9 @@ def test_files_that_are_missing_in_the_same_table_are_no_conflict(server: Server
         [list(portion.batches()) for portion in portions]
 
 
-def test_a_direct_read_is_pruned_before_any_task_and_divided_by_rows(server: Server, made: Mapping[str, str]) -> None:
+def test_a_direct_read_is_pruned_before_any_task_and_divided_by_rows(server: Server, shapes: Mapping[str, str]) -> None:
     def tables(**given: Any) -> list[int]:
-        planned = direct.plan(options(server, "root", table=made["nulls"], **given))
+        planned = direct.plan(options(server, "root", table=shapes["nulls"], **given))
         return [len(portion.pieces) for portion in planned.portions()]
 
     everything = sum(tables())
@@ -217,14 +209,14 @@ def test_a_direct_read_is_pruned_before_any_task_and_divided_by_rows(server: Ser
     assert tables(filter="part = 'none'") == [0]
 
 
-def test_a_large_table_is_divided_by_its_fragments(server: Server, made: Mapping[str, str]) -> None:
-    planned = direct.plan(options(server, "root", table=made["plain"], partitions=3))
+def test_a_large_table_is_divided_by_its_fragments(server: Server, shapes: Mapping[str, str]) -> None:
+    planned = direct.plan(options(server, "root", table=shapes["plain"], partitions=3))
     counts = [sum(batch.num_rows for batch in portion.batches()) for portion in planned.portions()]
     assert sorted(counts) == [49, 50, 50]
 
 
-def test_a_query_is_read_through_the_server(server: Server, made: Mapping[str, str]) -> None:
-    sql = f"SELECT part, count(*) AS n FROM {made['nulls']} GROUP BY part"
+def test_a_query_is_read_through_the_server(server: Server, shapes: Mapping[str, str]) -> None:
+    sql = f"SELECT part, count(*) AS n FROM {shapes['nulls']} GROUP BY part"
     same(read(server, "uri", query=sql), answered(server, sql))
 
 
@@ -244,7 +236,7 @@ WRONG = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("given", "error", "message"), WRONG)
-@pytest.mark.usefixtures("made")
+@pytest.mark.usefixtures("shapes")
 def test_what_cannot_be_read_is_refused_where_it_is_planned(
     server: Server, given: Mapping[str, str], error: type[LanceFlightError], message: str, way: str
 ) -> None:
@@ -252,7 +244,7 @@ def test_what_cannot_be_read_is_refused_where_it_is_planned(
         WAYS[way].plan(options(server, way, **given))
 
 
-@pytest.mark.usefixtures("made")
+@pytest.mark.usefixtures("shapes")
 @pytest.mark.parametrize("condition", ["id = (SELECT max(id) FROM nulls)", "at < now()", "random() < 0.5"])
 def test_a_filter_that_may_differ_from_task_to_task_is_refused(server: Server, condition: str) -> None:
     with pytest.raises(SqlError, match="condition"):

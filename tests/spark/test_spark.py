@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from tests.selection import IS_FULL
 from tests.service.server_process import Server
 
 DOCS = Path(__file__).parent.parent.parent / "client" / "docs"
@@ -88,18 +89,20 @@ def cached(frame: DataFrame) -> list[int]:
 
 
 REUSES = [
-    pytest.param(counts, [PER_PART, ROWS], id="filtered, then whole"),
-    pytest.param(unions, [2 * PER_PART, 2 * ROWS], id="a union of two filters"),
     pytest.param(one_side_filtered, [PER_PART + ROWS, PER_PART + ROWS], id="a union with the whole"),
     pytest.param(self_join, [PER_PART, 2 * PER_PART], id="joined with itself"),
     pytest.param(subquery, [18, ROWS], id="a subquery of the same"),
+]
+MORE_REUSES = [
+    pytest.param(counts, [PER_PART, ROWS], id="filtered, then whole"),
+    pytest.param(unions, [2 * PER_PART, 2 * ROWS], id="a union of two filters"),
     pytest.param(view, [PER_PART, ROWS], id="a temporary view"),
     pytest.param(common_expression, [PER_PART, ROWS], id="a common table expression"),
     pytest.param(cached, [PER_PART, ROWS], id="cached"),
 ]
 
 
-@pytest.mark.parametrize(("use", "expected"), REUSES)
+@pytest.mark.parametrize(("use", "expected"), [*REUSES, *(MORE_REUSES if IS_FULL else [])])
 def test_a_dataframe_may_be_used_again(
     spark: SparkSession, server: Server, numbers: str, use: Callable[[DataFrame], list[int]], expected: list[int]
 ) -> None:
@@ -110,22 +113,22 @@ def test_a_dataframe_may_be_used_again(
 def test_the_options_of_one_load_are_not_those_of_another(
     spark: SparkSession, server: Server, numbers: str, way: str
 ) -> None:
-    whole = load(spark, server, way, table=numbers)
+    whole = load(spark, server, way, table=numbers, partitions=4)
+    assert whole.rdd.getNumPartitions() == PARTS
     some = load(spark, server, way, table=numbers, filter="p = 1 AND x > 4", columns="x, id")
     assert some.columns == ["x", "id"]
     both = some.join(whole, "id").select("id", "p")
     assert sorted(both.collect()) == [(n, 1) for n in range(ROWS) if n % PARTS == 1 and n > 8]
-    assert some.union(load(spark, server, way, table=numbers, columns="x, id")).count() == some.count() + ROWS
+    none = load(spark, server, way, table=numbers, filter="p = 9")
+    assert (none.columns, none.collect()) == (["id", "p", "x"], [])
 
 
-@pytest.mark.parametrize("way", ["root", "uri"])
-def test_a_dataframe_stays_at_its_version(spark: SparkSession, server: Server, table: str, way: str) -> None:
+def test_a_dataframe_stays_at_its_version(spark: SparkSession, server: Server, table: str) -> None:
     server.ingest(table, pa.table({"id": [1, 2, 3], "p": [1, 2, None]}), partition_by="p")
-    before = load(spark, server, way, table=table)
+    before = {way: load(spark, server, way, table=table) for way in ("root", "uri")}
     server.ingest(table, pa.table({"id": [4], "p": [1]}), "append")
-    after = load(spark, server, way, table=table)
-    assert before.count() == 3
-    assert after.join(before, "id", "left_anti").collect() == [(4, 1)]
+    for way, frame in before.items():
+        assert load(spark, server, way, table=table).join(frame, "id", "left_anti").collect() == [(4, 1)]
 
 
 def test_a_dataframe_of_a_table_that_was_made_again_is_refused(spark: SparkSession, server: Server, table: str) -> None:
@@ -136,18 +139,6 @@ def test_a_dataframe_of_a_table_that_was_made_again_is_refused(spark: SparkSessi
     with pytest.raises(PySparkException, match=f"Conflict: table '{table}' .*dropped and made again.*load it again"):
         frame.collect()
     assert [row.x for row in load(spark, server, table=table).collect()] == [3]
-
-
-def test_the_read_is_divided_into_tasks(spark: SparkSession, server: Server, numbers: str) -> None:
-    for way in ("root", "uri"):
-        assert load(spark, server, way, table=numbers, partitions=4).rdd.getNumPartitions() == PARTS
-
-
-def test_an_empty_table_has_its_columns(spark: SparkSession, server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    for way in ("root", "uri"):
-        found = load(spark, server, way, table=table)
-        assert (found.columns, found.collect()) == (["id", "p"], [])
 
 
 EVERYTHING = pa.table(
@@ -198,45 +189,31 @@ def test_every_type_arrives(spark: SparkSession, server: Server, table: str) -> 
     assert sorted(map(str, served.collect())) == sorted(map(str, direct.collect()))
 
 
-WRONG = [
-    pytest.param({"table": "nothing"}, "no table 'nothing'", id="no such table"),
-    pytest.param({"tabel": "numbers"}, "no option 'tabel'; did you mean 'table'", id="no such option"),
-    pytest.param({"table": "numbers", "columns": "idd"}, "did you mean 'id'", id="no such column"),
-    pytest.param({"table": "numbers", "filter": "nope = 1"}, "nope", id="a filter over no column"),
+WRONG: list[tuple[Mapping[str, str], str]] = [
+    ({"table": "nothing"}, "no table 'nothing'"),
+    ({"tabel": "numbers"}, "no option 'tabel'; did you mean 'table'"),
+    ({"table": "numbers", "filter": "nope = 1"}, "nope"),
 ]
 
 
-@pytest.mark.usefixtures("numbers")
-@pytest.mark.parametrize(("options", "message"), WRONG)
-def test_what_cannot_be_read_is_said_at_load(
-    spark: SparkSession, server: Server, options: Mapping[str, str], message: str
-) -> None:
-    with pytest.raises(PySparkException, match=re.escape(message)):
-        load(spark, server, **options)
-
-
-def test_a_schema_of_ones_own_is_refused(spark: SparkSession, server: Server, numbers: str) -> None:
+def test_what_cannot_be_read_is_said_at_load(spark: SparkSession, server: Server, numbers: str) -> None:
+    for options, message in WRONG:
+        with pytest.raises(PySparkException, match=re.escape(message)):
+            load(spark, server, **options)
     asked = StructType([StructField("id", LongType())])
     read = spark.read.format("lance_flight").options(root=str(server.root), table=numbers).schema(asked)
     with pytest.raises(PySparkException, match="choose with the option 'columns'"):
         read.load().count()
 
 
-@pytest.mark.parametrize("place", ["root", "uri"])
-def test_metadata_tables_and_views_are_loaded_by_their_names(
-    spark: SparkSession, server: Server, numbers: str, place: str
-) -> None:
+def test_metadata_tables_and_views_are_loaded_by_their_names(spark: SparkSession, server: Server, numbers: str) -> None:
     server.run(f"CREATE OR REPLACE VIEW seen_{numbers} AS SELECT id, id + 1 AS next FROM {numbers}")
-    for name, filter in (
-        (f"{numbers}$partitions", None),
-        (f"{numbers}$snapshots", None),
-        (f"seen_{numbers}", "next > 3"),
-    ):
-        condition = {} if filter is None else {"filter": filter}
-        found = load(spark, server, place, table=name, **condition)
-        where = "" if filter is None else f" WHERE {filter}"
-        assert found.count() == server.value(f'SELECT count(*) FROM "{name}"{where}') > 0
-        assert found.columns == server.query(f'SELECT * FROM "{name}"').column_names
+    for place in ("root", "uri"):
+        for name, options in {f"{numbers}$partitions": {}, f"seen_{numbers}": {"filter": "next > 3"}}.items():
+            found = load(spark, server, place, table=name, **options)
+            where = f" WHERE {options['filter']}" if options else ""
+            assert found.count() == server.value(f'SELECT count(*) FROM "{name}"{where}') > 0
+            assert found.columns == server.query(f'SELECT * FROM "{name}"').column_names
 
 
 def test_tables_of_sparks_own_catalog_are_refused(spark: SparkSession, server: Server, numbers: str) -> None:

@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from lance_flight_client.spark.connector.sessions import settings
+from lance_flight_client.spark.pipelines.program import main
+from pyspark.sql import SparkSession
 
 from tests.documents import TOP
-from tests.spark.sql_page import Reader, check_programs, check_sql, differing
+from tests.spark.sql_page import Reader, check_programs, check_sql, differing, printed_by
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +20,35 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     return Reader(sys.executable, tmp_path_factory.mktemp("reader"))
 
 
-def test_the_sql_of_the_page_prints_what_it_shows(reader: Reader) -> None:
-    check_sql(reader)
+def test_the_sql_of_the_page_prints_what_it_shows(spark: SparkSession, tmp_path: Path) -> None:
+    session = spark.newSession()
+    for name, value in settings(str(tmp_path)).items():
+        if name != "spark.jars":
+            session.conf.set(name, value)
+    check_sql(printed_by(session))
+
+
+def test_spark_sql_is_started_with_the_settings_of_the_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Here with a program in its place that prints what it is given."""
+    program = tmp_path / "bin" / "spark-sql"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ncat "$2"\nshift 2\necho "$@"\nexit 3\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert main(["settings", "--option", "token=secret", "grpc://host:1"]) == 0
+    told = capfd.readouterr().out
+    assert dict(line.split(" ", 1) for line in told.splitlines()) == settings("grpc://host:1", token="secret")  # noqa: S106
+    assert main(["sql", "--option", "token=secret", "grpc://host:1", "-e", "SELECT 1"]) == 3
+    *given, arguments = capfd.readouterr().out.splitlines()
+    assert set(told.splitlines()) < set(given)
+    assert "spark.sql.catalogImplementation in-memory" in given
+    assert arguments == "--load-spark-defaults -e SELECT 1"
+
+
+def test_the_shell_prints_what_the_page_shows(reader: Reader) -> None:
+    check_sql(reader.sql(reader.install()))
 
 
 def test_the_settings_of_the_page_are_those_of_other_programs(reader: Reader) -> None:
@@ -37,7 +67,7 @@ def test_a_wheel_is_enough(tmp_path: Path) -> None:
     python = str(tmp_path / "venv" / "bin" / "python")
     subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, f"{wheel}[spark]"], check=True)
     new = Reader(python, tmp_path, JAVA_HOME=str(tmp_path / "none"))
-    check_sql(new)
+    check_sql(new.sql(new.install()))
 
 
 MISSED = [

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -84,16 +85,6 @@ def spark_rows(spark: SparkSession, server: Server, table: str) -> list[dict[str
     return [row.asDict(recursive=True) for row in loaded.collect()]
 
 
-def test_a_table_is_made_whose_rows_keep_their_ids(spark: SparkSession, server: Server, table: str) -> None:
-    write(frame(spark, FIRST), server.root, table, partition_by=BY, stable_row_ids="true")
-    lineage = f"SELECT id, _partition, _rowid FROM {table}$lineage ORDER BY id"
-    before = server.rows(lineage)
-    assert len({row[1:] for row in before}) == len(FIRST)
-    write(frame(spark, MORE), server.root, table)
-    server.run(f"UPDATE {table} SET at = NULL WHERE at IS NULL AND id IN (SELECT id FROM {table})")
-    assert [row for row in server.rows(lineage) if row in before] == before
-
-
 @pytest.fixture
 def events(server: Server, table: str) -> str:
     """A table of the server's with the first events in it."""
@@ -144,53 +135,38 @@ def test_a_plain_table_is_written_in_one_version_and_replaced(
     assert sorted(row["id"] for row in known.collect()) == [104, 105]
 
 
-def test_overwriting_with_nothing(spark: SparkSession, server: Server, events: str) -> None:
+def test_columns_are_found_by_name_and_an_overwrite_may_have_no_rows(
+    spark: SparkSession, server: Server, events: str
+) -> None:
+    write(frame(spark, MORE).selectExpr("at AS AT", "id AS Id"), server.root, events)
+    check(server, events, FIRST + [(number, None, moment) for number, _, moment in MORE])
     write(frame(spark, []), server.root, events, "overwrite")
-    check(server, events, FIRST)
+    assert server.value(f"SELECT count(*) FROM {events}") == len(FIRST + MORE)
     write(frame(spark, []), server.root, events, "overwrite", overwrite="table")
     check(server, events, [])
 
 
-def test_columns_are_found_by_name_in_any_order_and_case(spark: SparkSession, server: Server, events: str) -> None:
-    write(frame(spark, MORE).selectExpr("at AS AT", "id AS Id", "country"), server.root, events)
-    check(server, events, FIRST + MORE)
-
-
-def test_a_nullable_column_that_is_missing_is_null(spark: SparkSession, server: Server, events: str) -> None:
-    write(frame(spark, MORE).select("id", "at"), server.root, events)
-    check(server, events, FIRST + [(number, None, moment) for number, _, moment in MORE])
-
-
-def test_rows_that_do_not_fit_are_refused_before_any_task_runs(
+def test_rows_that_do_not_fit_are_refused_before_any_task_or_by_it(
     spark: SparkSession, server: Server, events: str
 ) -> None:
+    before = data_files(server.root / events)
     with pytest.raises(
         AnalysisException, match=r"SchemaError: rows for table 't.*column 'id' is string; expected int64"
     ):
         write(spark.sql("SELECT 'x' AS id"), server.root, events)
-    check(server, events, FIRST)
-
-
-def test_a_value_that_does_not_fit_is_refused_by_its_task(spark: SparkSession, server: Server, events: str) -> None:
-    before = data_files(server.root / events)
     with pytest.raises(
         PySparkException, match=r"DataError: column 'id' is NOT NULL and has NULL in row \d+ of a batch"
     ):
         write(frame(spark, MORE).selectExpr("IF(id = 102, NULL, id) AS id", "country", "at"), server.root, events)
+    for mode in ("ignore", "error"):
+        with pytest.raises(AnalysisException, match='use either the "Append" or "Overwrite" mode'):
+            write(frame(spark, MORE), server.root, events, mode)
     check(server, events, FIRST)
     assert data_files(server.root / events) == before
 
 
 def data_files(place: Path) -> set[Path]:
     return set(place.rglob("*.lance"))
-
-
-@pytest.mark.parametrize("mode", ["ignore", "error", None])
-def test_other_modes_are_refused_by_spark(spark: SparkSession, root: Path, table: str, mode: str | None) -> None:
-    writer = spark.range(1).write.format("lance_flight").options(root=str(root), table=table, partition_by="id")
-    with pytest.raises(AnalysisException, match='use either the "Append" or "Overwrite" mode'):
-        (writer if mode is None else writer.mode(mode)).save()
-    assert not (root / table).exists()
 
 
 def test_values_of_every_kind_come_back(spark: SparkSession, server: Server, table: str) -> None:
@@ -209,21 +185,14 @@ def test_values_of_every_kind_come_back(spark: SparkSession, server: Server, tab
     assert (stored["d"], stored["day"], stored["raw"]) == (Decimal("1.25"), date(2024, 2, 29), b"\x00\xff")
 
 
-def test_null_inside_a_vector_is_not_written(spark: SparkSession, server: Server, table: str) -> None:
+def test_vectors_keep_their_length_and_have_no_null_inside(spark: SparkSession, server: Server, table: str) -> None:
     vectors = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
-    server.ingest(table, pa.table({"id": [1, 2], "v": vectors}), partition_by="bucket(2, id)")
-    gap = spark.createDataFrame([(3, [1.0, None])], "id BIGINT, v ARRAY<FLOAT>")
-    with pytest.raises(PySparkException, match="has NULL inside the vector of row 1"):
-        write(gap, server.root, table)
-    assert server.rows(f"SELECT id FROM {table} ORDER BY id") == [(1,), (2,)]
-
-
-def test_vectors_keep_their_length(spark: SparkSession, server: Server, table: str) -> None:
-    vectors = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2))
     server.ingest(table, pa.table({"id": [1, 2], "v": vectors}), partition_by="bucket(2, id)")
     write(spark.sql("SELECT id + 10 AS id, ARRAY(CAST(id AS FLOAT), 0.5F) AS v FROM range(2)"), server.root, table)
     assert stored_rows(server.root / table).schema.field("v").type == vectors.type
-    assert server.rows(f"SELECT v FROM {table} WHERE id = 11") == [([1.0, 0.5],)]
+    with pytest.raises(PySparkException, match="has NULL inside the vector of row 1"):
+        write(spark.createDataFrame([(3, [1.0, None])], "id BIGINT, v ARRAY<FLOAT>"), server.root, table)
+    assert server.rows(f"SELECT id, v FROM {table} WHERE id > 2 ORDER BY id") == [(10, [0.0, 0.5]), (11, [1.0, 0.5])]
 
 
 def test_a_write_says_what_it_came_to(spark: SparkSession, server: Server, events: str, tmp_path: Path) -> None:
@@ -235,6 +204,31 @@ def test_a_write_says_what_it_came_to(spark: SparkSession, server: Server, event
     # What is committed stays so, wherever it can be said.
     write(frame(spark, MORE), server.root, events, report=str(tmp_path / "nowhere" / "report"))
     check(server, events, FIRST + MORE + MORE)
+
+
+NESTED: list[tuple[Any, ...]] = [
+    (1, (1, (datetime(2024, 7, 1, tzinfo=UTC),))),
+    (2, (1, (datetime(2025, 7, 1, tzinfo=UTC),))),
+    (3, (2, None)),
+    (4, None),
+]
+
+
+def test_a_table_is_made_clustered_and_read_by_fields_inside_structs(
+    spark: SparkSession, server: Server, table: str
+) -> None:
+    rows = spark.createDataFrame(NESTED, "id BIGINT, s STRUCT<a: BIGINT, `in`: STRUCT<at: TIMESTAMP>>")
+    write(rows, server.root, table, partition_by='s.a, year(s."in".at)')
+    again = cluster_by_partition(rows.selectExpr("id + 10 AS id", "s"), str(server.root), table)
+    write(again, server.root, table)
+    found = {
+        tuple(stored.values.values()): sorted(stored.dataset.to_table()["id"].to_pylist())
+        for stored in stored_tables(server.root / table)
+    }
+    assert found == {(1, 2024): [1, 11], (1, 2025): [2, 12], (2, None): [3, 13], (None, None): [4, 14]}
+    for place in ({"root": str(server.root)}, {"uri": server.uri}):
+        loaded = spark.read.format("lance_flight").options(table=table, **place, filter="s.a IS NULL OR s.a = 1").load()
+        assert sorted(row.id for row in loaded.collect()) == [1, 2, 4, 11, 12, 14]
 
 
 def test_rows_can_be_brought_together_first(spark: SparkSession, server: Server, events: str) -> None:

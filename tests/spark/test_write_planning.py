@@ -10,7 +10,15 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import DataError, InvalidInput, LanceFlightError, NotFound, SchemaError, SpecError
+from lance_flight.errors import (
+    DataError,
+    InvalidInput,
+    LanceFlightError,
+    NotFound,
+    SchemaError,
+    SerializationFailure,
+    SpecError,
+)
 from lance_flight_client.spark.commits import committed
 from lance_flight_client.spark.names import matched
 from lance_flight_client.spark.writing.options import WriteOptions
@@ -19,6 +27,7 @@ from lance_flight_client.spark.writing.writer import NothingToWrite
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceArrowWriter
 
+from tests.engine.database import Database
 from tests.service.server_process import files
 from tests.stock import stored_rows
 
@@ -198,3 +207,59 @@ def test_an_abort_before_a_commit_deletes_what_is_known(root: Path) -> None:
 )
 def test_columns_are_meant_in_whatever_case(names: list[str], known: list[str], meant: list[str]) -> None:
     assert matched(names, known) == meant
+
+
+def test_a_table_is_made_whose_rows_keep_their_ids(root: Path) -> None:
+    database = Database(root)
+    write(writer(root, ID, table="kept", partition_by="bucket(2, id)", stable_row_ids="true"), id=[1, 2, 3, 4])
+    lineage = "SELECT id, _partition, _rowid FROM kept$lineage ORDER BY id"
+    before = database.rows(lineage)
+    assert len({row[1:] for row in before}) == 4
+    write(writer(root, ID, table="kept"), id=[5, 6])
+    database.run("UPDATE kept SET id = id WHERE id IN (1, 5)")
+    assert [row for row in database.rows(lineage) if row in before] == before
+
+
+MEANWHILE: list[Any] = [
+    pytest.param(
+        "INSERT INTO p VALUES (103, 0), (104, 9)", {}, [1, 2, 3, 100, 101, 102, 103, 104], id="append and insert"
+    ),
+    pytest.param("DELETE FROM p WHERE p = 1", {}, [1, 2, 3, 100, 102], id="append and delete"),
+    pytest.param("INSERT OVERWRITE p VALUES (105, 2)", {}, [1, 2, 3, 100, 101, 105], id="append and overwrite"),
+    pytest.param(
+        "INSERT INTO p VALUES (104, 9)", {"overwrite": "partitions"}, [1, 2, 3, 104], id="overwrite and others"
+    ),
+    pytest.param("INSERT INTO p VALUES (103, 0)", {"overwrite": "partitions"}, None, id="overwrite and the same"),
+    pytest.param("INSERT INTO p VALUES (104, 9)", {"overwrite": "table"}, None, id="the whole table"),
+    pytest.param("ALTER TABLE p ADD COLUMN more INTEGER", {}, None, id="append and another schema"),
+]
+
+
+@pytest.mark.parametrize(("meanwhile", "options", "then"), MEANWHILE)
+def test_a_server_writes_before_the_commit(
+    root: Path, meanwhile: str, options: dict[str, str], then: list[int] | None
+) -> None:
+    database = Database(root)
+    database.run("CREATE TABLE p (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    database.run("INSERT INTO p VALUES (100, 0), (101, 1), (102, 2)")
+    given = WriteOptions.parse({"root": str(root), "table": "p", **options}, overwrite=bool(options))
+    made = new_writer(given, spark.StructType([ID, spark.StructField("p", spark.LongType())]))
+    done = made.write(iter([pa.record_batch({"id": [1, 2, 3], "p": [1, 2, 0]})]))
+    database.run(meanwhile)
+    if then is None:
+        with pytest.raises(SerializationFailure):
+            made.commit([done])
+    else:
+        made.commit([done])
+    found = sorted(stored_rows(root / "p")["id"].to_pylist())
+    assert found == then if then is not None else not {1, 2, 3} & set(found) and {100, 101, 102} <= set(found)
+
+
+def test_a_task_that_is_done_twice_counts_once(root: Path) -> None:
+    for options in ({}, {"overwrite": "table"}):
+        given = {"root": str(root), "table": "t", **options}
+        made = new_writer(WriteOptions.parse(given, overwrite=bool(options)), spark.StructType([ID]))
+        batch = pa.record_batch({"id": [1, 2, 3]})
+        made.write(iter([batch]))
+        made.commit([made.write(iter([batch]))])
+        assert sorted(stored_rows(root / "t")["id"].to_pylist()) == [1, 2, 3]

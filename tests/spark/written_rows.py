@@ -1,16 +1,9 @@
-"""Checks of the rows that a Spark write left, and how many faults a sample tries."""
+"""Checks of the rows that a write of Spark left."""
 
 from __future__ import annotations
 
-import os
-
 from tests.service.server_process import Server
 from tests.stock import stored_rows
-
-
-def sample(*always: tuple[object, ...], full: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """What is always tried, and what only by LANCE_FLIGHT_TESTS=full."""
-    return [*always, *(full if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else [])]
 
 
 def check(server: Server, table: str, ids: list[int]) -> None:

@@ -1,0 +1,226 @@
+"""Tables, namespaces, views and procedures of the connector's catalogs, asked as their JVM asks. No JVM runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
+
+from tests.engine.database import Database
+from tests.spark.offers import Offers
+from tests.spark.planner import Catalog, Refused
+from tests.spark.statements import ALTERATIONS, FIELDS, REFUSED_ALTERATIONS, REFUSED_TABLES, created
+
+BY_THE_SERVICE = (
+    "id BIGINT NOT NULL COMMENT 'the key', ts TIMESTAMPTZ, n TIMESTAMP, s VARCHAR DEFAULT 'it''s', d DECIMAL(10, 2), day DATE,"
+    ' f REAL, x DOUBLE, b BYTEA, y TINYINT, l INT[], o STRUCT<a INT, "B c" VARCHAR>'
+)
+
+
+def shown(database: Database, table: str) -> str:
+    """The statement that makes a table."""
+    return str(database.rows(f"SHOW CREATE TABLE {table}")[0][-1])
+
+
+def exists(database: Database, table: str) -> bool:
+    return bool(database.rows(f"SHOW TABLES LIKE '{table}'"))
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+def test_a_table_is_made_as_the_service_makes_it(
+    catalog: Catalog, database: Database, offers: Offers, table: str, fields: str
+) -> None:
+    (definition,) = offers.of(created(fields), "create_table")
+    catalog.ask("create_table", **{**definition, "name": table})
+    partitioned = f"PARTITIONED BY ({', '.join(FIELDS[fields])})" * bool(fields)
+    database.run(f"CREATE TABLE {table}_x ({BY_THE_SERVICE}) {partitioned} COMMENT 'made'")
+    assert shown(database, f"{table}_x") == shown(database, table).replace(table, f"{table}_x")
+    found = catalog.table(table)
+    assert found.scan().rows() == []
+    assert len(found.loaded["partitioning"]) == len(FIELDS[fields])
+    assert found.loaded["properties"] == {"provider": "lance_flight", "comment": "made"}
+    assert found.schema["o"].dataType.simpleString() == "struct<a:int,B c:string>"
+    assert found.schema["id"].metadata == {"comment": "the key"}
+    assert found.schema["s"].metadata["CURRENT_DEFAULT"] == "CAST('it\\'s' AS string)"
+
+
+@pytest.mark.parametrize("rest", REFUSED_TABLES)
+def test_a_table_that_cannot_be_made_is_refused(
+    catalog: Catalog, database: Database, offers: Offers, table: str, rest: str
+) -> None:
+    (definition,) = offers.of(f"CREATE TABLE refused {rest}", "create_table")
+    with pytest.raises(Refused, match=REFUSED_TABLES[rest]):
+        catalog.ask("create_table", **{**definition, "name": table})
+    assert not exists(database, table)
+
+
+@pytest.mark.parametrize("change", ALTERATIONS)
+def test_a_table_is_changed(catalog: Catalog, offered: Database, offers: Offers, table: str, change: str) -> None:
+    before = shown(offered, offered.copy("altered", table))
+    for asked in offers.of(f"ALTER TABLE altered {change}", "alter_table"):
+        catalog.ask("alter_table", **{**asked, "name": table})
+    found = catalog.table(table)
+    assert ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in found.schema) == ALTERATIONS[change]
+    assert len(found.scan().rows()) == 1
+    assert shown(offered, table) != before
+
+
+def test_what_a_table_does_not_know_is_refused(
+    catalogs: Mapping[str, Catalog], offered: Database, offers: Offers, table: str
+) -> None:
+    before = shown(offered, offered.copy("altered", table))
+    for change in REFUSED_ALTERATIONS:
+        (asked,) = offers.of(f"ALTER TABLE altered {change}", "alter_table")
+        for catalog in catalogs.values():
+            with pytest.raises(Refused, match="expected"):
+                catalog.ask("alter_table", **{**asked, "name": table})
+    assert shown(offered, table) == before
+
+
+def test_a_table_is_made_renamed_and_dropped_once(
+    catalog: Catalog, database: Database, offers: Offers, table: str
+) -> None:
+    (definition,) = offers.of(created("s"), "create_table")
+    catalog.ask("create_table", **{**definition, "name": table})
+    for changed, code in (({"name": table}, "already_exists"), ({"namespace": ["nowhere"]}, "not_found")):
+        with pytest.raises(Refused) as raised:
+            catalog.ask("create_table", **{**definition, **changed})
+        assert raised.value.code == code
+    catalog.named("rename_table", table, to=f"{table}_new", to_namespace=["public"])
+    with pytest.raises(Refused, match="cannot be moved"):
+        catalog.named("rename_table", f"{table}_new", to=table, to_namespace=["other"])
+    with pytest.raises(Refused) as raised:
+        catalog.table(table)
+    assert raised.value.code == "not_found"
+    assert [catalog.named("drop_table", f"{table}_new") for _ in range(2)] == [True, False]
+    assert not exists(database, f"{table}_new")
+
+
+def test_namespaces_are_made_listed_and_dropped_when_they_are_empty(
+    catalog: Catalog, database: Database, table: str
+) -> None:
+    space = f"{table}_s"
+    catalog.ask("create_namespace", namespace=[space])
+    with pytest.raises(Refused) as raised:
+        catalog.ask("create_namespace", namespace=[space])
+    assert raised.value.code == "already_exists"
+    database.run(f"CREATE TABLE {space}.one (id BIGINT)")
+    database.run(f"CREATE VIEW {space}.seen AS SELECT 1 AS one")
+    assert space in catalog.ask("list_namespaces")
+    assert catalog.ask("load_namespace", namespace=[space]) == {}
+    assert catalog.ask("list_tables", namespace=[space]) == ["one"]
+    assert catalog.ask("list_views", namespace=[space]) == ["seen"]
+    assert catalog.table(f"{space}.one").scan().rows() == []
+    with pytest.raises(Refused, match="not empty"):
+        catalog.ask("drop_namespace", namespace=[space])
+    assert [catalog.named(method, f"{space}.{name}") for method, name in DROPPED] == [True, True]
+    catalog.ask("drop_namespace", namespace=[space])
+    assert space not in catalog.ask("list_namespaces")
+    for method in ("load_namespace", "list_tables", "list_views"):
+        with pytest.raises(Refused) as raised:
+            catalog.ask(method, namespace=[space])
+        assert raised.value.code == "not_found"
+
+
+DROPPED = [("drop_table", "one"), ("drop_view", "seen")]
+
+
+def call(catalog: Catalog, procedure: str, *values: str | None) -> dict[str, Any]:
+    """Run a procedure; its last parameters are NULL."""
+    given = [*values, *[None] * (len(PROCEDURES[procedure].parameters) - len(values))]
+    return dict(catalog.ask("call", procedure=procedure, values=given))
+
+
+def test_views_are_made_replaced_and_dropped_by_procedures(catalog: Catalog, database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT value AS id, value % 3 AS k FROM range(9)")
+    view = f"{table}_v"
+    call(catalog, "create_view", view, f"SELECT k, count(*) AS n FROM {table} GROUP BY k")
+    assert sorted(tuple(row.values()) for row in catalog.table(view).scan().rows()) == [(0, 3), (1, 3), (2, 3)]
+    with pytest.raises(Refused, match=view):
+        call(catalog, "create_view", view, "SELECT 1 AS one")
+    call(catalog, "replace_view", f"public.{view}", f"SELECT id FROM {table} WHERE k = 0")
+    assert sorted(row["id"] for row in catalog.table(view).scan().rows()) == [0, 3, 6]
+    with pytest.raises(Refused, match="is a view; expected DROP VIEW"):
+        catalog.named("drop_table", view)
+    with pytest.raises(Refused, match="have no versions"):
+        catalog.table(view, version="1")
+    assert not catalog.named("drop_view", table)
+    call(catalog, "drop_view", view)
+    assert not catalog.named("drop_view", view)
+    assert exists(database, table)
+
+
+def test_versions_are_named_and_gone_back_to(catalog: Catalog, database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT) PARTITIONED BY (k)")
+    for start in (0, 10, 20):
+        database.run(f"INSERT INTO {table} SELECT value + {start}, value % 2 FROM range(10)")
+    versions = dict(database.rows(f'SELECT version, committed_at FROM "{table}$snapshots" ORDER BY 1'))
+    points: list[dict[str, Any]] = [{"version": str(version)} for version in versions]
+    points += [{"microseconds": round(moment.timestamp() * 1_000_000)} for moment in versions.values()]
+    assert [len(catalog.table(table, **point).scan().rows()) for point in points] == [0, 10, 20, 30] * 2
+    call(catalog, "create_tag", table, "first", str(list(versions)[1]))
+    assert len(catalog.table(table, version="first").scan().rows()) == 10
+    call(catalog, "rollback", f"public.{table}", "first")
+    assert database.value(f"SELECT count(*) FROM {table}") == 10
+    call(catalog, "drop_tag", table, "first")
+    assert database.rows(f'SELECT * FROM "{table}$tags"') == []
+    call(catalog, "create_branch", table, "trial")
+    database.run(f'INSERT INTO "{table}@trial" VALUES (99, 1)')
+    assert len(catalog.table(table, version="trial").scan().rows()) == 11
+    call(catalog, "publish_branch", table, "trial")
+    assert database.value(f"SELECT max(id) FROM {table}") == 99
+    for version in ("1", "900", "nope"):
+        with pytest.raises(Refused, match=version):
+            catalog.table(table, version=version)
+
+
+def test_tables_are_maintained(catalog: Catalog, database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT) PARTITIONED BY (k)")
+    for start in (0, 10):
+        database.run(f"INSERT INTO {table} SELECT value + {start}, value % 2 FROM range(10)")
+    files = f'SELECT count(*) FROM "{table}$files"'
+    before = database.value(files)
+    report = call(catalog, "compact", table)
+    assert report["columns"] == database.query(f"ALTER TABLE {table} COMPACT").column_names
+    assert len(report["rows"]) == 2
+    assert database.value(files) < before
+    assert call(catalog, "verify", table)["rows"]
+    dry = call(catalog, "vacuum", table, "200", "true")
+    assert dry["columns"] == database.query(f"VACUUM {table} RETAIN 200 HOURS DRY RUN").column_names
+    assert database.value(f"SELECT count(*) FROM {table}") == 20
+
+
+REFUSED_CALLS = {
+    "no table": ("compact", ["nothing_here"], "no table 'nothing_here'"),
+    "no number": ("vacuum", ["t", "soon"], "'soon' is no number of hours"),
+    "NULL": ("drop_tag", ["t", None], "parameter 'tag' is NULL"),
+    "SQL in a name": ("compact", ["t; DROP TABLE t"], "no table 't; DROP TABLE t'"),
+}
+
+
+@pytest.mark.parametrize(("procedure", "values", "message"), REFUSED_CALLS.values(), ids=REFUSED_CALLS)
+def test_a_call_that_makes_no_sense_is_refused(
+    catalog: Catalog, procedure: str, values: list[str | None], message: str
+) -> None:
+    with pytest.raises(Refused, match=message):
+        call(catalog, procedure, *values)
+
+
+@pytest.mark.parametrize("kind", ["partitions", "snapshots", "files", "specs"])
+def test_metadata_tables_stand_after_their_table(
+    catalog: Catalog, database: Database, shapes: Mapping[str, str], kind: str
+) -> None:
+    expected = database.value(f'SELECT count(*) FROM "nulls${kind}"')
+    names = [("nulls", kind), ("public", "nulls", kind), (f"nulls${kind}",)]
+    for *namespace, name in names:
+        found = catalog.ask("load_table", namespace=list(namespace), name=name)
+        assert not found["takes_rows"]
+        assert len(catalog.table(".".join((*namespace, name))).scan().rows()) == expected, shapes["nulls"]
+
+
+def test_a_catalog_names_one_root_that_is_there_or_a_server() -> None:
+    for options, message in {"/nowhere": "is no directory here", "": "expected one of 'root'"}.items():
+        with pytest.raises(Refused, match=message):
+            Catalog({"root": options} if options else {}).table("t")
