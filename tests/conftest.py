@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Hashable, Sequence
 from itertools import groupby
@@ -12,13 +13,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.selection import IS_FULL, covering, is_slow_place
+from tests.selection import IS_FULL, SPARK_SESSION, covering, is_slow_place
 
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode"))
 # Nothing here multiplies matrices, and each process that imports numpy would keep a core busy for a while waiting for that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Nothing that is collected is garbage, and the collector reads all of it again and again.
+gc.disable()
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -37,16 +41,11 @@ def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return lambda line: request.node.user_properties.append((_SAID, line))
 
 
-SPARK, CLUSTER = "tests/spark/", "tests/spark/test_cluster.py"
-"""What shares a JVM, but for a module that starts its own ones."""
-
-
 class OneSpark(LoadFileScheduling):
-    """Gives whole modules to a worker, and all of Spark's to one, which starts a JVM and warms it up once."""
+    """Gives whole modules to a worker, and all that share a Spark session to one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        is_shared = nodeid.startswith(SPARK) and not nodeid.startswith(CLUSTER)
-        return SPARK if is_shared else str(super()._split_scope(nodeid))
+        return "spark" if nodeid.partition("::")[0] in SPARK_SESSION else str(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -56,7 +55,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark | N
 
 def turn(item: pytest.Item) -> int:
     """When a test is given to a worker: what takes long comes first, so that no worker waits for it at the end."""
-    return 0 if item.nodeid.startswith(SPARK) else 1 if item.get_closest_marker("slow") else 2
+    return 0 if item.nodeid.partition("::")[0] in SPARK_SESSION else 1 if item.get_closest_marker("slow") else 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
@@ -92,6 +91,11 @@ def values(item: pytest.Item) -> Sequence[Hashable]:
     names = [tuple(names.replace(" ", "").split(",")) if isinstance(names, str) else tuple(names) for names in tables]
     names += [(name,) for name in given if not any(name in each for each in names)]
     return [tuple(id(given[name]) for name in each if name in given) for each in names]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

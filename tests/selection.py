@@ -32,10 +32,23 @@ SLOW_DIRECTORIES = {
 QUICK_MODULES = {
     "console/test_partition_grid.py",
     "service/test_parameters.py",
-    "service/test_tags.py",
-    "spark/test_job.py",
-    "spark/test_options.py",
-    "spark/test_write_planning.py",
+    *(
+        f"spark/test_{name}.py"
+        for name in (
+            *("connector_keys", "connector_portions", "connector_stream_requests", "groups", "job", "maintain_program"),
+            *("maintenance", "options", "stream_planning", "types", "write_planning"),
+        )
+    ),
+}
+
+# Modules that share a Spark session. One worker runs all of them, so that one JVM is started and warmed up.
+SPARK_SESSION = {
+    f"tests/spark/test_{name}.py"
+    for name in (
+        *("connector_definitions", "connector_identity", "connector_jars", "connector_offers", "connector_planning"),
+        *("connector_pushdown", "connector_reads", "connector_streams", "connector_writes", "executors", "ingesting"),
+        *("partition_wise", "spark", "sql_page", "stream_write", "write", "write_faults"),
+    )
 }
 
 

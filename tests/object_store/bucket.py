@@ -98,11 +98,14 @@ class Bucket:
         return "--storage-options", self.options_text
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class BucketDatabase(Database):
     """The root of a bucket, and an engine over it in this process."""
 
     bucket: Bucket = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """A bucket has no directories to make."""
 
     @cached_property
     def engine(self) -> Engine:
