@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -326,3 +327,10 @@ def test_every_file_that_documents_name_is_there() -> None:
         for file in re.findall(r"[\w/]+\.py\b", code)
     }
     assert sorted(each for each in named if not any(file.endswith(f"/{each[1]}") for file in files)) == []
+
+
+def test_every_test_that_the_page_about_tests_names_is_there() -> None:
+    tests = TOP / "tests"
+    modules = {file.relative_to(tests).with_suffix("").as_posix() for file in tests.rglob("test_*.py")}
+    named = re.findall(r"`((?:\w+/)?test_[\w*]+)`", text_of("tests/README.md"))
+    assert [name for name in named if not fnmatch.filter(modules, name)] == []

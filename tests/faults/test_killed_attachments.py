@@ -51,7 +51,6 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Mapping[St
     def ran(statement: str) -> Mapping[Stopped, Path]:
         place = tmp_path_factory.mktemp("moved")
         asked = Database(place / "root")
-        asked.root.mkdir()
         asked.ingest("t", table_of(START), partition_by=BY)
         if statement == ATTACH:
             lance.write_dataset(table_of(MOVED), str(asked.root / "x.lance"))

@@ -108,7 +108,6 @@ def test_a_ticket_of_another_server_is_redeemed_or_refused_clearly(pair: list[Se
 def database(tmp_path: Path) -> Database:
     """A table in a root of its own."""
     made = Database(tmp_path / "root")
-    made.root.mkdir()
     made.ingest("t", ROWS, partition_by="p")
     return made
 

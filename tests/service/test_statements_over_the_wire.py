@@ -16,7 +16,7 @@ from lance_flight_client.adbc import ingest
 
 from tests.engine.column_types import TYPES
 from tests.service.server_process import Server
-from tests.stock import stored_tables
+from tests.stock import manifest, stored_tables
 
 COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 
@@ -169,3 +169,40 @@ def test_a_text_that_is_run_again_after_a_commit_belongs_to_the_next_transaction
         connection.rollback()
         assert counted() == 3
     assert server.value(count) == 3
+
+
+def test_preparing_a_change_runs_nothing(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    before = manifest(server.root / table).version
+    with server.connection.cursor() as cursor:
+        schema = cursor.adbc_prepare(f"INSERT INTO {table} VALUES (?, ?)")
+    assert schema.types == [pa.int64(), pa.utf8()]
+    assert manifest(server.root / table).version == before
+
+
+def test_a_partition_of_a_query_does_not_read_another_view_than_it_was_planned_with(server: Server, table: str) -> None:
+    server.run(f"CREATE VIEW {table} AS SELECT 1 AS x")
+    with server.connection.cursor() as cursor:
+        (part,), schema = cursor.adbc_execute_partitions(f"SELECT x FROM {table}")
+        server.run(f"CREATE OR REPLACE VIEW {table} AS SELECT 'other' AS x")
+        with pytest.raises(Exception, match=r"conflict.*was replaced"):
+            cursor.adbc_read_partition(part)
+    assert schema.names == ["x"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Sales 2024", "naïve-τ", "100%", "a%20b", 'say "x"', "it's", "a?*[b]:c", "🦆", "a;b--"]
+)
+def test_a_name_that_is_no_identifier_travels(server: Server, name: str) -> None:
+    assert server.ingest(name, pa.table({"k": [1]}), partition_by="k") == 1
+    listed = server.connection.adbc_get_objects(depth="tables").read_all().to_pylist()
+    assert name in [
+        table["table_name"]
+        for catalog in listed
+        for schema in catalog["catalog_db_schemas"]
+        for table in schema["db_schema_tables"]
+    ]
+    assert server.connection.adbc_get_table_schema(name).names == ["k"]
+    quoted = '"' + name.replace('"', '""') + '"'
+    assert server.rows(f"SELECT k FROM {quoted}") == [(1,)]
+    server.run(f"DROP TABLE {quoted}")

@@ -29,8 +29,10 @@ from tests.spark.written_rows import check
 Change = Callable[[DataFrame], DataFrame]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(spark: SparkSession) -> SparkSession:
+    """The shared session with the faulty source, and active: streams look for sources in the session that is."""
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
     spark.dataSource.register(FaultySource)
     return spark
 
