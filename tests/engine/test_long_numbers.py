@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 from tests.engine.database import Database
@@ -59,13 +60,24 @@ def test_every_digit_is_compared(database: Database, rows: str, condition: str, 
     assert sorted(id_ for (id_,) in database.rows(f"SELECT id FROM {rows} WHERE {condition}")) == expected
 
 
+def test_the_text_of_a_double_is_that_double(database: Database, table: str) -> None:
+    values = [0.1 + 0.2, 1 / 3, 2 / 3 * 1e10, 5e-324, 1.7976931348623157e308, 123456789.12345679]
+    database.ingest(table, pa.table({"x": values}))
+    for value in values:
+        assert database.value(f"SELECT count(*) FROM {table} WHERE x = {value!r}") == 1
+
+
 TYPES = {
     "0.1": "double",
     "3.14159265358979": "double",
-    "3.141592653589793": "decimal128(16, 15)",
+    "3.141592653589793": "double",
+    "0.30000000000000004": "double",
+    "0.34558418393135070": "double",
+    "3.1415926535897932": "decimal128(17, 16)",
     "1234567890123456e0": "double",
     "18446744073709551615": "uint64",
     "18446744073709551616": "decimal128(20, 0)",
+    "100000000000000000000": "double",
     "1" * 77: "double",
 }
 

@@ -89,7 +89,8 @@ def test_a_second_signal_ends_at_once(running: Supervised) -> None:
     server = Server(Path(), uri, running.process)
     server.run("CREATE TABLE many AS SELECT a.value AS id FROM range(3000000) AS a")
     with flight.connect(uri) as client:
-        reader(client, "SELECT id, id + 1, id + 2 FROM many").read_chunk()
+        rows = reader(client, "SELECT id, id + 1, id + 2 FROM many")
+        rows.read_chunk()  # the stream stays open
         server.close()
         running.process.terminate()
         while is_taking_calls(uri):

@@ -1,12 +1,13 @@
-"""Numbers with more digits than a double has: they are decimals, and DataFusion would round them to doubles.
+"""Numbers that no double has: they are decimals, and DataFusion would round them to doubles.
 
-A double keeps 15 digits of any number. DataFusion 55 has an option, `datafusion.sql_parser.parse_float_as_decimal`, which would make
-decimals of short numbers too, whose quotients have few digits.
+A number that is the shortest text of a double stays one, as those of vectors are. DataFusion 55 has an option,
+`datafusion.sql_parser.parse_float_as_decimal`, which would make decimals of all others too, whose quotients have few digits.
 """
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from lance_flight.engine.sql.tokens import Kind, spelled_out
 
@@ -21,7 +22,7 @@ _LONG = re.compile(rf"\d[\d.]{{{MOST_EXACT}}}")
 def decimal_edits(text: str) -> list[tuple[int, int, str]]:
     """Return the edits that make decimals of numbers that a double would round.
 
-    >>> decimal_edits("SELECT 1.5, 1234567890123456.78, 2e300")
+    >>> decimal_edits("SELECT 1.5, 1234567890123456.78, 0.30000000000000004")
     [(12, 31, "CAST('1234567890123456.78' AS DECIMAL(18, 2))")]
     """
     if _LONG.search(text) is None:
@@ -31,7 +32,9 @@ def decimal_edits(text: str) -> list[tuple[int, int, str]]:
         for token in spelled_out(text)
         if token.kind is Kind.NUMBER and token.text.replace(".", "").isdigit()
         for digits, scale in [_size(token.text)]
-        if MOST_EXACT < digits <= MOST_DECIMAL and ("." in token.text or int(token.text) >= _MOST_WHOLE)
+        if MOST_EXACT < digits <= MOST_DECIMAL
+        and ("." in token.text or int(token.text) >= _MOST_WHOLE)
+        and Decimal(token.text) != Decimal(repr(float(token.text)))
     ]
 
 
