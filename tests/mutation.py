@@ -78,7 +78,7 @@ AREAS: dict[str, Area] = {
         """,
         further="""
             catalog
-            faults service/test_transactions service/test_sql_transactions service/test_many_writers
+            faults service/test_transactions engine/test_transactions service/test_many_writers
         """,
     ),
     "conflict checks": Area(
@@ -90,11 +90,11 @@ AREAS: dict[str, Area] = {
         tests="""
             catalog/test_reservations catalog/test_dropped_meanwhile catalog/test_commit_ids catalog/test_rollback
             catalog/test_conflicts catalog/test_staging engine/test_branch_merging catalog/test_branches
-            catalog/test_commit service/test_branches catalog/test_stateful service/test_transactions
+            catalog/test_commit engine/test_branches catalog/test_stateful service/test_transactions
         """,
         further="""
             catalog
-            service/test_transactions service/test_sql_transactions service/test_branches faults
+            service/test_transactions engine/test_transactions engine/test_branches faults
         """,
     ),
     "expiry": Area(
@@ -119,11 +119,11 @@ AREAS: dict[str, Area] = {
         """,
         tests="""
             catalog/test_vacuum
-            catalog/test_leases catalog/test_stateful catalog/test_shared_writes service/test_maintenance hostile/test_links
+            catalog/test_leases catalog/test_stateful catalog/test_shared_writes engine/test_maintenance hostile/test_links
         """,
         further="""
             catalog/test_vacuum
-            catalog service/test_maintenance service/test_branches faults/test_killed_at_random
+            catalog engine/test_maintenance engine/test_branches faults/test_killed_at_random
         """,
     ),
     "pruning": Area(
@@ -135,13 +135,13 @@ AREAS: dict[str, Area] = {
         """,
         tests="""
             planning/test_pruning_tables planning/test_pruning_namespaces planning/test_predicates planning/test_pruning_computed
-            planning/test_transform_rules planning/test_pruning_certain planning/test_pruning_hints planning/test_pruning_together
-            planning/test_arrow_expression planning/test_pruning_property planning/test_pruning_minimal planning/test_pruning_zones planning/test_index_filters
-            engine/test_key_pruning service/test_computed_conditions
+            planning/test_transform_rules planning/test_pruning_certain planning/test_pruning_certain planning/test_pruning_together
+            planning/test_predicates planning/test_pruning_property planning/test_pruning_minimal planning/test_pruning_zones planning/test_index_filters
+            engine/test_key_pruning engine/test_computed_conditions
         """,
         further="""
             planning
-            engine/test_differential engine/test_evolved_specs service/test_computed_conditions
+            engine/test_differential engine/test_evolved_specs engine/test_computed_conditions
         """,
     ),
     "transforms": Area(
@@ -158,7 +158,7 @@ AREAS: dict[str, Area] = {
         """,
         further="""
             model planning
-            service/test_hash_functions service/test_widened_partition_columns engine/test_expressions
+            engine/test_hash_functions engine/test_widened_partition_columns engine/test_expressions
         """,
     ),
     "tickets": Area(
@@ -203,12 +203,12 @@ AREAS: dict[str, Area] = {
         """,
         tests="""
             engine/test_row_change_scans engine/test_merge_keys engine/test_bound_rows engine/test_drop_partition
-            service/test_row_changes
-            service/test_insert engine/test_row_changes_property
+            engine/test_row_changes
+            engine/test_insert engine/test_row_changes_property
         """,
         further="""
-            service/test_row_changes service/test_insert
-            engine service/test_partition_evolution
+            engine/test_row_changes engine/test_insert
+            engine engine/test_partition_evolution
         """,
     ),
 }
