@@ -225,7 +225,10 @@ WRONG = [
     ("'docs', 'embedding', {v}, 5", "no other value without a name"),
     ("'docs', 'embedding', {v}, k => 0", "k of vector_search is 0"),
     ("'docs', 'embedding', {v}, k => 100000", "from 1 to 10000"),
-    ("'docs', 'embedding', {v}, k => 99999999999999999999", "k of vector_search is 1e+20; expected a whole number"),
+    (
+        "'docs', 'embedding', {v}, k => 99999999999999999999",
+        "k of vector_search is 99999999999999999999; expected a whole number",
+    ),
     ("'docs', 'embedding', {v}, k => 2.5", "a whole number"),
     ("'docs', 'embedding', {v}, k => 1, k => 2", "'k' twice"),
     ("'docs', 'embedding', {v}, limit => 2", "takes no 'limit'"),

@@ -1,6 +1,6 @@
 """Numbers that no double has: they are decimals, and DataFusion would round them to doubles.
 
-A number that is the shortest text of a double stays one, as those of vectors are. DataFusion 55 has an option,
+A number that is the shortest text of a double stays one, and so do the numbers of a vector. DataFusion 55 has an option,
 `datafusion.sql_parser.parse_float_as_decimal`, which would make decimals of all others too, whose quotients have few digits.
 """
 
@@ -27,15 +27,22 @@ def decimal_edits(text: str) -> list[tuple[int, int, str]]:
     """
     if _LONG.search(text) is None:
         return []
-    return [
-        (token.start, token.stop, f"CAST('{token.text}' AS DECIMAL({digits}, {scale}))")
-        for token in spelled_out(text)
-        if token.kind is Kind.NUMBER and token.text.replace(".", "").isdigit()
-        for digits, scale in [_size(token.text)]
-        if MOST_EXACT < digits <= MOST_DECIMAL
-        and ("." in token.text or int(token.text) >= _MOST_WHOLE)
-        and Decimal(token.text) != Decimal(repr(float(token.text)))
-    ]
+    edits, depth = [], 0
+    for token in spelled_out(text):
+        if token.kind is Kind.SIGN:
+            depth += (token.text == "[") - (token.text == "]")
+        elif token.kind is Kind.NUMBER and depth == 0 and _is_decimal(token.text):
+            digits, scale = _size(token.text)
+            edits.append((token.start, token.stop, f"CAST('{token.text}' AS DECIMAL({digits}, {scale}))"))
+    return edits
+
+
+def _is_decimal(number: str) -> bool:
+    """Return whether a number is a decimal: no double has its text, and no integer of 64 bits."""
+    digits, scale = _size(number)
+    if not (number.replace(".", "").isdigit() and MOST_EXACT < digits <= MOST_DECIMAL):
+        return False
+    return (scale > 0 or int(number) >= _MOST_WHOLE) and Decimal(number) != Decimal(repr(float(number)))
 
 
 def _size(number: str) -> tuple[int, int]:

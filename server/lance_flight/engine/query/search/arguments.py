@@ -175,7 +175,8 @@ class Arguments:
 
     def error(self, name: str, value: object, expected: str) -> SqlError:
         """Return an error about the value of an argument."""
-        return SqlError(f"{name} of {self.function} is {value!r}; expected {expected}")
+        shown = str(value) if isinstance(value, Decimal) else repr(value)
+        return SqlError(f"{name} of {self.function} is {shown}; expected {expected}")
 
 
 def _is_number(value: object) -> bool:
