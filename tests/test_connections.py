@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from lance_flight.connections import close_connection
@@ -40,3 +41,13 @@ def test_the_connection_of_a_peer_is_closed_and_no_other_one(
 @pytest.mark.parametrize("peer", ["", "unix:/run/x", "ipv4:nowhere:1", "ipv4:127.0.0.1", "ipv6:[::1]:port", "here"])
 def test_what_is_no_address_has_no_connection(peer: str) -> None:
     assert not close_connection(peer)
+
+
+def test_no_file_stays_open_behind_it(tmp_path: Path) -> None:
+    """It looks at every descriptor of the process: pipes, files and sockets of other kinds are no connections."""
+    one, other = socket.socketpair()
+    with one, other, (tmp_path / "file").open("w"):
+        before = sorted(Path("/proc/self/fd").iterdir())
+        for _ in range(3):
+            assert not close_connection("ipv4:127.0.0.1:1")
+        assert sorted(Path("/proc/self/fd").iterdir()) == before

@@ -21,13 +21,20 @@ def close_connection(peer: str) -> bool:
     if wanted is None or not _OWN_FILES.is_dir():
         return False
     for file in _OWN_FILES.iterdir():
-        # A descriptor of our own stays what it is while it is looked at, whatever becomes of gRPC's.
-        with suppress(OSError, ValueError), socket.socket(fileno=os.dup(int(file.name))) as found:
-            if found.family in {socket.AF_INET, socket.AF_INET6}:
-                host, port, *_ = found.getpeername()
-                if (_plain(host), port) == wanted:
-                    found.shutdown(socket.SHUT_RDWR)
-                    return True
+        with suppress(OSError, ValueError):
+            # A descriptor of our own stays what it is while it is looked at, whatever becomes of gRPC's.
+            own = os.dup(int(file.name))
+            try:
+                found = socket.socket(fileno=own)
+            except OSError:
+                os.close(own)  # it is no socket
+                continue
+            with found:
+                if found.family in {socket.AF_INET, socket.AF_INET6}:
+                    host, port, *_ = found.getpeername()
+                    if (_plain(host), port) == wanted:
+                        found.shutdown(socket.SHUT_RDWR)
+                        return True
     return False
 
 
