@@ -48,8 +48,7 @@ SETTINGS = {
 """A session as small as it can be, in a zone that is not the one that rows are stored in."""
 
 OWN_SPARK = (
-    "test_cluster.py::test_a_task_that_is_run_twice_at_once",
-    "test_cluster.py::test_a_worker_that_is_killed_in_the_middle_of_a_task",
+    "test_cluster.py",
     "test_connect.py",
     "test_connector_streams.py::test_a_driver_whose_planning_dies_at_a_commit_is_started_again",
     "test_connector_versions.py",
