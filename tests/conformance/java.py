@@ -99,3 +99,4 @@ def running(cache: Path) -> Iterator[Jdbc]:
     command = [*_JAVA, "-Duser.timezone=UTC", "-cp", path, "Programs"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Jdbc(process)
+        process.terminate()
