@@ -63,7 +63,7 @@ def test_a_reader_is_told_that_its_table_went_away(engine: Engine, layout: str, 
 
 
 def test_a_reader_in_the_middle_is_told_too(engine: Engine) -> None:
-    put(engine, "id", 120)
+    put(engine, "id", 300)
     begun = engine.run(Task(sql="SELECT id FROM t"))
     assert begun.read_next_batch().num_rows > 0
     engine.update("DROP TABLE t")
