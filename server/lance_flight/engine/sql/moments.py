@@ -49,7 +49,8 @@ def with_readable_moment(sql: str, message: str) -> str | None:
     }
     if beyond is not None:
         # Values that are compared together have one type.
-        places |= {near for place in places for near in _compared_with(tokens, place)}
+        for place in sorted(places):
+            places.update(list(_compared_with(tokens, place, places)))
     edits = []
     for place in places:
         found = _read(tokens[place].text)
@@ -62,11 +63,11 @@ def with_readable_moment(sql: str, message: str) -> str | None:
     return changed if changed != sql else None
 
 
-def _compared_with(tokens: Sequence[Token], place: int) -> Iterator[int]:
-    """Yield the places of the texts in the same list, or the other bound of the same BETWEEN."""
+def _compared_with(tokens: Sequence[Token], place: int, known: set[int]) -> Iterator[int]:
+    """Yield the places of the texts in the same list, or the other bound of the same BETWEEN, up to one that is known."""
     for step in (-2, 2):
         near = place + step
-        while 0 <= near < len(tokens) and tokens[near].kind is Kind.STRING:
+        while 0 <= near < len(tokens) and near not in known and tokens[near].kind is Kind.STRING:
             between = tokens[(near + near - step) // 2]
             is_bound = between.word == "AND" and tokens[min(near, near - step) - 1].word == "BETWEEN"
             if not (between.is_sign(",") or is_bound):

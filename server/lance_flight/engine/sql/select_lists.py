@@ -5,6 +5,7 @@ https://github.com/apache/datafusion/issues/6543
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.references import quoted
@@ -69,7 +70,7 @@ def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
     stars = [number for number, item in enumerate(listed) if item and item[-1].is_sign("*")]
     first: dict[tuple[str, ...], int] = {}
     for number, item in enumerate(listed):
-        if not item or number in stars:
+        if not item or item[-1].is_sign("*"):
             continue
         alias = item[-1] if not _is_without_alias(item) else None
         name = (folded(alias),) if alias is not None else _name(item)
@@ -79,7 +80,7 @@ def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
                 yield alias.start, alias.stop, quoted(f"{_MARK}{number}{_END}{folded(alias)}")
         elif len(name) == 1 and item[-1].kind in _NAMES and (before != number or stars):
             yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number}{_END}{folded(item[-1])}')}"
-        elif before != number and not any(before < star < number for star in stars):
+        elif before != number and bisect(stars, before) == bisect(stars, number):
             yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number - before}{_END}')}"
 
 

@@ -25,9 +25,8 @@ def text_length_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
     lengths = list(_lengths(tokens))
     if not lengths:
         return []
-    closing = closing_places(tokens, "([", ")]")
-    opening = {stop: start for start, stop in closing.items()}
-    return [edit for place, opened in lengths for edit in _edits(tokens, place, opened, closing, opening)]
+    opening = {stop: start for start, stop in closing_places(tokens, "([", ")]").items()}
+    return [edit for place, opened in lengths for edit in _edits(tokens, place, opened, opening)]
 
 
 def _lengths(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
@@ -35,24 +34,20 @@ def _lengths(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
     for place in range(1, len(tokens) - 3):
         if tokens[place].word in _TEXTS and (tokens[place - 1].is_sign("::") or tokens[place - 1].word == "AS"):
             opened = place + 1
-            if tokens[opened].is_sign("(") and tokens[opened + 1].is_whole:
+            if tokens[opened].is_sign("(") and tokens[opened + 1].is_whole and tokens[opened + 2].is_sign(")"):
                 yield place, opened
 
 
 def _edits(
-    tokens: Sequence[Token], place: int, opened: int, closing: Mapping[int, int], opening: Mapping[int, int]
+    tokens: Sequence[Token], place: int, opened: int, opening: Mapping[int, int]
 ) -> Iterator[tuple[int, int, str]]:
-    length, end = tokens[opened + 1].text, closing.get(opened)
-    if end is None:
-        return
+    length, end = tokens[opened + 1].text, opened + len(("(", "3"))
     if tokens[place - 1].is_sign("::"):
         first = tokens[_operand(tokens, place - 2, opening)].start
         yield first, first, "left("
         yield tokens[opened].start, tokens[end].stop, f", {length})"
         return
-    bracket = next(
-        (start for start in sorted(closing, reverse=True) if start < place and closing[start] == end + 1), None
-    )
+    bracket = opening.get(end + 1)
     if bracket is not None and bracket and tokens[bracket - 1].word in _CASTS:
         yield tokens[bracket - 1].start, tokens[bracket - 1].start, "left("
         yield tokens[opened].start, tokens[end].stop, ""
