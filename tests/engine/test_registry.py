@@ -231,7 +231,7 @@ REFUSED = {
     "ALTER TABLE t COMPACT now": "expected the end of the statement, got 'now' at character 23",
     "ALTER TABLE t DROP TAG a b": "expected the end of the statement, got 'b' at character 26",
     "ALTER TABLE t ALTER COLUMN x y": (
-        "expected TYPE, SET DATA TYPE, SET NOT NULL or DROP NOT NULL, got 'y' at character 30"
+        "expected TYPE, SET DATA TYPE, SET NOT NULL, DROP NOT NULL or COMMENT, got 'y' at character 30"
     ),
     "EXPLAIN DROP TABLE t": "EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE, got DropTable",
     "EXPLAIN INSERT INTO t VALUES (1)": "EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE, got Insert",

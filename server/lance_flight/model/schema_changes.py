@@ -12,10 +12,11 @@ from itertools import count
 
 import pyarrow as pa
 
-from lance_flight.errors import AlreadyExists, NotFound, SchemaError
+from lance_flight.errors import AlreadyExists, NotFound, SchemaError, Unsupported
+from lance_flight.model.annotations import encoded_comment
 from lance_flight.model.naming import column_name_problem
 from lance_flight.model.nested import children, rebuilt
-from lance_flight.model.schema import DEFAULT, NamespaceSchema, numbered
+from lance_flight.model.schema import COMMENT, DEFAULT, NamespaceSchema, numbered
 
 Path = tuple[str, ...]
 Fields = list[pa.Field]
@@ -87,11 +88,25 @@ class SetNullable:
         return _replaced(fields, self.path[-1], lambda field: field.with_nullable(self.nullable))
 
 
-SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | SetNullable
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    """Change of the comment of a column; None removes it."""
+
+    path: Path
+    text: str | None
+
+    def edit(self, fields: Fields, _: count[int]) -> Fields:
+        """Return the fields of one level after this change."""
+        if len(self.path) > 1:
+            raise Unsupported(f"column {dotted(self.path)!r} is inside another one and can have no comment")
+        return _replaced(fields, self.path[-1], lambda field: with_comment(field, self.text))
 
 
-def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
-    """Return the schema after a change, itself where nothing changes.
+SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | SetNullable | SetComment
+
+
+def changed(schema: NamespaceSchema, *changes: SchemaChange) -> NamespaceSchema:
+    """Return the schema after changes, one made after the other; itself where nothing changes.
 
     `SchemaError`, `NotFound` or `AlreadyExists` name the column that cannot be changed so.
 
@@ -99,10 +114,25 @@ def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
     >>> changed(before, AddColumn(path=("b",), type=pa.utf8())).ids
     {'a': 0, 'b': 1}
     """
-    fresh = count(schema.next_field_id)
-    edited = _edited(list(schema.arrow), change, fresh)
-    after = replace(schema, arrow=pa.schema(edited, schema.arrow.metadata), next_field_id=next(fresh))
-    return schema if after.has_columns_of(schema) else after.after(schema)
+    _check_added_once(changes)
+    after = midway(schema, *changes)
+    _check_not_empty(list(after.arrow), changes)
+    return schema if after.is_described_as(schema) else after.after(schema)
+
+
+def midway(schema: NamespaceSchema, *changes: SchemaChange) -> NamespaceSchema:
+    """Return the schema after the first changes of several; between them no column need be left."""
+    fresh, fields = count(schema.next_field_id), list(schema.arrow)
+    for change in changes:
+        fields = _edited(fields, change, fresh)
+    return replace(schema, arrow=pa.schema(fields, schema.arrow.metadata), next_field_id=next(fresh))
+
+
+def with_comment(field: pa.Field, text: str | None) -> pa.Field:
+    """Return a field with another comment; None for none."""
+    kept = {key: value for key, value in (field.metadata or {}).items() if key != COMMENT}
+    said = encoded_comment(text)
+    return field.with_metadata(kept | ({} if said is None else {COMMENT: said}) or None)
 
 
 def dotted(path: Path) -> str:
@@ -139,16 +169,13 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 def _edited(fields: Fields, change: SchemaChange, fresh: count[int], depth: int = 0) -> Fields:
     """Return the fields `depth` levels down the path of a change, after it."""
-    path, above = change.path, dotted(change.path[:depth])
+    path = change.path
     name, is_last = path[depth], depth == len(path) - 1
     names = [field.name for field in fields]
     if name not in names and not (is_last and isinstance(change, AddColumn)):
         raise NotFound.named("column", dotted(path[: depth + 1]), [dotted((*path[:depth], known)) for known in names])
     if is_last:
-        found = change.edit(fields, fresh)
-        if not found:
-            raise SchemaError("schema", [f"column {dotted(path)!r} is the last one" + f" in {above!r}" * bool(above)])
-        return found
+        return change.edit(fields, fresh)
     place = names.index(name)
     before = children(fields[place].type)
     inner = _edited(before, change, fresh, depth + 1)
@@ -157,6 +184,35 @@ def _edited(fields: Fields, change: SchemaChange, fresh: count[int], depth: int 
             "schema", [f"column {dotted(path[: depth + 1])!r} is {fields[place].type}; expected a struct"]
         )
     return [*fields[:place], fields[place].with_type(rebuilt(fields[place].type, inner)), *fields[place + 1 :]]
+
+
+def _check_added_once(changes: Sequence[SchemaChange]) -> None:
+    """Refuse to change a column that an earlier one of the changes has added."""
+    added: set[Path] = set()
+    for change in changes:
+        inside = next((path for path in added if change.path[: len(path)] == path), None)
+        is_twice = isinstance(change, AddColumn) and change.path == inside
+        if inside is not None and not is_twice:
+            raise SchemaError(
+                "schema",
+                [
+                    f"column {dotted(inside)!r} is added by this statement; expected all that is said of it in ADD COLUMN"
+                ],
+            )
+        if isinstance(change, AddColumn):
+            added.add(change.path)
+
+
+def _check_not_empty(fields: Fields, changes: Sequence[SchemaChange], above: Path = ()) -> None:
+    """Refuse changes after which a table or a struct has no columns."""
+    if not fields:
+        dropped = [change.path for change in changes if isinstance(change, DropColumn) and change.path[:-1] == above]
+        last = dotted(dropped[-1] if dropped else above)
+        raise SchemaError("schema", [f"column {last!r} is the last one" + f" in {dotted(above)!r}" * bool(above)])
+    for each in fields:
+        inner = children(each.type)
+        if inner or pa.types.is_struct(each.type):
+            _check_not_empty(inner, changes, (*above, each.name))
 
 
 def _replaced(fields: Fields, name: str, by: Callable[[pa.Field], pa.Field]) -> Fields:

@@ -188,13 +188,23 @@ def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:
 def _is_written(target: pa.Field, physical: Sequence[pa.Field], step: SchemaStep, files: Sequence[_Stored]) -> bool:
     """Return whether the values of a column have to be written.
 
-    That is so for new ones that are computed, for those of another type, and where what is left would not tell them.
+    That is so for new ones that are computed, for those of another type, for those that take the name of another one, and where what
+    is left would not tell them.
     """
     mine = field_id(target)
-    if mine in step.computed:
+    if mine in step.computed or _takes_name(target, physical):
         return True
     there = next((each for each in physical if field_id(each) == mine and mine is not None), None)
     return there is not None and (not _fits(there, target) or any(file.loses(there, target) for file in files))
+
+
+def _takes_name(target: pa.Field, siblings: Sequence[pa.Field]) -> bool:
+    """Return whether a column, or a field inside it, has the name that another one has now: Lance gives no name to other data."""
+    mine = field_id(target)
+    if any(each.name == target.name and field_id(each) != mine for each in siblings):
+        return True
+    there = next((each for each in siblings if field_id(each) == mine), None)
+    return there is not None and any(_takes_name(each, children(there.type)) for each in children(target.type))
 
 
 class _Stored:

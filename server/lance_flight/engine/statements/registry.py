@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from lance_flight.engine.statements.alterations.annotations import AddPrimaryKey, CommentStatement, DropPrimaryKey
 from lance_flight.engine.statements.alterations.branches import CreateBranch, DropBranch, PublishBranch
-from lance_flight.engine.statements.alterations.columns import (
-    AddColumnStatement,
-    AlterColumn,
-    DropColumnStatement,
-    RenameColumnStatement,
-)
+from lance_flight.engine.statements.alterations.columns import AlterColumns
 from lance_flight.engine.statements.alterations.options import SetOptions
 from lance_flight.engine.statements.alterations.partitioning import SetPartitionedBy
 from lance_flight.engine.statements.alterations.partitions import AttachTable, DetachPartition, DropPartition
@@ -63,10 +58,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Kill,
     Begin,
     EndTransaction,
-    AddColumnStatement,
-    DropColumnStatement,
-    RenameColumnStatement,
-    AlterColumn,
+    AlterColumns,
     AddPrimaryKey,
     DropPrimaryKey,
     CommentStatement,

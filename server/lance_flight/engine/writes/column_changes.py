@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
-from lance_flight.catalog.evolving.new_columns import SchemaStep
+from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
 from lance_flight.catalog.evolving.schema_evolution import INSTEAD, SchemaEvolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
@@ -28,8 +28,8 @@ from lance_flight.engine.writes.computed_columns import (
 )
 from lance_flight.engine.writes.definitions import arrow_type, column_type
 from lance_flight.errors import DataError, InvalidInput, SchemaError, SpecError, SqlError, Unsupported
-from lance_flight.model.annotations import Annotation, check_kept_key
-from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.annotations import Annotation, check_kept_key, encoded_comment
+from lance_flight.model.schema import COMMENT, NamespaceSchema
 from lance_flight.model.schema_changes import (
     AddColumn,
     Path,
@@ -38,21 +38,24 @@ from lance_flight.model.schema_changes import (
     WidenColumn,
     changed,
     dotted,
+    midway,
 )
 from lance_flight.model.spec import Expression
 
 
-def alter_column(
-    root: Root,
-    name: TableName,
-    table: Table,
-    change: SchemaChange,
-    *,
-    operation: str,
-    values: Values | None = None,
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """One change of a column, with the expression or function that computes a new one."""
+
+    change: SchemaChange
+    values: Values | None = None
+
+
+def alter_columns(
+    root: Root, name: TableName, table: Table, changes: Sequence[ColumnChange], *, operation: str
 ) -> None:
     """Change the columns of a table, in one commit for all its partitions; the history records `operation`."""
-    table.evolve(SchemaEvolution(table.store, _Changing(root, name, change, operation, values)))
+    table.evolve(SchemaEvolution(table.store, _Changing(root, name, tuple(changes), operation)))
 
 
 def annotate(table: Table, change: Annotation, *, operation: str) -> None:
@@ -64,10 +67,21 @@ def annotate(table: Table, change: Annotation, *, operation: str) -> None:
     table.evolve(SchemaEvolution(table.store, decide))
 
 
-def added_column(path: Path, text: str, *, nullable: bool, default: str | None) -> AddColumn:
+def added_column(
+    path: Path, text: str, *, nullable: bool, default: str | None, comment: str | None = None
+) -> AddColumn:
     """Build a new column from SQL texts of its type and of the default for rows without a value."""
     kind, marks = column_type(text)
-    return AddColumn(path=path, type=kind, nullable=nullable, default=stored_default(path, kind, default), marks=marks)
+    said = encoded_comment(comment)
+    if said is not None and len(path) > 1:
+        raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no comment")
+    return AddColumn(
+        path=path,
+        type=kind,
+        nullable=nullable,
+        default=stored_default(path, kind, default),
+        marks=marks if said is None else {**marks, COMMENT: said},
+    )
 
 
 def widened_column(path: Path, text: str) -> WidenColumn:
@@ -93,28 +107,32 @@ def backfill(
     if kind is None and isinstance(values, PythonFunction):
         raise InvalidInput(f"column {column!r} is computed by a function; expected its type")
     found = type_of(values, table.snapshot().schema) if kind is None and isinstance(values, SqlExpression) else kind
-    change = AddColumn(path=(column,), type=found)
-    changing = _Changing(root, name, change, f"add column {column}", values)
+    change = ColumnChange(AddColumn(path=(column,), type=found), values)
+    changing = _Changing(root, name, (change,), f"add column {column}")
     return table.evolve(SchemaEvolution(table.store, changing, run=run, progress=progress))
 
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
-    """Change of columns, to be applied to a snapshot (`schema_evolution.Decide`); `said` is its name in the table's history."""
+    """Changes of columns, to be applied to a snapshot (`schema_evolution.Decide`); `said` is their name in the table's history."""
 
     root: Root
     name: TableName
-    change: SchemaChange
+    changes: tuple[ColumnChange, ...]
     said: str
-    values: Values | None = None
 
     def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
-        before, after = snapshot.schema, changed(snapshot.schema, self.change)
+        before, changes = snapshot.schema, [each.change for each in self.changes]
+        after = changed(before, *changes)
         check_kept_key(before, after)
         _check_storable(after, snapshot.file_version)
         _check_expressions(snapshot, after)
-        _check_rows(self.root, self.name, snapshot, self.change, is_computed=self.values is not None)
-        made = computed(before, after, self.change, self.values) if isinstance(self.change, AddColumn) else {}
+        made: dict[int, Computed] = {}
+        for place, each in enumerate(self.changes):
+            _check_rows(self.root, self.name, snapshot, midway(before, *changes[:place]), each)
+            if isinstance(each.change, AddColumn):
+                # Expressions are over the columns that there are before the statement.
+                made |= computed(before, midway(before, *changes[: place + 1]), each.change, each.values)
         return SchemaStep(before=before, after=after, computed=made), self.said
 
 
@@ -141,12 +159,13 @@ def _check_expressions(snapshot: Snapshot, after: NamespaceSchema) -> None:
                 raise SpecError("partition specs", [f"v{spec.id}, field {field.field_id!r}: {exc}{instead}"]) from exc
 
 
-def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaChange, *, is_computed: bool) -> None:
-    """Refuse NOT NULL if rows have NULL, or would have it."""
-    match change:
+def _check_rows(root: Root, name: TableName, snapshot: Snapshot, now: NamespaceSchema, column: ColumnChange) -> None:
+    """Refuse NOT NULL if rows have NULL, or would have it; `now` are the columns after the earlier changes."""
+    match column.change:
         case SetNullable(path=path, nullable=False):
-            conditions = _nulls(snapshot.schema, path)
-        case AddColumn(path=path, nullable=False, default=None) if not is_computed:
+            numbers = {known: number for number, (known, _) in now.paths.items()}
+            conditions = _nulls(snapshot.schema, path, numbers[dotted(path)])
+        case AddColumn(path=path, nullable=False, default=None) if column.values is None:
             conditions = "TRUE"
         case _:
             return
@@ -155,13 +174,12 @@ def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaC
         raise DataError(f"column {dotted(path)!r} cannot be NOT NULL: it is NULL in {count} rows of {name.name!r}")
 
 
-def _nulls(schema: NamespaceSchema, path: Path) -> str:
-    """Return the condition that a nested field is NULL and the struct around it is not."""
-    places = list(_places(path))
-    kinds = {known: field.type for known, field in schema.paths.values()}
-    inside = [dotted(path[:depth]) for depth in range(1, len(path))]
-    if not all(pa.types.is_struct(kinds.get(above, pa.null())) for above in inside):
+def _nulls(schema: NamespaceSchema, path: Path, number: int) -> str:
+    """Return the condition that a nested field is NULL and the struct around it is not; `path` is what it is called now."""
+    found = schema.source_paths.get(number)
+    if found is None:
         raise Unsupported(f"column {dotted(path)!r} is inside a list or map, where NULL cannot be looked for")
+    places = list(_places(found))
     return " AND ".join([f"{places[-1]} IS NULL", *(f"{above} IS NOT NULL" for above in places[:-1])])
 
 

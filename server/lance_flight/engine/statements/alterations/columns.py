@@ -1,10 +1,11 @@
-"""ALTER TABLE … ADD, DROP, RENAME and ALTER COLUMN."""
+"""ALTER TABLE … ADD, DROP, RENAME and ALTER COLUMN, one or several of them."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
@@ -13,14 +14,15 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
 from lance_flight.engine.statements.kinds import Required, on
-from lance_flight.engine.writes.column_changes import added_column, alter_column, widened_column
+from lance_flight.engine.writes.column_changes import ColumnChange, added_column, alter_columns, widened_column
 from lance_flight.engine.writes.computed_columns import SqlExpression
-from lance_flight.model import schema_changes
-from lance_flight.model.schema_changes import Path, SchemaChange, SetNullable, dotted
+from lance_flight.model.schema_changes import DropColumn, Path, RenameColumn, SetComment, SetNullable, dotted
+
+_LISTED = "ADD COLUMN, DROP COLUMN, RENAME COLUMN or ALTER COLUMN"
 
 
-class _ColumnAlteration(HistoryAlteration):
-    """Alteration of one column of a table, or of a nested field, given by its path."""
+class _ColumnAction(ABC):
+    """Change of one column, or of a nested field, given by its path."""
 
     __slots__ = ()
 
@@ -31,144 +33,210 @@ class _ColumnAlteration(HistoryAlteration):
     def operation(self) -> str:
         """Return the name of the operation in the table's history."""
 
-    @abstractmethod
-    def change(self) -> SchemaChange:
-        """Return the change of the schema."""
-
     @property
-    def values(self) -> SqlExpression | None:
-        """Return the expression that computes a new column; None without one."""
-        return None
+    def reads(self) -> bool:
+        """True if rows are read to compute or to check the column."""
+        return False
 
-    def alter(self, root: Root, name: TableName, table: Table) -> None:
-        alter_column(root, name, table, self.change(), operation=self.operation, values=self.values)
+    @abstractmethod
+    def change(self) -> ColumnChange:
+        """Return the change of the schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddColumnStatement(_ColumnAlteration):
-    """ALTER TABLE t ADD COLUMN path type [NOT NULL] [DEFAULT value | AS (expression)]: all but the path as SQL text."""
+class AddColumnAction(_ColumnAction):
+    """ADD COLUMN path type [NOT NULL] [DEFAULT value | AS (expression)] [COMMENT 'text']: type and values as SQL text."""
 
-    forms = ("ALTER TABLE t ADD COLUMN",)
-
-    table: TableRef
     path: Path
     type: str
     nullable: bool = True
     default: str | None = None
     expression: str | None = None
+    comment: str | None = None
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> AddColumnStatement:
+    def read(cls, cursor: Cursor) -> AddColumnAction:
         path = _path(cursor)
-        kind = cursor.type(",", "NOT", "NULL", "DEFAULT", "AS")
+        kind = cursor.type(",", "NOT", "NULL", "DEFAULT", "AS", "COMMENT")
         if not kind:
             raise cursor.error(f"the type of column {'.'.join(path)!r}")
         nullable = not cursor.accept("NOT", "NULL")
-        default = cursor.rest() if cursor.accept("DEFAULT") else None
+        default = _default(cursor) if cursor.accept("DEFAULT") else None
         expression = cursor.bracketed() if cursor.accept("AS") else None
-        return cls(table=table, path=path, type=kind, nullable=nullable, default=default, expression=expression)
-
-    def also(self, name: TableName) -> Iterable[Required]:
-        reads = self.expression is not None or (not self.nullable and self.default is None)
-        return on(name, Privilege.SELECT) if reads else ()
+        comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
+        return cls(path=path, type=kind, nullable=nullable, default=default, expression=expression, comment=comment)
 
     @property
     def operation(self) -> str:
         return f"add column {dotted(self.path)}"
 
-    def change(self) -> SchemaChange:
-        return added_column(self.path, self.type, nullable=self.nullable, default=self.default)
-
     @property
-    def values(self) -> SqlExpression | None:
-        return None if self.expression is None else SqlExpression(self.expression)
+    def reads(self) -> bool:
+        return self.expression is not None or (not self.nullable and self.default is None)
+
+    def change(self) -> ColumnChange:
+        added = added_column(self.path, self.type, nullable=self.nullable, default=self.default, comment=self.comment)
+        return ColumnChange(added, None if self.expression is None else SqlExpression(self.expression))
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumnStatement(_ColumnAlteration):
-    """ALTER TABLE t DROP COLUMN path."""
+class DropColumnAction(_ColumnAction):
+    """DROP COLUMN path."""
 
-    forms = ("ALTER TABLE t DROP COLUMN",)
-
-    table: TableRef
     path: Path
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> DropColumnStatement:
-        return cls(table, _path(cursor))
+    def read(cls, cursor: Cursor) -> DropColumnAction:
+        return cls(_path(cursor))
 
     @property
     def operation(self) -> str:
         return f"drop column {dotted(self.path)}"
 
-    def change(self) -> SchemaChange:
-        return schema_changes.DropColumn(self.path)
+    def change(self) -> ColumnChange:
+        return ColumnChange(DropColumn(self.path))
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumnStatement(_ColumnAlteration):
-    """ALTER TABLE t RENAME COLUMN path TO name."""
+class RenameColumnAction(_ColumnAction):
+    """RENAME COLUMN path TO name."""
 
-    forms = ("ALTER TABLE t RENAME COLUMN",)
-    # Row policies go by the names of columns.
-    needs = (Privilege.SELECT,)
-
-    table: TableRef
     path: Path
     name: str
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> RenameColumnStatement:
+    def read(cls, cursor: Cursor) -> RenameColumnAction:
         path = _path(cursor)
         cursor.expect("TO")
-        name = cursor.name("the new name")
-        return cls(table, path, name)
+        return cls(path, cursor.name("the new name"))
 
     @property
     def operation(self) -> str:
         return f"rename column {dotted(self.path)} to {self.name}"
 
-    def change(self) -> SchemaChange:
-        return schema_changes.RenameColumn(self.path, self.name)
+    @property
+    def reads(self) -> bool:
+        # Row policies go by the names of columns.
+        return True
+
+    def change(self) -> ColumnChange:
+        return ColumnChange(RenameColumn(self.path, self.name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterColumn(_ColumnAlteration):
-    """ALTER TABLE t ALTER COLUMN path [SET DATA] TYPE type, as SQL text; or path SET|DROP NOT NULL (`type` None)."""
+@dataclass(frozen=True, slots=True)
+class RetypeColumnAction(_ColumnAction):
+    """ALTER COLUMN path [SET DATA] TYPE type, as SQL text."""
 
-    forms = ("ALTER TABLE t ALTER COLUMN",)
-
-    table: TableRef
     path: Path
-    type: str | None = None
-    nullable: bool = True
-
-    @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> AlterColumn:
-        path = _path(cursor)
-        if cursor.accept("SET", "NOT", "NULL"):
-            found = cls(table=table, path=path, nullable=False)
-        elif cursor.accept("DROP", "NOT", "NULL"):
-            found = cls(table=table, path=path)
-        else:
-            cursor.accept("SET", "DATA")
-            if not cursor.accept("TYPE"):
-                raise cursor.error("TYPE, SET DATA TYPE, SET NOT NULL or DROP NOT NULL")
-            found = cls(table=table, path=path, type=cursor.rest())
-        return found
-
-    def also(self, name: TableName) -> Iterable[Required]:
-        return on(name, Privilege.SELECT) if self.type is not None or not self.nullable else ()
+    type: str
 
     @property
     def operation(self) -> str:
-        what = f"{'drop' if self.nullable else 'set'} not null" if self.type is None else f"type {self.type}"
-        return f"alter column {dotted(self.path)} {what}"
+        return f"alter column {dotted(self.path)} type {self.type}"
 
-    def change(self) -> SchemaChange:
-        if self.type is None:
-            return SetNullable(self.path, nullable=self.nullable)
-        return widened_column(self.path, self.type)
+    @property
+    def reads(self) -> bool:
+        return True
+
+    def change(self) -> ColumnChange:
+        return ColumnChange(widened_column(self.path, self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class SetNullableAction(_ColumnAction):
+    """ALTER COLUMN path SET NOT NULL, or DROP NOT NULL."""
+
+    path: Path
+    nullable: bool
+
+    @property
+    def operation(self) -> str:
+        return f"alter column {dotted(self.path)} {'drop' if self.nullable else 'set'} not null"
+
+    @property
+    def reads(self) -> bool:
+        return not self.nullable
+
+    def change(self) -> ColumnChange:
+        return ColumnChange(SetNullable(self.path, nullable=self.nullable))
+
+
+@dataclass(frozen=True, slots=True)
+class CommentColumnAction(_ColumnAction):
+    """ALTER COLUMN path COMMENT 'text'; NULL removes the comment."""
+
+    path: Path
+    text: str | None
+
+    @property
+    def operation(self) -> str:
+        return f"comment on column {dotted(self.path)}"
+
+    def change(self) -> ColumnChange:
+        return ColumnChange(SetComment(self.path, self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumns(HistoryAlteration):
+    """ALTER TABLE t with one or several of ADD, DROP, RENAME and ALTER COLUMN, made one after the other in one commit."""
+
+    forms = (
+        "ALTER TABLE t ADD COLUMN",
+        "ALTER TABLE t DROP COLUMN",
+        "ALTER TABLE t RENAME COLUMN",
+        "ALTER TABLE t ALTER COLUMN",
+    )
+
+    table: TableRef
+    actions: tuple[_ColumnAction, ...]
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> AlterColumns:
+        cursor.at -= 2
+        actions = [_action(cursor)]
+        while cursor.accept(","):
+            actions.append(_action(cursor))
+        return cls(table, tuple(actions))
+
+    def also(self, name: TableName) -> Iterable[Required]:
+        return on(name, Privilege.SELECT) if any(each.reads for each in self.actions) else ()
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        operation = ", ".join(each.operation for each in self.actions)
+        alter_columns(root, name, table, [each.change() for each in self.actions], operation=operation)
+
+
+def _action(cursor: Cursor) -> _ColumnAction:
+    for word, read in _ACTIONS.items():
+        if cursor.accept(word, "COLUMN"):
+            return read(cursor)
+    raise cursor.error(_LISTED)
+
+
+def _altered(cursor: Cursor) -> _ColumnAction:
+    path = _path(cursor)
+    if cursor.accept("SET", "NOT", "NULL"):
+        return SetNullableAction(path, nullable=False)
+    if cursor.accept("DROP", "NOT", "NULL"):
+        return SetNullableAction(path, nullable=True)
+    if cursor.accept("COMMENT"):
+        return CommentColumnAction(
+            path, None if cursor.accept("NULL") else cursor.string("a comment in quotes, or NULL")
+        )
+    cursor.accept("SET", "DATA")
+    if not cursor.accept("TYPE"):
+        raise cursor.error("TYPE, SET DATA TYPE, SET NOT NULL, DROP NOT NULL or COMMENT")
+    kind = cursor.type(",")
+    if not kind:
+        raise cursor.error(f"the type of column {dotted(path)!r}")
+    return RetypeColumnAction(path, kind)
+
+
+def _default(cursor: Cursor) -> str:
+    value = cursor.until(",", "COMMENT")
+    if not value:
+        raise cursor.error("a value")
+    return value
 
 
 def _path(cursor: Cursor) -> Path:
@@ -177,3 +245,8 @@ def _path(cursor: Cursor) -> Path:
     while cursor.accept("."):
         names.append(cursor.name("the name of a column"))
     return tuple(names)
+
+
+_ACTIONS: Mapping[str, Callable[[Cursor], _ColumnAction]] = MappingProxyType(
+    {"ADD": AddColumnAction.read, "DROP": DropColumnAction.read, "RENAME": RenameColumnAction.read, "ALTER": _altered}
+)
