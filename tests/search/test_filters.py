@@ -276,7 +276,7 @@ NO_CONDITION = {
     "without an end": ("price =", "filter 'price =' of a search of 'docs': Expected: an expression, found: )"),
     "empty": (" ", "filter ' ' of a search of 'docs': it is empty; expected a condition, or NULL for all rows"),
     "of no column": ("prize = 1", "filter 'prize = 1' of a search of 'docs': No field named prize."),
-    "a number": ("1", "filter '1' of a search of 'docs': Cannot create filter with non-boolean predicate"),
+    "a number": ("1", "filter '1' of a search of 'docs': a condition is BIGINT; expected a comparison"),
     "of too many words": (f"{'x' * 300} =", f"filter '{'x' * 200}' of a search of 'docs': "),
 }
 

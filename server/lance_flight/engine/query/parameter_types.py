@@ -24,7 +24,7 @@ from datafusion.expr import Values
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.tokens import edited, parameters, tokens_of
 from lance_flight.engine.sql.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
-from lance_flight.errors import SqlError
+from lance_flight.errors import SqlError, Unsupported
 
 _MARKER = "__parameter"
 _CAST = re.compile(rf"(?<!TRY_)CAST\((?:\(- )*{_MARKER}\(Int64\((?P<number>\d+)\)\)+ AS ")
@@ -73,7 +73,7 @@ def _plan_marked(context: SessionContext, calls: TypedCalls, planned: Planned, k
     context.register_udf(udf(_never_run, [pa.int64()], kind, "volatile", _MARKER))
     try:
         return planned(lambda: marked.plan(context, plan).optimized_logical_plan())
-    except SqlError:
+    except (SqlError, Unsupported):
         return None
     finally:
         context.deregister_udf(_MARKER)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.provider import ScanLog
-from lance_flight.engine.sql.functions import plain_message
 from lance_flight.engine.sql.habits import file_advice
+from lance_flight.engine.sql.plan_messages import plain_error
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import (
     LanceFlightError,
@@ -80,11 +80,12 @@ class QueryErrors:
             otherwise = OutOfMemory
         elif _TOO_LARGE in str(exc):
             otherwise = LimitExceeded
-        message = plain_message(exc)
+        plain = plain_error(exc, otherwise)
+        message = str(plain)
         missing = _NO_FIELD.search(message)
         if missing is not None and missing["column"] in self._withheld:
             column = missing["column"]
             return Refused(
                 f"no SELECT on column {column!r} of table {self._withheld[column]!r}; a role in the policy file grants it"
             )
-        return otherwise(self._root.store.words(message + file_advice(message)))
+        return type(plain)(self._root.store.words(message + file_advice(message)))

@@ -55,7 +55,7 @@ from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
-from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError
+from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 
@@ -262,7 +262,7 @@ class QuerySession:
         """
         try:
             plan = self.optimised(frame)
-        except SqlError:
+        except (SqlError, Unsupported):
             if is_bound:
                 raise
             return frame

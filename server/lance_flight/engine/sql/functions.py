@@ -7,50 +7,25 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
-from types import MappingProxyType
 
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
 
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.plan_messages import plain_message
 from lance_flight.engine.sql.positions import located, with_sent_position
 from lance_flight.engine.sql.rewriting import for_datafusion
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.tokens import STRINGS
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, shown_name
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import SpecError, SqlError
 from lance_flight.model.hashing import hash_class
 
 RECURSION_LIMIT = "250"
 """Recursion limit of DataFusion's parser, in which a bracket takes up to two levels (`bounds.MOST_NESTED`)."""
 _COLUMN = re.compile(r"col\d+")
-_RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
-_SAID = re.compile(r"Execution error: SqlError\((?P<quote>['\"])(?P<message>.*)(?P=quote)\)", re.DOTALL)
-"""An error of a function that is computed here, as DataFusion repeats it."""
-_PARSED = re.compile(r'(?:Parser|Tokenizer)Error\("(?P<message>(?:[^"\\]|\\.)*)"\)', re.DOTALL)
-"""An error of a syntax error, as Rust writes the value."""
-_OPTIMISED = re.compile(r"Optimizer rule '\w+' failed\ncaused by\n")
-_ESCAPED = re.compile(r"\\(['\"\\])")
-_SEARCHED = re.compile(r'No field named lance\."\$search"\.(?P<function>[a-z_]+)_\d+\..*', re.DOTALL)
-"""An error of a search that stands where a value is expected."""
-_EXPLAINED: Mapping[str, str] = MappingProxyType(
-    {
-        "SanityCheckPlan": (
-            "DataFusion cannot sort by a function or an operator over what another one computes, as ORDER BY -murmur3(id);"
-            " name the key in a query below: SELECT … FROM (SELECT *, -murmur3(id) AS key FROM t) ORDER BY key"
-        ),
-        "logical expression OuterReferenceColumn": (
-            "DataFusion cannot plan a subquery that names a column of the query around it there, as in LATERAL with ORDER BY or LIMIT;"
-            " write a join, and for the nearest rows of many vectors vector_search(…, queries => (SELECT key, vector FROM …))"
-        ),
-        "only supports a single SQL statement": (
-            "the text has several statements, which ; divides; expected one in a call: lance-flight sql sends several"
-        ),
-    }
-)
-"""Messages in place of those of DataFusion that say nothing to who wrote the statement, by a part of them."""
 _NULL_ROWS = 2  # an aggregate would make one of them
 _KEPT_EXPRESSIONS = 256
 INNER_MEMORY = 256 << 20
@@ -323,30 +298,3 @@ def _plan_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame
         return calls.plan(context, plan)
     except Exception as exc:
         raise SqlError(with_sent_position(plain_message(exc), calls.sql, expression)) from exc
-
-
-def _message(found: re.Match[str]) -> str:
-    return found["message"]
-
-
-def _said(found: re.Match[str]) -> str:
-    return _ESCAPED.sub(r"\1", found["message"])
-
-
-def plain_message(exc: BaseException) -> str:
-    """Return DataFusion's message without its layers of prefixes."""
-    text = shown_name(_SAID.sub(_said, _RAISED.sub(_message, str(exc).strip())))
-    explained = next((said for part, said in _EXPLAINED.items() if part in text), None)
-    if explained is not None:
-        return explained
-    text = _OPTIMISED.sub("", _PARSED.sub(_said, text))
-    text = _SEARCHED.sub(r"\g<function> gives rows of a table, not a value; expected it behind FROM or JOIN", text)
-    for prefix in (
-        "DataFusion error: ",
-        "Error during planning: ",
-        "External error: ",
-        "Schema error: ",
-        "SQL error: ",
-    ):
-        text = text.replace(prefix, "")
-    return text.split("\n\nBacktrace")[0].split("\n\tCandidate functions:")[0].strip() or type(exc).__name__

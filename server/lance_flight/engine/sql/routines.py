@@ -51,6 +51,11 @@ def is_aggregate(function: str) -> bool:
     return function.lower() in _names("function_type IN ('AGGREGATE', 'WINDOW')")
 
 
+def window_functions() -> frozenset[str]:
+    """Return the names of the functions that are computed over a window, and nowhere else."""
+    return _names("function_type = 'WINDOW'") - _names("function_type = 'AGGREGATE'")
+
+
 def mutable_functions() -> frozenset[str]:
     """Return the names of the functions that are not immutable: `random`, `now` and the like."""
     return _names("function_type = 'SCALAR' AND NOT is_deterministic") | _OF_A_RELEASE

@@ -10,7 +10,8 @@ import pyarrow as pa
 from lance_flight.catalog.roots.directory import Table
 from lance_flight.catalog.storage.file_versions import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
-from lance_flight.engine.sql.functions import check_expression, inner_context, plain_message, result_type
+from lance_flight.engine.sql.functions import check_expression, inner_context, result_type
+from lance_flight.engine.sql.plan_messages import plain_message
 from lance_flight.engine.sql.positions import with_sent_position
 from lance_flight.engine.sql.rewriting import sql_type
 from lance_flight.engine.sql.tokens import QUOTED, Token, edited, tokenize

@@ -1,0 +1,557 @@
+"""Plain sentences in place of DataFusion's errors: what is wrong, in the words of SQL, and what to write.
+
+A message passes three tables: layers of prefixes are taken off, known errors get a sentence of ours, names of Arrow's types become
+those of SQL. What still shows the inside of a plan goes to the log; the client gets a reference to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from lance_flight.engine.sql.foreign_functions import function_advice
+from lance_flight.engine.sql.select_lists import REFUSAL
+from lance_flight.engine.sql.typed_calls import shown_name
+from lance_flight.errors import LanceFlightError, Unsupported, nearest
+
+_log = logging.getLogger(__name__)
+
+LONGEST = 20_000
+"""Characters of an error text that are read for a sentence; a longer one lists columns, or is a dump."""
+_RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
+_SAID = re.compile(r"Execution error: SqlError\((?P<quote>['\"])(?P<message>.*)(?P=quote)\)", re.DOTALL)
+"""An error of a function that is computed here, as DataFusion repeats it."""
+_PARSED = re.compile(r'(?:Parser|Tokenizer)Error\("(?P<message>(?:[^"\\]|\\.)*)"\)', re.DOTALL)
+"""An error of a syntax error, as Rust writes the value."""
+_ESCAPED = re.compile(r"\\(['\"\\])")
+_SEARCHED = re.compile(r'No field named lance\."\$search"\.(?P<function>[a-z_]+)_\d+\..*', re.DOTALL)
+"""An error of a search that stands where a value is expected."""
+_PREFIXES = (
+    *("DataFusion error: ", "Error during planning: ", "External error: ", "Schema error: ", "SQL error: "),
+    *("Arrow error: ", "Execution error: ", "Cast error: ", "Compute error: ", "Invalid argument error: "),
+    *("Parser error: ", "Internal error: ", "Optimizer error: ", "Plan error: "),
+)
+"""Layers of an error that say which part of DataFusion it passed."""
+_CAUSED = re.compile(
+    r"^(?:Optimizer rule '\w+' failed|\w+|Invalid \([\w-]+\) plan after Analyzer)\ncaused by\n", re.MULTILINE
+)
+"""Names of steps of the planner before an error that one of them met."""
+_NOT_IMPLEMENTED = "This feature is not implemented: "
+_BUG = re.compile(r"\.?\s*This issue was likely caused by a bug in DataFusion's code\.[^\n]*?issues\.?")
+_INSIDE = re.compile(
+    r"\b[A-Z]\w+ ?\{ ?\w+:"  # the fields of a value of Rust
+    r"|\bSpan\(|\bIdent\(|\bLocation\(|\bSome\(|\bExpr::|\bLogicalPlan\b|<subquery>|outer_ref\("
+    r"|__\w+|_table_number|bug in DataFusion|Physical plan does not support|[Pp]hysical expr\b|sqltorel|after Analyzer"
+    r"|[Uu]nwrap|\bpanicked\b|\.rs:\d"
+)
+"""Signs of what is inside a plan: dumps of its expressions, names that rewriting made, places in DataFusion's source."""
+
+_WITH_QUALIFY = (
+    "write QUALIFY, or a query around it: SELECT * FROM (SELECT *, row_number() OVER (…) AS n FROM t) WHERE n = 1"
+)
+_JOIN = "write a join, or name the subquery in WITH"
+_EXPRESSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "WindowFunction": (f"a window function stands in the SELECT list, ORDER BY and QUALIFY alone; {_WITH_QUALIFY}"),
+        "AggregateFunction": "an aggregate cannot stand here; write it in a query of its own: (SELECT sum(a) FROM t)",
+        "Wildcard": "* is no value here; name a column, or write count(*)",
+        "OuterReferenceColumn": (
+            "DataFusion cannot plan a subquery that names a column of the query around it there, as in LATERAL with ORDER BY or LIMIT;"
+            " write a join, and for the nearest rows of many vectors vector_search(…, queries => (SELECT key, vector FROM …))"
+        ),
+        "ScalarSubquery": (
+            "a subquery that gives a value may name columns of the query around it in equalities alone, and has no LIMIT then;"
+            " write a join with GROUP BY, or max(…) in place of ORDER BY … LIMIT 1"
+        ),
+        "InSubquery": f"IN (SELECT …) cannot stand here, or has a LIMIT and names a column of the query around it; {_JOIN}",
+        "Exists": f"EXISTS (SELECT …) cannot stand here, or has a LIMIT and names a column of the query around it; {_JOIN}",
+    }
+)
+"""Sentences about expressions that stand where DataFusion cannot compute them."""
+_NODES: Mapping[str, str] = MappingProxyType(
+    {
+        "RLike": "REGEXP and RLIKE are not offered; write a ~ 'pattern'",
+        "Collate": "COLLATE is not offered: texts are ordered by their bytes; leave it out, or write lower(a)",
+        "Identifier": "a column cannot stand here; write a literal, as in AT TIME ZONE 'Europe/Berlin'",
+        "CompoundIdentifier": "a column cannot stand here; write a literal, as in AT TIME ZONE 'Europe/Berlin'",
+        "AnyOp": "ANY takes a subquery or a list; write a = ANY (SELECT …), or array_has(list, a)",
+        "AllOp": "ALL takes a subquery; write a > ALL (SELECT …)",
+    }
+)
+"""Sentences about the nodes of a syntax tree that DataFusion does not plan."""
+_LITERALS: Mapping[str, str] = MappingProxyType(
+    {
+        "NationalStringLiteral": "write the text without N",
+        "UnicodeStringLiteral": "write the characters themselves, or E'\\u00e9'",
+        "SingleQuotedByteStringLiteral": "write X'00ff' for bytes, and a number for bits",
+        "DoubleQuotedByteStringLiteral": "write X'00ff' for bytes, and a number for bits",
+    }
+)
+_SIGNS: Mapping[str, str] = MappingProxyType(
+    {
+        "->": "-> reads a column of JSON; write json_get(s, 'a') for a text",
+        "->>": "->> reads a column of JSON; write json_get_string(s, 'a') for a text",
+        "PGOverlap": "&& is not offered; write arrays_overlap(a, b)",
+        "BitwiseNot": "~ is not offered; write -a - 1",
+        "AtArrow": "@> compares two lists; write array_has(list, a) for one value",
+        "ArrowAt": "<@ compares two lists; write array_has(list, a) for one value",
+    }
+)
+"""Sentences about operators that DataFusion knows, and does not compute."""
+_OPERATORS: Mapping[str, str] = MappingProxyType(
+    {
+        "DIV": "; write a / b, which is whole for whole numbers",
+        "MATCH": "; write match_text(…), full_text_search(…) or a ~ 'pattern'",
+        "SHARP": "; write (a | b) - (a & b) for exclusive or",
+    }
+)
+
+_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "Int8": "TINYINT",
+        "Int16": "SMALLINT",
+        "Int32": "INT",
+        "Int64": "BIGINT",
+        "UInt8": "TINYINT UNSIGNED",
+        "UInt16": "SMALLINT UNSIGNED",
+        "UInt32": "INT UNSIGNED",
+        "UInt64": "BIGINT UNSIGNED",
+        "Float16": "REAL",
+        "Float32": "REAL",
+        "Float64": "DOUBLE",
+        "Utf8": "VARCHAR",
+        "LargeUtf8": "VARCHAR",
+        "Utf8View": "VARCHAR",
+        "String": "VARCHAR",
+        "Binary": "BYTEA",
+        "LargeBinary": "BYTEA",
+        "BinaryView": "BYTEA",
+        "FixedSizeBinary": "BYTEA",
+        "Boolean": "BOOLEAN",
+        "Date32": "DATE",
+        "Date64": "DATE",
+        "Date": "DATE",
+        "Time32": "TIME",
+        "Time64": "TIME",
+        "Time": "TIME",
+        "Timestamp": "TIMESTAMP",
+        "Interval": "INTERVAL",
+        "Duration": "INTERVAL",
+        "Decimal": "DECIMAL",
+        "Decimal32": "DECIMAL",
+        "Decimal64": "DECIMAL",
+        "Decimal128": "DECIMAL",
+        "Decimal256": "DECIMAL",
+        "Null": "NULL",
+        "List": "LIST",
+        "LargeList": "LIST",
+        "FixedSizeList": "LIST",
+        "Struct": "STRUCT",
+        "Map": "MAP",
+    }
+)
+"""SQL's names of Arrow's types."""
+_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "Integer": "whole number",
+        "Numeric": "number",
+        "Float": "DOUBLE",
+        "array": "list",
+        "map_array": "map",
+        "string": "text",
+    }
+)
+"""SQL's names of what DataFusion expects an argument to be."""
+_LITERAL = re.compile(
+    r"\b(?:U?Int(?:8|16|32|64)|Float(?:16|32|64)|Boolean)\((?P<plain>-?[\d.e+-]+|NULL|true|false|NaN|-?inf)\)"
+    r"|\b(?:Large)?Utf8(?:View)?\(\"(?P<text>[^\"]*)\"\)"
+    r"|\b(?:Date32|Date64|Time\w+|Timestamp\w+|Interval\w+|Duration\w+)\(\"(?P<moment>[^\"]*)\"\)"
+    r"|\bDecimal\d+\(Some\((?P<digits>-?\d+)\),\d+,(?P<scale>-?\d+)\)"
+)
+_COUNTED = re.compile(r"count\((?:Int64\(1\)|\*)\)(?: AS count\(\*\))?")
+_TYPE = re.compile(rf"\b(?P<type>{'|'.join(sorted(_TYPES, key=len, reverse=True))})\b(?P<inside>\()?")
+_DISTINCT_TYPE = re.compile(
+    r"\b(?P<type>U?Int(?:8|16|32|64)|Float(?:16|32|64)|(?:Large)?Utf8(?:View)?|Date(?:32|64)|Time(?:32|64)|Decimal\d+"
+    r"|(?:List|LargeList|FixedSizeList|Timestamp|Interval|Duration|Struct|FixedSizeBinary)(?=\())\b(?P<inside>\()?"
+)
+
+_Build = Callable[[re.Match[str], str], str]
+_CALL = re.compile(
+    r"No function matches the given name and argument types '(?:(?P<name>\w+)\()?(?P<types>[^']*?)\)?'\."
+)
+_TAKES = re.compile(r"(?:expects|expected) (?P<count>\d+|zero) arguments?,? but received (?P<given>\d+)")
+_WANTS = re.compile(r"(?:requires|expects) (?P<kind>[A-Z]\w+),? but received")
+_LISTS = re.compile(r"ArraySignature\((?P<kinds>[^()]*)\)")
+_UNIFIED = frozenset({"coalesce", "greatest", "least", "make_array", "make_list", "nullif"})
+
+
+def _call(found: re.Match[str], text: str) -> str:
+    """Say which arguments a function does not take, and which ones it takes as far as DataFusion tells."""
+    name, types = found["name"], sql_types(found["types"])
+    counts = sorted({_number(each["count"]) for each in _TAKES.finditer(text)})
+    given, kinds = (
+        _arguments(found["types"]),
+        list(dict.fromkeys(_kind(each["kind"]) for each in _WANTS.finditer(text))),
+    )
+    if name is None or name.startswith("__"):
+        return f"a number of this call is {types}; expected a whole number"
+    if "does not support zero arguments" in text or not given:
+        wanted = f"; expected {_listed(map(str, counts), 'or')}" if counts else "; expected at least one"
+        return f"{name} takes arguments, got none{wanted}"
+    if counts and not kinds:
+        wanted = (
+            "no arguments" if counts == [0] else f"{_listed(map(str, counts), 'or')} argument{'s' * (counts != [1])}"
+        )
+        return f"{name} takes {wanted}, got {len(given)}"
+    if name in _UNIFIED:
+        return f"the arguments of {name} are of types without a common one: {types}; write a CAST of some of them"
+    lists = list(dict.fromkeys(f"({_kinds(each['kinds'])})" for each in _LISTS.finditer(text)))
+    wanted = f"; expected {_listed(lists or kinds, 'or')}" if lists or kinds else ""
+    return f"{name} does not take ({types}){wanted}; write other arguments, or a CAST of some"
+
+
+def _arguments(types: str) -> list[str]:
+    """Split a list of types at its outer commas."""
+    depth, parts = 0, [""]
+    for sign in types:
+        depth += (sign in "(<[{") - (sign in ")>]}")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part for part in parts if part.strip()]
+
+
+def _number(text: str) -> int:
+    return 0 if text == "zero" else int(text)
+
+
+def _kinds(listed: str) -> str:
+    return ", ".join(map(_kind, listed.split(", ")))
+
+
+def _kind(kind: str) -> str:
+    return _KINDS.get(kind) or _TYPES.get(kind, kind)
+
+
+def _listed(words: Iterable[str], last: str) -> str:
+    listed = list(words)
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} {last} {listed[-1]}"
+
+
+def _expression(found: re.Match[str], _: str) -> str:
+    return _EXPRESSIONS.get(found["kind"], "")
+
+
+def _node(found: re.Match[str], _: str) -> str:
+    return _NODES.get(found["kind"], "")
+
+
+def _literal(found: re.Match[str], _: str) -> str:
+    advice = _LITERALS.get(found["kind"])
+    return f"this kind of literal is not offered; {advice}" if advice else ""
+
+
+def _operator(found: re.Match[str], text: str) -> str:
+    word = found["word"] or found["sign"]
+    return f"{word} is no operator here{text[found.end() :]}{_OPERATORS.get(word.upper(), '')}"
+
+
+def _sign(found: re.Match[str], _: str) -> str:
+    sign = found["sign"] or found["binary"] or found["other"]
+    return _SIGNS.get(sign, f"the operator {sign} is not offered here")
+
+
+def _function(found: re.Match[str], _: str) -> str:
+    return f"Invalid function {found['name']!r}{function_advice(found['name'])}"
+
+
+def _field(found: re.Match[str], _: str) -> str:
+    """Suggest a column that is spelled nearly alike, where DataFusion suggests the least unlike one."""
+    if "__correlated" in found["fields"]:
+        return (
+            f"the column {found['name']} stands two queries further out than the subquery that names it;"
+            " DataFusion plans subqueries that name columns of the query right around them; write a join"
+        )
+    named = (field.strip() for field in found["fields"].rstrip(".").split(","))
+    fields = [field for field in named if _INSIDE.search(field) is None]
+    near = nearest(found["name"], fields, _ALIKE) or nearest(
+        found["name"].rpartition(".")[2], map(_last, fields), _ALIKE
+    )
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"No field named {found['name']}.{hint}\nValid fields are {', '.join(fields)}."
+
+
+_ALIKE = 0.75
+"""Likeness of a slip of the keyboard; of a longer distance nobody means the other name."""
+
+
+def _last(field: str) -> str:
+    return field.rpartition(".")[2]
+
+
+def _grouped(found: re.Match[str], _: str) -> str:
+    if "_table_number" in found["column"]:
+        return "an aggregate cannot stand in SET; write a subquery: SET a = (SELECT sum(b) FROM t)"
+    clause = "the SELECT list" if found["clause"] == "SELECT" else found["clause"]
+    return (
+        f"column {found['column']} stands in {clause} and not in GROUP BY; add it there, or write an aggregate of it,"
+        f" as any_value({found['column']})"
+    )
+
+
+def _cast(found: re.Match[str], _: str) -> str:
+    return (
+        f"Cannot cast string {found['value']} to {sql_types(found['type'])}; a text beside a value of another type, as in =, IN or coalesce,"
+        " is read as one of that type: write CAST(… AS VARCHAR) of the other value to have texts"
+    )
+
+
+_RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
+    (
+        re.compile(r"does not satisfy order requirements"),
+        (
+            "DataFusion cannot sort by a function or an operator over what another one computes, as ORDER BY -murmur3(id);"
+            " name the key in a query below: SELECT … FROM (SELECT *, -murmur3(id) AS key FROM t) ORDER BY key"
+        ),
+    ),
+    (
+        re.compile(r"only supports a single SQL statement"),
+        "the text has several statements, which ; divides; expected one in a call: lance-flight sql sends several",
+    ),
+    (
+        re.compile(REFUSAL),
+        f"{REFUSAL}, and two columns have the same name; write AS and another name for one of them",
+    ),
+    (re.compile(r"Physical plan does not support logical expression (?P<kind>\w+)"), _expression),
+    (
+        re.compile(r"^not offered: (?P<kind>\w+)\(\w+Rel \{"),
+        lambda found, _: f"the relation {found['kind']} of the plan is not offered; expected a query of tables",
+    ),
+    (re.compile(r"Unsupported ast node in sqltorel: (?P<kind>\w+)"), _node),
+    (re.compile(r"Unsupported Value '(?P<kind>\w+)\("), _literal),
+    (
+        re.compile(r'No infix parser for token (?:Word\(Word \{ value: "(?P<word>[^"]*)"[^}]*\}\)|(?P<sign>\w+))'),
+        _operator,
+    ),
+    (
+        re.compile(
+            r"Unsupported (?:binary operator: |SQL unary operator )(?P<sign>\w+)|Binary operator '(?P<binary>\w+)' is not supported"
+            r"|Operator (?P<other>\S+) is not yet supported"
+        ),
+        _sign,
+    ),
+    (
+        re.compile(r"Unsupported interval argument"),
+        "INTERVAL takes a literal, as INTERVAL '3 days'; write a * INTERVAL '1 day'",
+    ),
+    (
+        re.compile(r"Dot access not supported"),
+        "a field of a struct literal is not read by a dot; write named_struct('a', 1)['a']",
+    ),
+    (
+        re.compile(r"Substring without for/from"),
+        "substr takes a text and a place, and may take a length; write substr(a, 1, 3)",
+    ),
+    (
+        re.compile(r"Unnest should be rewritten|unnest\(\) can only be applied to"),
+        "unnest takes a list, and stands in a SELECT list or behind FROM alone; write FROM t, unnest(t.list) AS x(n)",
+    ),
+    (
+        re.compile(r"Unsupported LIMIT expression|Unsupported OFFSET expression"),
+        "LIMIT and OFFSET take a number or a parameter",
+    ),
+    (
+        re.compile(r"subquery can only be used in"),
+        "a subquery cannot stand in this clause; write it in the SELECT list, and name its column here",
+    ),
+    (
+        re.compile(r"Correlated scalar subquery must be aggregated"),
+        (
+            "a subquery in the place of a value that names a column of the query around it may give several rows;"
+            " write an aggregate, as (SELECT max(v) …)"
+        ),
+    ),
+    (
+        re.compile(r"Scalar subquery returned more than one row"),
+        "a subquery in the place of a value gave more than one row; write an aggregate, as (SELECT max(v) …), or LIMIT 1",
+    ),
+    (
+        re.compile(r"Too many columns! The subquery should only return one column"),
+        "a subquery in the place of a value, or behind IN, has several columns; expected one, or as many as (a, b) IN (SELECT c, d …) names",
+    ),
+    (
+        re.compile(
+            r"(?P<clause>SELECT|ORDER BY|HAVING|QUALIFY) must be in GROUP BY.*?column \"(?P<column>[^\"]*)\" must appear",
+            re.DOTALL,
+        ),
+        _grouped,
+    ),
+    (
+        re.compile(r"HAVING clause references:"),
+        "HAVING names a column that is not in GROUP BY; add it there, or write an aggregate of it",
+    ),
+    (
+        re.compile(r"Aggregate function calls cannot be nested"),
+        "an aggregate stands within an aggregate; write the inner one in a query below: SELECT sum(n) FROM (SELECT count(*) AS n …)",
+    ),
+    (
+        re.compile(
+            r"Window function calls cannot be nested|Aggregate function calls cannot contain window function calls"
+        ),
+        "a window function stands within an aggregate or another window; write it in a query below, and name its column",
+    ),
+    (
+        re.compile(r"Argument .* to grouping function is not in grouping columns"),
+        "grouping(…) takes a column that is in GROUP BY",
+    ),
+    (
+        re.compile(r"Cannot create filter with non-boolean predicate '.*' returning (?P<type>[^\n]+)", re.DOTALL),
+        lambda found, _: f"a condition is {sql_types(found['type'])}; expected a comparison, or another BOOLEAN",
+    ),
+    (
+        re.compile(
+            r"No field named (?P<name>[^\n]*?)\.(?: Did you mean [^\n]*\?)?\nValid fields are (?P<fields>.*)", re.DOTALL
+        ),
+        _field,
+    ),
+    (re.compile(r"Invalid function '(?P<name>[^']*)'"), _function),
+    (re.compile(r"Cannot cast (?:string|value) (?P<value>'.*') to value of (?P<type>.+?) type", re.DOTALL), _cast),
+    (
+        re.compile(r"Cannot infer common argument type for (?:comparison|logical boolean) operation (?P<sides>[^\n]+)"),
+        lambda found, _: (
+            f"the two sides of {sql_types(found['sides'])} are of types that are not compared; write a CAST of one"
+        ),
+    ),
+    (
+        re.compile(
+            r"(?:Cannot get result type for temporal operation|Cannot coerce arithmetic expression|string concat operation)"
+            r" (?P<sides>[^\n]+?)(?: to valid types|: Invalid|$)"
+        ),
+        lambda found, _: f"{sql_types(found['sides'])} is not computed; write a CAST of one side",
+    ),
+    (
+        re.compile(r"There isn't a common type to coerce (?P<left>.+) and (?P<right>.+) in (?P<what>\w+) expression"),
+        lambda found, _: (
+            f"{found['what']} compares texts, got {sql_types(found['left'])} and {sql_types(found['right'])}; write CAST(… AS VARCHAR)"
+        ),
+    ),
+    (
+        re.compile(r"Failed to coerce then .* to common types in CASE|Failed to coerce .* in CASE"),
+        "the branches of CASE are of types without a common one; write a CAST of some of them",
+    ),
+    (
+        re.compile(
+            r"Incompatible inputs for (?P<set>\w+):.*?type (?P<left>.+?), but got incompatible type (?P<right>.+?) on column '(?P<name>[^']*)'"
+        ),
+        lambda found, _: (
+            f"{found['set'].upper()} joins {sql_types(found['left'])} and {sql_types(found['right'])} in column {found['name']!r}; write a CAST in one of the queries"
+        ),
+    ),
+    (_CALL, _call),
+)
+"""Known errors by a part of their text, with the sentence that says them."""
+
+
+def plain_message(exc: BaseException) -> str:
+    """Return what DataFusion's error says to who wrote the statement."""
+    return _known(exc) or _hidden(exc)
+
+
+def plain_error(exc: BaseException, otherwise: type[LanceFlightError]) -> LanceFlightError:
+    """Return DataFusion's error as one of ours: `otherwise` with its sentence, `Unsupported` where nothing plain is known of it."""
+    message = _known(exc)
+    return Unsupported(_hidden(exc)) if message is None else otherwise(message)
+
+
+def _hidden(exc: BaseException) -> str:
+    """Log an error that shows the inside of a plan; return what the client is told in its place."""
+    reference = secrets.token_hex(4)
+    _log.warning("DataFusion's error with reference %s is not told to the client", reference, exc_info=exc)
+    return (
+        "DataFusion cannot run this statement; write it in another way, as with a join or with a query in FROM;"
+        f" the server's log has the reason under reference {reference}"
+    )
+
+
+def _known(exc: BaseException) -> str | None:
+    """Return the sentence for an error; None where it shows the inside of a plan."""
+    text = _without_layers(str(exc).strip()) or type(exc).__name__
+    shown = text[:LONGEST]
+    for pattern, sentence in _RULES:
+        found = pattern.search(shown)
+        said = "" if found is None else sentence if isinstance(sentence, str) else sentence(found, text)
+        if said:
+            return said if _INSIDE.search(said) is None else None
+    plain = sql_words(text)
+    return None if _INSIDE.search(plain) else plain
+
+
+def _without_layers(text: str) -> str:
+    """Return a message without its layers of prefixes, and without what follows the message itself."""
+    text = shown_name(_SAID.sub(_said, _RAISED.sub(_message, text)))
+    text = _PARSED.sub(_said, text)
+    text = _SEARCHED.sub(r"\g<function> gives rows of a table, not a value; expected it behind FROM or JOIN", text)
+    for prefix in _PREFIXES:
+        text = text.replace(prefix, "")
+    text = _CAUSED.sub("", text)
+    text = text.replace(_NOT_IMPLEMENTED, "not offered: ").replace("\ncaused by\n", ": ").replace("[return_type] ", "")
+    return _BUG.sub("", text.split("\n\nBacktrace")[0].split("\n\tCandidate functions:")[0]).strip()
+
+
+def _message(found: re.Match[str]) -> str:
+    return found["message"]
+
+
+def _said(found: re.Match[str]) -> str:
+    return _ESCAPED.sub(r"\1", found["message"])
+
+
+def sql_words(text: str) -> str:
+    """Return a text with literals as SQL writes them, and with SQL's names of those types that no other word is.
+
+    >>> sql_words('sum(Int64(1)) of Utf8("x") is List(Int64), not Date')
+    "sum(1) of 'x' is BIGINT[], not Date"
+    """
+    return sql_types(_LITERAL.sub(_value, _COUNTED.sub("count(*)", text)), _DISTINCT_TYPE)
+
+
+def _value(found: re.Match[str]) -> str:
+    if found["digits"] is not None:
+        scale = int(found["scale"])
+        return f"{int(found['digits']) / 10**scale:.{max(scale, 0)}f}"
+    text = found["text"] if found["text"] is not None else found["moment"]
+    return found["plain"] if text is None else f"'{text}'"
+
+
+def sql_types(text: str, names: re.Pattern[str] = _TYPE) -> str:
+    """Return a text about types with SQL's names for those of Arrow.
+
+    >>> sql_types('List(Timestamp(µs, "UTC")), Decimal128(10, 2), Struct("a": Int64)')
+    'TIMESTAMP[], DECIMAL(10, 2), STRUCT'
+    """
+    parts, at = [], 0
+    while (found := names.search(text, at)) is not None:
+        parts.append(text[at : found.start()])
+        at = found.end()
+        name, inside = _TYPES[found["type"]], ""
+        if found["inside"]:
+            at = _closing(text, at)
+            inside = text[found.end() : at - 1]
+        if name == "LIST":
+            parts.append(f"{sql_types(inside.removeprefix('nullable '))}[]" if inside else "list")
+        else:
+            parts.append(f"DECIMAL({inside})" if name == "DECIMAL" and inside else name)
+    return "".join([*parts, text[at:]])
+
+
+def _closing(text: str, at: int) -> int:
+    """Return the place after the bracket that closes the one before a place."""
+    depth = 1
+    while at < len(text) and depth:
+        depth += (text[at] == "(") - (text[at] == ")")
+        at += 1
+    return at

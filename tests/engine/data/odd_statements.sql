@@ -1,0 +1,526 @@
+SELECT count(*) FROM t WHERE count(*) > 1
+SELECT sum(count(*)) FROM t
+SELECT sum(sum(a)) FROM t
+SELECT a FROM t WHERE row_number() OVER () = 1
+SELECT a FROM t GROUP BY row_number() OVER ()
+SELECT a FROM t HAVING row_number() OVER () = 1
+SELECT row_number() OVER (ORDER BY row_number() OVER ()) FROM t
+SELECT sum(row_number() OVER ()) FROM t
+SELECT a FROM t GROUP BY (SELECT 1)
+SELECT a FROM t GROUP BY (SELECT k FROM u LIMIT 1)
+SELECT a, b FROM t GROUP BY a
+SELECT * FROM t GROUP BY a
+SELECT a FROM t ORDER BY (SELECT k FROM u WHERE k = t.id)
+SELECT (SELECT k FROM u) FROM t
+SELECT (SELECT k, v FROM u) FROM t
+SELECT (SELECT k FROM u WHERE u.k < t.id) FROM t
+SELECT (SELECT count(*) FROM u WHERE u.k < t.id) FROM t
+SELECT (SELECT count(*) FROM u WHERE u.k = t.id LIMIT 1) FROM t
+SELECT (SELECT v FROM u WHERE u.k = t.id ORDER BY v LIMIT 1) FROM t
+SELECT * FROM t WHERE a > (SELECT v FROM u WHERE u.k = t.id ORDER BY v LIMIT 1)
+SELECT * FROM t WHERE a > ALL (SELECT v FROM u)
+SELECT * FROM t WHERE a = ANY (SELECT v FROM u)
+SELECT * FROM t WHERE a = SOME (SELECT v FROM u)
+SELECT a = ANY (SELECT v FROM u) FROM t
+SELECT * FROM t WHERE a = ANY (l)
+SELECT * FROM t, LATERAL (SELECT * FROM u WHERE u.k = t.id) x
+SELECT * FROM t, LATERAL (SELECT * FROM u WHERE u.k = t.id ORDER BY v LIMIT 1) x
+SELECT * FROM t, LATERAL (SELECT sum(v) FROM u WHERE u.k < t.id) x
+SELECT * FROM t LEFT JOIN LATERAL (SELECT * FROM u WHERE u.k = t.id) x ON true
+SELECT * FROM t JOIN u USING (id)
+SELECT * FROM t JOIN u
+SELECT * FROM t NATURAL JOIN u
+SELECT a FROM t UNION SELECT a, b FROM t
+SELECT a, b FROM t UNION ALL SELECT a FROM t
+SELECT a FROM t INTERSECT SELECT a, b FROM t
+SELECT a FROM t EXCEPT SELECT a, b FROM t
+SELECT a FROM t UNION SELECT d FROM t
+SELECT l FROM t UNION SELECT a FROM t
+SELECT a FROM t UNION ALL SELECT flag FROM t
+SELECT * FROM t WHERE a
+SELECT * FROM t WHERE s
+SELECT * FROM t WHERE 1
+SELECT * FROM t WHERE d = 1
+SELECT * FROM t WHERE d = 'x'
+SELECT * FROM t WHERE a = 'x'
+SELECT * FROM t WHERE flag = 'x'
+SELECT * FROM t WHERE l = 1
+SELECT * FROM t WHERE ts > 5
+SELECT a AND b FROM t
+SELECT NOT a FROM t
+SELECT -s FROM t
+SELECT s + 1 FROM t
+SELECT s || 1 FROM t
+SELECT a || b FROM t
+SELECT d + 1 FROM t
+SELECT d - d FROM t
+SELECT d * 2 FROM t
+SELECT d + d FROM t
+SELECT ts + ts FROM t
+SELECT flag + 1 FROM t
+SELECT l + 1 FROM t
+SELECT l[1] FROM t
+SELECT l['x'] FROM t
+SELECT a[1] FROM t
+SELECT s[1] FROM t
+SELECT t.a.b FROM t
+SELECT {'a': 1}
+SELECT {'a': 1}.a
+SELECT struct(1, 2)
+SELECT named_struct('a')
+SELECT named_struct('a', 1, 'b')
+SELECT named_struct(a, 1) FROM t
+SELECT map([1], ['a'])[1]
+SELECT MAP {'a': 1}
+SELECT map([1,2], ['a'])
+SELECT [1, 'a']
+SELECT [1, [2]]
+SELECT [DATE '2024-01-01', 1]
+SELECT array_agg(a ORDER BY b) FROM t
+SELECT array_agg(DISTINCT a ORDER BY b) FROM t
+SELECT a FROM t LIMIT a
+SELECT a FROM t LIMIT -1
+SELECT a FROM t LIMIT 'x'
+SELECT a FROM t LIMIT (SELECT 1)
+SELECT a FROM t OFFSET -1
+SELECT a FROM t ORDER BY 5
+SELECT a FROM t ORDER BY 0
+SELECT a FROM t GROUP BY 5
+SELECT a FROM t ORDER BY z
+SELECT z FROM t
+SELECT t.z FROM t
+SELECT q.a FROM t
+SELECT a FROM t, t AS t2
+SELECT id FROM t, u WHERE p = p2
+SELECT * FROM nope
+SELECT nope(1)
+SELECT nope(a) FROM t
+SELECT * FROM nope(1)
+SELECT * FROM range(1, 2, 3, 4)
+SELECT * FROM range('a')
+SELECT * FROM generate_series(1)
+SELECT * FROM generate_series()
+SELECT CAST('x' AS BIGINT)
+SELECT CAST('x' AS DATE)
+SELECT CAST(a AS DATE) FROM t
+SELECT CAST(d AS BIGINT) FROM t
+SELECT CAST(l AS BIGINT) FROM t
+SELECT CAST(a AS BIGINT[]) FROM t
+SELECT CAST(s AS BOOLEAN) FROM t
+SELECT CAST(1 AS nope)
+SELECT CAST(1 AS STRUCT<a INT>)
+SELECT a::json FROM t
+SELECT 1::uuid
+SELECT CAST(a AS DECIMAL(100, 2)) FROM t
+SELECT CAST(a AS DECIMAL(5, 10)) FROM t
+SELECT DATE 'x'
+SELECT TIMESTAMP 'x'
+SELECT INTERVAL 'x'
+SELECT INTERVAL '1 nope'
+SELECT INTERVAL 1
+SELECT TIME '25:00:00'
+SELECT d AT TIME ZONE 'UTC' FROM t
+SELECT ts AT TIME ZONE 'nope' FROM t
+SELECT ts AT TIME ZONE a FROM t
+SELECT extract(nope FROM ts) FROM t
+SELECT extract(year FROM a) FROM t
+SELECT extract(year FROM s) FROM t
+SELECT date_trunc('nope', ts) FROM t
+SELECT date_trunc(ts) FROM t
+SELECT date_trunc('day', a) FROM t
+SELECT date_part('nope', ts) FROM t
+SELECT date_bin('1 day', ts) FROM t
+SELECT date_bin(INTERVAL '1 month', ts, ts) FROM t
+SELECT 1 / 0
+SELECT a / 0 FROM t
+SELECT a % 0 FROM t
+SELECT 1.0 / 0
+SELECT 9223372036854775807 + 1
+SELECT 99999999999999999999
+SELECT 1e400
+SELECT lag(a) FROM t
+SELECT lag(a, 'x') OVER () FROM t
+SELECT rank() FROM t
+SELECT ntile(0) OVER () FROM t
+SELECT ntile('x') OVER () FROM t
+SELECT nth_value(a) OVER () FROM t
+SELECT sum(a) OVER (ROWS BETWEEN 1 FOLLOWING AND 1 PRECEDING) FROM t
+SELECT sum(a) OVER (RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t
+SELECT sum(a) OVER (ORDER BY s RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t
+SELECT sum(a) OVER (ORDER BY a, b RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t
+SELECT sum(a) OVER (ROWS BETWEEN 'x' PRECEDING AND CURRENT ROW) FROM t
+SELECT sum(a) OVER (ROWS BETWEEN a PRECEDING AND CURRENT ROW) FROM t
+SELECT sum(a) OVER (GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t
+SELECT sum(a) OVER w FROM t
+SELECT count(DISTINCT a) OVER () FROM t
+SELECT sum(DISTINCT a) OVER () FROM t
+SELECT count(DISTINCT a, b) FROM t
+SELECT count() FROM t
+SELECT count(*, a) FROM t
+SELECT sum(*) FROM t
+SELECT sum() FROM t
+SELECT sum(a, b) FROM t
+SELECT sum(s) FROM t
+SELECT avg(s) FROM t
+SELECT sum(flag) FROM t
+SELECT avg(d) FROM t
+SELECT max(l) FROM t
+SELECT min(*) FROM t
+SELECT stddev(s) FROM t
+SELECT corr(a) FROM t
+SELECT approx_percentile_cont(a, 2) FROM t
+SELECT approx_percentile_cont(a, b) FROM t
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY s) FROM t
+SELECT percentile_cont(2) WITHIN GROUP (ORDER BY a) FROM t
+SELECT percentile_cont(a) WITHIN GROUP (ORDER BY a) FROM t
+SELECT first_value(a ORDER BY b) FROM t
+SELECT string_agg(a) FROM t
+SELECT string_agg(s) FROM t
+SELECT string_agg(s, a) FROM t
+SELECT bool_and(a) FROM t
+SELECT bit_and(f) FROM t
+SELECT grouping(a) FROM t
+SELECT grouping(b) FROM t GROUP BY a
+SELECT a FROM t GROUP BY ROLLUP (a, b) HAVING z > 1
+SELECT upper(a) FROM t
+SELECT upper() 
+SELECT upper('a', 'b')
+SELECT substr('a')
+SELECT substr('a', 'b')
+SELECT lpad('a', -1)
+SELECT repeat('a', 'b')
+SELECT split_part('a', 'b')
+SELECT split_part('a', 'b', 0)
+SELECT regexp_replace('a', '(', 'b')
+SELECT regexp_like('a', '(')
+SELECT regexp_match('a', '[')
+SELECT 'a' ~ '('
+SELECT 'a' LIKE 1
+SELECT a LIKE 'x' FROM t
+SELECT d LIKE 'x%' FROM t
+SELECT to_timestamp('x')
+SELECT to_date('x')
+SELECT to_date('2024', '%Q')
+SELECT to_char(ts, '%Q') FROM t
+SELECT to_char(a, 'x') FROM t
+SELECT make_date(2024, 13, 1)
+SELECT make_date('a', 'b', 'c')
+SELECT make_date(2024)
+SELECT abs('x')
+SELECT round(s) FROM t
+SELECT round(1.5, 'x')
+SELECT power(1)
+SELECT power('a', 'b')
+SELECT log(-1)
+SELECT sqrt('a')
+SELECT ln(s) FROM t
+SELECT factorial(-1)
+SELECT factorial(100)
+SELECT gcd('a', 1)
+SELECT chr(-1)
+SELECT chr('a')
+SELECT decode('zz', 'hex')
+SELECT encode('a', 'nope')
+SELECT digest('a', 'nope')
+SELECT arrow_cast(1, 'nope')
+SELECT arrow_cast(1)
+SELECT arrow_typeof()
+SELECT nullif(1)
+SELECT coalesce()
+SELECT coalesce(1, DATE '2024-01-01')
+SELECT coalesce(l, a) FROM t
+SELECT greatest()
+SELECT greatest(1, DATE '2024-01-01')
+SELECT CASE WHEN a THEN 1 END FROM t
+SELECT CASE a WHEN 'x' THEN 1 END FROM t
+SELECT CASE WHEN true THEN 1 ELSE DATE '2024-01-01' END
+SELECT CASE WHEN true THEN 1 ELSE l END FROM t
+SELECT a IN (1, 'x') FROM t
+SELECT a IN (DATE '2024-01-01') FROM t
+SELECT a IN (SELECT s FROM t) FROM t
+SELECT * FROM t WHERE a IN (SELECT d FROM t)
+SELECT * FROM t WHERE a IN (SELECT k, v FROM u)
+SELECT * FROM t WHERE a IN (SELECT * FROM u)
+SELECT * FROM t WHERE EXISTS (SELECT z FROM u)
+SELECT * FROM t WHERE a = (SELECT k FROM u)
+SELECT * FROM t WHERE a = (SELECT k, v FROM u)
+SELECT a BETWEEN 'x' AND 'y' FROM t
+SELECT a BETWEEN d AND d FROM t
+SELECT a IS TRUE FROM t
+SELECT array_append(a, 1) FROM t
+SELECT array_append(l, 'x') FROM t
+SELECT array_length(a) FROM t
+SELECT array_length(l, 'x') FROM t
+SELECT array_has(a, 1) FROM t
+SELECT array_has(l, 'x') FROM t
+SELECT array_position(l) FROM t
+SELECT array_slice(l) FROM t
+SELECT array_sort(l, 'x') FROM t
+SELECT array_to_string(l) FROM t
+SELECT array_to_string(a, ',') FROM t
+SELECT array_element(l, 'x') FROM t
+SELECT flatten(a) FROM t
+SELECT flatten(l) FROM t
+SELECT cardinality(a) FROM t
+SELECT string_to_array(a, ',') FROM t
+SELECT range(1, 'x')
+SELECT generate_series(DATE '2024-01-01', DATE '2024-02-01')
+SELECT make_array(1, 'a')
+SELECT unnest(a) FROM t
+SELECT unnest(s) FROM t
+SELECT unnest(l) + 1 FROM t
+SELECT unnest(unnest(l)) FROM t
+SELECT sum(unnest(l)) FROM t
+SELECT count(*) FROM t GROUP BY unnest(l)
+SELECT id FROM t ORDER BY unnest(l)
+SELECT unnest() FROM t
+SELECT unnest(l, l) FROM t
+SELECT CASE WHEN true THEN unnest(l) END FROM t
+SELECT unnest({'a': 1})
+SELECT unnest({'a': 1}) + 1
+SELECT * FROM unnest(1)
+SELECT * FROM unnest('x')
+SELECT get_field(a, 'x') FROM t
+SELECT get_field({'a': 1}, 'b')
+SELECT {'a': 1}['b']
+SELECT map_keys(a) FROM t
+SELECT map_extract(MAP {'a': 1}, 1)
+WITH a AS (SELECT 1) SELECT * FROM a, b
+WITH a AS (SELECT 1 AS x), a AS (SELECT 2) SELECT * FROM a
+WITH a(x, y) AS (SELECT 1) SELECT * FROM a
+WITH RECURSIVE a AS (SELECT 1 AS x UNION ALL SELECT x, 2 FROM a) SELECT * FROM a
+WITH RECURSIVE a AS (SELECT * FROM a) SELECT * FROM a
+WITH RECURSIVE a AS (SELECT 1 AS x UNION SELECT x+1 FROM a WHERE x < 5) SELECT * FROM a
+WITH RECURSIVE a AS (SELECT 1 AS x UNION ALL SELECT a.x+1 FROM a JOIN a AS b ON true WHERE a.x < 3) SELECT * FROM a
+SELECT * FROM (VALUES (1, 2), (3)) AS x
+SELECT * FROM (VALUES (1), ('a')) AS x
+SELECT * FROM (VALUES (1), (DATE '2024-01-01')) AS x
+SELECT * FROM (SELECT 1, 1) AS x
+SELECT * FROM (SELECT a, a FROM t) AS x
+SELECT * FROM t AS x(q)
+SELECT * FROM (SELECT 1) AS x(a, b)
+SELECT a AS x FROM t WHERE x = 1
+SELECT a AS x, x + 1 FROM t
+SELECT *
+SELECT * FROM t WHERE *
+SELECT t.* + 1 FROM t
+SELECT count(t.*) FROM t
+SELECT * EXCEPT (z) FROM t
+SELECT * REPLACE (z AS a) FROM t
+SELECT * REPLACE (1 AS z) FROM t
+SELECT DISTINCT ON (a) b FROM t ORDER BY c
+SELECT DISTINCT ON (a) a, b FROM t ORDER BY b
+SELECT DISTINCT a FROM t ORDER BY b
+SELECT a FROM t UNION SELECT b FROM t ORDER BY id
+SELECT a, sum(b) FROM t GROUP BY a ORDER BY id
+SELECT sum(a) FROM t ORDER BY a
+SELECT a FROM t QUALIFY row_number() OVER () = 1
+SELECT a FROM t QUALIFY a = 1
+SELECT * FROM t PIVOT (sum(a) FOR b IN (1, 2))
+SELECT * FROM t UNPIVOT (v FOR n IN (a, b))
+SELECT * FROM t WHERE (SELECT true)
+SELECT * FROM t WHERE a = (SELECT max(k) FROM u WHERE u.v > t.b)
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.id AND u.v IN (SELECT b FROM t AS t2 WHERE t2.id = t.id))
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.id GROUP BY u.v HAVING count(*) > 1)
+SELECT * FROM t WHERE a IN (SELECT max(v) FROM u WHERE u.k = t.id)
+SELECT * FROM t WHERE a IN (SELECT v FROM u WHERE u.k = t.id LIMIT 1)
+SELECT * FROM t WHERE a IN (SELECT v FROM u WHERE u.k = t.id UNION SELECT 1)
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.id UNION SELECT 1 FROM u WHERE u.v = t.b)
+SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u LEFT JOIN u AS u2 ON u2.k = t.id)
+SELECT * FROM t WHERE id = (SELECT k FROM u WHERE u.k = t.id)
+SELECT sum((SELECT max(v) FROM u WHERE u.k = t.id)) FROM t
+SELECT sum((SELECT max(v) FROM u)) FROM t
+SELECT max(v) OVER (ORDER BY (SELECT 1)) FROM u
+SELECT row_number() OVER (PARTITION BY (SELECT max(k) FROM u WHERE u.k = t.id)) FROM t
+SELECT row_number() OVER (ORDER BY id IN (SELECT k FROM u)) FROM t
+SELECT * FROM t JOIN u ON t.id = (SELECT max(k) FROM u)
+SELECT * FROM t JOIN u ON t.id = (SELECT max(k) FROM u AS u3 WHERE u3.v = t.b)
+SELECT * FROM t LEFT JOIN u ON t.id IN (SELECT k FROM u AS u2 WHERE u2.v = t.b)
+SELECT * FROM t FULL JOIN u ON t.id < u.k
+SELECT * FROM t FULL JOIN u ON t.id IN (SELECT k FROM u)
+SELECT a FROM t HAVING a > (SELECT 1)
+SELECT a FROM t WHERE sum(a) > 1 GROUP BY a
+SELECT a FROM t JOIN u ON sum(a) = 1
+SELECT a FROM t JOIN u ON row_number() OVER () = 1
+SELECT a FROM t GROUP BY sum(a)
+SELECT a FROM t GROUP BY *
+SELECT a FROM t GROUP BY ALL
+SELECT a FROM t ORDER BY ALL
+SELECT $1
+SELECT a + ? FROM t
+SELECT ?::nope
+SELECT 'a' 'b'
+SELECT "a" "b" FROM t
+SELECT x'zz'
+SELECT b'101'
+SELECT N'abc'
+SELECT U&'abc'
+SELECT 'a' COLLATE "C"
+SELECT a COLLATE nocase FROM t
+SELECT CURRENT_TIME
+SELECT CURRENT_TIMESTAMP(3)
+SELECT LOCALTIME
+SELECT POSITION('a' IN a) FROM t
+SELECT OVERLAY('abc' PLACING 'x' FROM 'y')
+SELECT TRIM(BOTH 1 FROM 'x')
+SELECT SUBSTRING('abc' FROM 'b')
+SELECT SUBSTRING(a FROM 1) FROM t
+SELECT EXTRACT(EPOCH FROM INTERVAL '1 day')
+SELECT CEIL(ts TO DAY) FROM t
+SELECT FLOOR(s) FROM t
+SELECT a -> 'x' FROM t
+SELECT l @> [1] FROM t
+SELECT l && [1] FROM t
+SELECT a @> 1 FROM t
+SELECT a # 1 FROM t
+SELECT a << 100 FROM t
+SELECT f & 1 FROM t
+SELECT f | 1 FROM t
+SELECT ~a FROM t
+SELECT !a FROM t
+SELECT a ** 2 FROM t
+SELECT a <=> b FROM t
+SELECT a DIV b FROM t
+SELECT a MOD b FROM t
+SELECT a XOR b FROM t
+SELECT a IS JSON FROM t
+SELECT a ISNULL FROM t
+SELECT s REGEXP 'x' FROM t
+SELECT s RLIKE 'x' FROM t
+SELECT s GLOB 'x' FROM t
+SELECT s MATCH 'x' FROM t
+SELECT IF(a, 1, 2) FROM t
+SELECT a FROM t FOR UPDATE
+SELECT a INTO x FROM t LIMIT z
+SELECT a FROM t AS OF 1
+SELECT grouping_id(a) FROM t GROUP BY a
+SELECT a FROM t GROUP BY GROUPING SETS ((a), (z))
+SELECT a, count(*) FROM t GROUP BY a, ()
+SELECT a FROM t WINDOW w AS (PARTITION BY z)
+EXPLAIN SELECT id IN (SELECT k FROM u) FROM t
+UPDATE t SET a = (SELECT k FROM u)
+UPDATE t SET a = (SELECT k, v FROM u)
+UPDATE t SET a = sum(b)
+UPDATE t SET flag = id IN (SELECT k FROM u) WHERE id = 99
+UPDATE t SET z = 1
+UPDATE t SET a = 'x' WHERE id = 1
+DELETE FROM t WHERE sum(a) > 1
+DELETE FROM t WHERE row_number() OVER () = 1
+DELETE FROM t WHERE unnest(l) = 1
+DELETE FROM t WHERE a
+INSERT INTO t (id) SELECT 1, 2
+INSERT INTO t (id) VALUES (sum(1))
+INSERT INTO t (id) VALUES ((SELECT 1, 2))
+INSERT INTO t (id) VALUES (z)
+INSERT INTO t (id) SELECT s FROM t WHERE s = 'x'
+INSERT INTO u VALUES (1, 2, 'x', 4)
+MERGE INTO u USING t ON u.k = sum(t.id) WHEN MATCHED THEN DELETE
+MERGE INTO u USING t ON u.k IN (SELECT id FROM t) WHEN MATCHED THEN DELETE
+CREATE TABLE cc AS SELECT unnest(l) + z FROM t
+ALTER TABLE t ADD COLUMN q BIGINT DEFAULT sum(a)
+CREATE TABLE gg (a BIGINT, b BIGINT GENERATED ALWAYS AS (sum(a)) STORED)
+CREATE TABLE gg (a BIGINT) PARTITIONED BY (nope(a))
+CREATE TABLE gg (a BIGINT CHECK (a IN (SELECT 1)))
+CREATE TABLE gg (a BIGINT DEFAULT (SELECT 1))
+SELECT id, id IN (SELECT k FROM u) FROM t
+SELECT id, id NOT IN (SELECT k FROM u) FROM t
+SELECT id, EXISTS (SELECT 1 FROM u WHERE k = t.id) FROM t
+SELECT id, NOT EXISTS (SELECT 1 FROM u WHERE k = t.id) AS e FROM t
+SELECT id, EXISTS (SELECT 1 FROM u) FROM t
+SELECT CASE WHEN id IN (SELECT k FROM u) THEN 'a' ELSE 'b' END FROM t
+SELECT CASE WHEN EXISTS (SELECT 1 FROM u WHERE u.k = t.a) THEN 1 ELSE 0 END FROM t
+SELECT id FROM t ORDER BY id IN (SELECT k FROM u)
+SELECT id FROM t ORDER BY EXISTS (SELECT 1 FROM u WHERE k = t.id), id
+SELECT b, count(*) FROM t GROUP BY b HAVING b IN (SELECT v FROM u)
+SELECT b, count(*) FROM t GROUP BY b HAVING count(*) IN (SELECT v FROM u)
+SELECT b, count(*) FROM t GROUP BY b HAVING EXISTS (SELECT 1 FROM u WHERE v = t.b)
+SELECT b IN (SELECT v FROM u), count(*) FROM t GROUP BY 1
+SELECT b IN (SELECT v FROM u) AS q, count(*) FROM t GROUP BY b IN (SELECT v FROM u)
+SELECT count(*), (SELECT count(*) FROM u) FROM t
+SELECT sum(a) + (SELECT count(*) FROM u) FROM t
+SELECT b, sum(a), (SELECT max(v) FROM u WHERE k = t.b) FROM t GROUP BY b
+SELECT count(*) IN (SELECT k FROM u) FROM t
+SELECT sum(CASE WHEN id IN (SELECT k FROM u) THEN 1 ELSE 0 END) FROM t
+SELECT count(*) FILTER (WHERE id IN (SELECT k FROM u)) FROM t
+SELECT 1 IN (SELECT k FROM u)
+SELECT EXISTS (SELECT 1 FROM u)
+SELECT NOT EXISTS (SELECT 1 FROM u WHERE false)
+SELECT 1 WHERE 1 IN (SELECT k FROM u)
+SELECT * FROM t JOIN u ON t.id IN (SELECT k FROM u)
+SELECT * FROM t LEFT JOIN u ON t.id = u.k AND EXISTS (SELECT 1 FROM u)
+SELECT coalesce(id IN (SELECT k FROM u), false) FROM t
+SELECT (id IN (SELECT k FROM u)) AND flag FROM t
+SELECT id FROM t WHERE (id IN (SELECT k FROM u)) = true
+SELECT id FROM t WHERE (id IN (SELECT k FROM u)) IS NOT NULL
+SELECT id FROM t WHERE CASE WHEN id IN (SELECT k FROM u) THEN true ELSE flag END
+SELECT id FROM t WHERE id IN (SELECT k FROM u) OR flag
+SELECT id FROM t WHERE NOT (id IN (SELECT k FROM u) OR flag)
+SELECT id FROM t WHERE id IN (SELECT k FROM u) IS TRUE
+SELECT id FROM t WHERE (id, b) IN (SELECT k, v FROM u)
+SELECT id FROM t WHERE (a, b) IN (SELECT k, v FROM u)
+SELECT id FROM t WHERE (a, b) NOT IN (SELECT k, v FROM u)
+SELECT id FROM t WHERE (a, b) = (1, 2)
+SELECT id FROM t WHERE (a, b) <> (1, 2)
+SELECT id FROM t WHERE (a, b) < (1, 3)
+SELECT id FROM t WHERE (a, b) >= (1, 3)
+SELECT id FROM t WHERE (a, b) IN ((1, 2), (3, 4))
+SELECT id FROM t WHERE (a, b) NOT IN ((1, 2), (3, 5))
+SELECT id FROM t WHERE (a, b) IN ((1, NULL), (3, 4))
+SELECT id FROM t WHERE (a, b) = (SELECT k, v FROM u LIMIT 1)
+SELECT id FROM t WHERE ROW(a, b) = ROW(1, 2)
+SELECT id FROM t WHERE (a, b) IS NULL
+SELECT id FROM t WHERE (a, b) BETWEEN (1,1) AND (3,4)
+SELECT id FROM t WHERE (a, b) IS NOT DISTINCT FROM (1, 2)
+SELECT (a, b) FROM t
+SELECT (1, 2) = (1, 2)
+SELECT coalesce(1, '')
+SELECT coalesce(a, '') FROM t
+SELECT coalesce(a, 'n/a') FROM t
+SELECT coalesce(s, 0) FROM t
+SELECT coalesce(1, '2')
+SELECT coalesce(d, '') FROM t
+SELECT CASE WHEN id = 1 THEN 1 ELSE '' END FROM t
+SELECT nullif(a, '') FROM t
+SELECT 1 UNION ALL SELECT ''
+SELECT greatest(1, 'a')
+SELECT ifnull(a, '') FROM t
+SELECT nvl(a, '') FROM t
+SELECT id, n FROM t, unnest(t.l) AS x(n)
+SELECT * FROM t, unnest(t.l)
+SELECT id, unnest FROM t, unnest(l)
+SELECT id, x FROM t, unnest(l) AS x
+SELECT id, x FROM t CROSS JOIN unnest(t.l) AS x
+SELECT id, x.n FROM t CROSS JOIN unnest(t.l) AS x(n)
+SELECT id, x.n FROM t CROSS JOIN LATERAL unnest(t.l) AS x(n)
+SELECT id, x.n FROM t JOIN LATERAL unnest(t.l) AS x(n) ON true
+SELECT id, x.n FROM t LEFT JOIN LATERAL unnest(t.l) AS x(n) ON true
+SELECT id, x.n FROM t LEFT JOIN unnest(t.l) AS x(n) ON true
+SELECT id, n FROM t, LATERAL unnest(t.l) AS x(n)
+SELECT id, n, o FROM t, unnest(t.l) WITH ORDINALITY AS x(n, o)
+SELECT * FROM unnest([1,2,3])
+SELECT * FROM unnest([1,2,3]) AS x(n)
+SELECT * FROM unnest([1,2,3], [4,5]) AS x(n, m)
+SELECT unnest(l) FROM t
+SELECT id, unnest(l) AS n FROM t WHERE n > 1
+SELECT id FROM t WHERE unnest(l) = 1
+SELECT id, e.n FROM t AS q, unnest(q.l) AS e(n) WHERE n > 1 ORDER BY n DESC
+SELECT t.id, n FROM t JOIN u ON t.id = u.k, unnest(t.l) AS e(n)
+SELECT id FROM t WHERE 1 IN (SELECT n FROM unnest(t.l) AS x(n))
+SELECT id, (SELECT sum(n) FROM unnest(t.l) AS x(n)) FROM t
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM unnest(t.l) AS x(n) WHERE n > 2)
+SELECT INTERVAL '1 day' * 2
+SELECT 2 * INTERVAL '1 day'
+SELECT INTERVAL '1 day' / 2
+SELECT INTERVAL '1 day' * 1.5
+SELECT INTERVAL '1 day' * a FROM t
+SELECT d + INTERVAL '1 day' * a FROM t
+SELECT d + a * INTERVAL '1 day' FROM t
+SELECT ts - INTERVAL '1' DAY * id FROM t
+SELECT -INTERVAL '1 day'
+SELECT INTERVAL '1 day' + INTERVAL '2 hours'
+SELECT d + INTERVAL (a) DAY FROM t
+SELECT d + INTERVAL a DAY FROM t
+SELECT INTERVAL 1 DAY
+SELECT sum(INTERVAL '1 day')
+SELECT INTERVAL '1 day' > INTERVAL '2 hours'
+SELECT (ts - ts) * 2 FROM t
