@@ -34,6 +34,7 @@ from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.statement_searches import SEARCHES, StatementSearches
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.stored_expressions import has_computed
+from lance_flight.engine.query.subqueries import has_constant_not_in, has_correlated_not_in, is_about_membership
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
@@ -47,6 +48,7 @@ from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.long_numbers import decimal_edits
+from lance_flight.engine.sql.memberships import with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
@@ -226,6 +228,9 @@ class QuerySession:
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts:
                 self._bounded(frame)
+                if has_correlated_not_in(frame.logical_plan()):
+                    strict = with_strict_memberships(text)
+                    return plan(strict) if strict != text else frame
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
                 frame.execution_plan()
@@ -243,13 +248,20 @@ class QuerySession:
                     self._frame_of_view,
                 )
                 # A view is coerced with the query that reads it.
-                is_coerced = self._is_view and not has_moments(calls.sql)
-                return frame if is_coerced else self._coerced(frame, is_bound=is_bound)
+                strict = with_strict_memberships(calls.sql)
+                if self._is_view and strict == calls.sql and not has_moments(calls.sql):
+                    return frame
+                coerced = self._coerced(frame, is_bound=is_bound)
+                if strict == calls.sql or not has_constant_not_in(frame.logical_plan(), self.optimised(coerced)):
+                    return coerced
+                calls = replace(calls, sql=strict)
             except SqlError as exc:
                 readable = with_readable_moment(calls.sql, str(exc))
-                if readable is None:
+                if readable is None and is_about_membership(str(exc)):
+                    readable = with_strict_memberships(calls.sql)
+                if readable in {None, calls.sql}:
                     raise
-                calls = replace(calls, sql=readable)
+                calls = replace(calls, sql=readable or calls.sql)
         raise LimitExceeded(
             f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
         )

@@ -15,6 +15,7 @@ from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.long_numbers import decimal_edits
+from lance_flight.engine.sql.memberships import membership_edits
 from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.search_conditions import parameters_in
@@ -54,6 +55,10 @@ def for_datafusion(text: str) -> str:
     rewrites = clause_edits(text, tokens) + comparison_edits(tokens) + pattern_edits(tokens)
     if rewrites:
         text = edited(text, rewrites)
+        tokens = tokenize(text)
+    memberships = membership_edits(tokens)
+    if memberships:
+        text = edited(text, memberships)
         tokens = tokenize(text)
     chains = chain_edits(tokens)
     if chains:

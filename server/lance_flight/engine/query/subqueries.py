@@ -1,0 +1,120 @@
+"""Subqueries that DataFusion 55 makes wrong joins of: they are planned in another way, or refused.
+
+From a subquery that names columns of the query around it (a correlated one) it drops what is about all of its rows: the row
+that an aggregate without GROUP BY has where nothing matches, HAVING of such an aggregate, OFFSET.
+NOT IN over a correlated subquery returns rows that are compared with NULL, and IN of a constant may be no join at all;
+comparisons with ANY and ALL in their place are right (`engine.sql.memberships`).
+
+datafusion-python shows subqueries in the text of a plan alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from datafusion import LogicalPlan
+
+from lance_flight.errors import Unsupported
+
+_USE = re.compile(r"(?:\b(?P<word>NOT IN|IN|EXISTS|ANY|ALL) )?\(<subquery>\)")
+_NOT_IN = "NOT IN (<subquery>)"
+_STRICT_JOIN = re.compile(r"LeftAnti Join: (?!Filter: ).+ null_aware")
+_OUTER = "outer_ref("
+_SUBQUERY = "Subquery:"
+_AGGREGATE = "Aggregate:"
+_WHERE = "a subquery that names columns of the query around it"
+_OVER_ONE_ROW = {
+    "": None,
+    "EXISTS": f"EXISTS over an aggregate without GROUP BY in {_WHERE} is always true; leave it out, or write GROUP BY",
+}
+_COMPARED_WITH_ONE_ROW = (
+    f"IN, ANY and ALL over an aggregate without GROUP BY in {_WHERE} are not supported;"
+    " it has one row, which = or <> compare: x = (SELECT count(*) …)"
+)
+_HAVING = (
+    f"HAVING without GROUP BY in {_WHERE} is not supported; write the condition as a value:"
+    " CASE WHEN count(*) > 1 THEN max(y) END in place of max(y)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subquery:
+    """Subquery of a plan: the word before its bracket, and the operators in it from its top, each with its indentation."""
+
+    word: str
+    lines: Sequence[str]
+
+    @property
+    def is_correlated(self) -> bool:
+        return any(_OUTER in line for line in self.lines)
+
+    def operators(self) -> list[str]:
+        """Return the operators from its top down to its first aggregate, or to the first that reads no single one."""
+        found: list[str] = []
+        depth = _depth(self.lines[0]) if self.lines else 0
+        for place, line in enumerate(self.lines):
+            if _depth(line) != depth:
+                continue
+            found.append(line.strip())
+            is_one = sum(_depth(each) == depth + 2 for each in self.lines[place + 1 :]) == 1
+            if found[-1].startswith(_AGGREGATE) or not is_one:
+                break
+            depth += 2
+        return found
+
+
+def has_correlated_not_in(plan: LogicalPlan) -> bool:
+    """Return whether a NOT IN is over a correlated subquery; `Unsupported` for correlated subqueries that have no right plan.
+
+    The plan is one that was not optimised.
+    """
+    text: str = plan.display_indent()
+    if "<subquery>" not in text or _OUTER not in text:
+        return False
+    correlated = [each for each in _subqueries(text.splitlines()) if each.is_correlated]
+    for each in correlated:
+        _check(each)
+    return any(each.word == "NOT IN" for each in correlated)
+
+
+def has_constant_not_in(plan: LogicalPlan, optimised: LogicalPlan) -> bool:
+    """Return whether a NOT IN compares a constant: it becomes no join with a key, and what is NULL is forgotten."""
+    return bool(plan.display_indent().count(_NOT_IN) > len(_STRICT_JOIN.findall(optimised.display_indent()))
+
+
+def is_about_membership(message: str) -> bool:
+    """Return whether DataFusion refuses a query because it cannot make a join of IN over a subquery."""
+    return "__correlated_sq_" in message or "InSubquery(" in message
+
+
+def _check(subquery: _Subquery) -> None:
+    """Refuse a correlated subquery of which DataFusion drops a part."""
+    operators = subquery.operators()
+    if any(line.startswith("Limit:") and not line.startswith("Limit: skip=0,") for line in operators):
+        raise Unsupported(f"OFFSET in {_WHERE} is not supported; number its rows by row_number() and join them")
+    if not (operators and operators[-1].startswith(f"{_AGGREGATE} groupBy=[[]]")):
+        return
+    if any(line.startswith("Filter:") for line in operators):
+        raise Unsupported(_HAVING)
+    message = _OVER_ONE_ROW.get(subquery.word, _COMPARED_WITH_ONE_ROW)
+    if message is not None:
+        raise Unsupported(message)
+
+
+def _subqueries(lines: Sequence[str]) -> Iterator[_Subquery]:
+    """Yield the subqueries of a plan, each after the operator that names it, in the order in which it names them."""
+    named: dict[int, Iterator[str]] = {}
+    for place, line in enumerate(lines):
+        depth = _depth(line)
+        if line.strip() == _SUBQUERY:
+            word = next(named.get(depth - 2, iter(())), "")
+            stop = next((at for at in range(place + 1, len(lines)) if _depth(lines[at]) <= depth), len(lines))
+            yield _Subquery(word, lines[place + 1 : stop])
+        else:
+            named[depth] = iter([found["word"] or "" for found in _USE.finditer(line)])
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
