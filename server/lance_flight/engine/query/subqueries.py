@@ -81,7 +81,8 @@ def has_correlated_not_in(plan: LogicalPlan) -> bool:
 
 def has_constant_not_in(plan: LogicalPlan, optimised: LogicalPlan) -> bool:
     """Return whether a NOT IN compares a constant: it becomes no join with a key, and what is NULL is forgotten."""
-    return bool(plan.display_indent().count(_NOT_IN) > len(_STRICT_JOIN.findall(optimised.display_indent()))
+    wanted: int = plan.display_indent().count(_NOT_IN)
+    return wanted > len(_STRICT_JOIN.findall(optimised.display_indent()))
 
 
 def is_about_membership(message: str) -> bool:
