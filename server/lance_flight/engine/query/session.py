@@ -256,8 +256,9 @@ class QuerySession:
                     return coerced
                 calls = replace(calls, sql=strict)
             except SqlError as exc:
-                readable = with_readable_moment(calls.sql, str(exc))
-                if readable is None and is_about_membership(str(exc)):
+                said = str(exc.__cause__ or exc)
+                readable = with_readable_moment(calls.sql, said)
+                if readable is None and is_about_membership(said):
                     readable = with_strict_memberships(calls.sql)
                 if readable in {None, calls.sql}:
                     raise
