@@ -53,8 +53,8 @@ class TableUpdate:
     `table` is the table as the statement saw it (None: a new one). `location` is the table's directory and `place` the
     one that holds the files' own `data`, the same but for branches. One that `replaces` stands for all rows of its
     partition, be there a table with some to remove or none; one that `drops` takes the table itself away. `groups` are files
-    whose rows are moved into others, in their order: said so, they keep their lineage. `split` are segments of indices that are
-    about some of the files of a group and not about others: Lance moves no such rows, so that these segments go first.
+    whose rows are moved into others, in their order: said so, they keep their lineage. `touched` are segments of indices
+    that cover files of a group: they go first, since Lance would say that they cover fragment 0 in place of the new ones.
     """
 
     spec: PartitionSpec
@@ -68,7 +68,7 @@ class TableUpdate:
     files: list[str] = field(default_factory=list)
     removal: Removal | None = None
     groups: list[LanceOperation.RewriteGroup] = field(default_factory=list)
-    split: list[lance.Index] = field(default_factory=list)
+    touched: list[lance.Index] = field(default_factory=list)
     replaces: bool = False
     drops: bool = False
     rows: int = 0
@@ -85,7 +85,7 @@ class TableUpdate:
             return [LanceOperation.Append(list(self.fragments))]
         if self.groups:
             rewrite = LanceOperation.Rewrite(groups=list(self.groups), rewritten_indices=[])
-            return [LanceOperation.CreateIndex([], list(self.split)), rewrite] if self.split else [rewrite]
+            return [LanceOperation.CreateIndex([], list(self.touched)), rewrite] if self.touched else [rewrite]
         update = LanceOperation.Update(
             removed_fragment_ids=list(self.removal.removed),
             updated_fragments=list(self.removal.updated),

@@ -146,7 +146,12 @@ class _Publication:
         if value is not None:
             return 0 if value.is_valid else int(dataset.count_rows())
         is_there = name is not None and name in dataset.schema.names
-        return int(dataset.count_rows(f"`{name}` IS NULL" if is_there else None))
+        return _count_where(dataset, f"`{name}` IS NULL") if is_there else int(dataset.count_rows())
+
+
+def _count_where(dataset: LanceDataset, condition: str) -> int:
+    """Return how many rows of a version fulfil a condition, whatever its indices say."""
+    return int(dataset.scanner(columns=[], filter=condition, with_row_id=True, use_scalar_index=False).count_rows())
 
 
 def _rows(dataset: LanceDataset) -> Rows:
@@ -173,7 +178,7 @@ def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
     found = numbers_of_columns(dataset) if new else {}
     # A column that is NULL, and was widened then, is NULL in files of its own.
     return any(
-        not stored.isdisjoint(found[field_id(each)]) and dataset.count_rows(f"`{each.name}` IS NOT NULL")
+        not stored.isdisjoint(found[field_id(each)]) and _count_where(dataset, f"`{each.name}` IS NOT NULL")
         for each in new
     )
 

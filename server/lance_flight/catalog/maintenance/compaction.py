@@ -250,8 +250,8 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult], *, rebases: bool) ->
             LanceOperation.RewriteGroup(old_fragments=result.original_fragments, new_fragments=result.new_fragments)
             for result in results
         ]
-        moved = [frozenset(fragment.id for fragment in result.original_fragments) for result in results]
-        due.edit.split += [segment for segment in due.segments if _is_split(segment, moved)]
+        moved = {fragment.id for fragment in old}
+        due.edit.touched += [segment for segment in due.segments if not moved.isdisjoint(segment.fragment_ids)]
     written, replaced = (sum(len(fragment.files) for fragment in fragments) for fragments in (new, old))
     summary = CompactedTable(
         object_id=due.edit.object_id,
@@ -260,11 +260,6 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult], *, rebases: bool) ->
         deleted_rows=sum(f.deletion_file.num_deleted_rows for f in old if f.deletion_file is not None),
     )
     return _Rewritten(due.edit, summary, frozenset(segment.uuid for segment in due.segments or ()), rebases)
-
-
-def _is_split(segment: lance.Index, groups: Sequence[frozenset[int]]) -> bool:
-    """Return whether a segment covers some, but not all, of a group of files that are joined."""
-    return any(group & segment.fragment_ids and group - segment.fragment_ids for group in groups)
 
 
 def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:

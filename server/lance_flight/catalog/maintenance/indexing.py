@@ -36,7 +36,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import Coverage
-from lance_flight.catalog.tables.lineage import are_new
+from lance_flight.catalog.tables.outdated_indices import holds_old_values
 from lance_flight.catalog.tables.schema_adapter import identified, path_within
 from lance_flight.errors import AlreadyExists
 from lance_flight.faults import failpoint
@@ -278,13 +278,12 @@ def missing_segment(
         return None
     column = ".".join(found[0])
     coverage = Coverage.of(dataset, definition.name, column, definition.of_kind)
-    if not coverage.missing:
+    is_vector = definition.of_kind.family is Family.VECTOR
+    is_outdated = not is_vector and holds_old_values(dataset, coverage.segments, fragments.keys())
+    if not coverage.missing and not is_outdated:
         return None
     is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
-    added = is_small and len(coverage.segments) < MOST_SEGMENTS
-    # Lance looks into the segments of a text index as if they were one, where a row that was changed has two texts.
-    if definition.of_kind.family is Family.TEXT:
-        added = added and are_new(dataset, coverage.missing)
+    added = is_small and len(coverage.segments) < MOST_SEGMENTS and not is_outdated
     chosen = {number: fragments[number] for number in (coverage.missing if added else fragments)}
     options = _options(dataset, column, definition, chosen)
     if options is None:

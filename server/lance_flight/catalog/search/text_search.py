@@ -30,6 +30,7 @@ from lance_flight.catalog.search.text_statistics import Statistics
 from lance_flight.catalog.search.text_syntax import Node
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import covered, index_of
+from lance_flight.catalog.tables.outdated_indices import is_outdated
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.errors import Unsupported
@@ -190,6 +191,8 @@ class _Stored:
         mine = physical(columns, column.name, number)
         is_filled = number is not None and bool(source.filling(columns, [number]))
         index = None if mine is None or is_filled else index_of(source.dataset, mine.name, _KIND)
+        if index is not None and is_outdated(source.dataset, index):
+            index = None
         return cls(column, mine, is_filled, index)
 
     @property

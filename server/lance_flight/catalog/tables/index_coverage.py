@@ -11,7 +11,7 @@ import lance
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.indices import IndexDefinition
-from lance_flight.model.index_kinds import KINDS, IndexKind
+from lance_flight.model.index_kinds import KINDS, Family, IndexKind
 
 INDICES = "_indices"
 """The directory of a Lance table with the files of its indices."""
@@ -79,6 +79,12 @@ def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
         )
 
 
+def is_of_vectors(index: lance.IndexDescription) -> bool:
+    """Return whether an index is one of vectors."""
+    kind = _KINDS.get(_plain(index.index_type))
+    return kind is not None and kind.family is Family.VECTOR
+
+
 def all_segments(dataset: LanceDataset) -> Iterator[lance.Index]:
     """Return the segments of all indices of a table."""
     return (segment for index in dataset.describe_indices() for segment in segments(index))
@@ -89,9 +95,8 @@ def definitions(dataset: LanceDataset) -> Iterator[IndexDefinition]:
 
     An index that another writer has made is kept up to date whatever the number of rows.
     """
-    kinds = {_plain(name): kind for name, kind in KINDS.items()}
     for index in dataset.describe_indices():
-        kind = kinds.get(_plain(index.index_type))
+        kind = _KINDS.get(_plain(index.index_type))
         if kind is not None and len(index.fields) == 1:
             told = dict(index.details or {})
             told |= told.get("compression") or {}
@@ -118,3 +123,7 @@ def _files(segments: Iterable[lance.Index]) -> frozenset[int]:
 
 def _plain(kind: str) -> str:
     return kind.replace("_", "").lower()
+
+
+_KINDS = {_plain(name): kind for name, kind in KINDS.items()}
+"""The kinds of index by the names that Lance has for them, without underscores."""

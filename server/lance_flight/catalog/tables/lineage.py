@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import FragmentMetadata, LanceDataset
+from lance import FragmentMetadata
 from lance.fragment import RowIdSequence
 
 from lance_flight.catalog.storage.addresses import TABLE_NUMBER
@@ -93,16 +93,6 @@ def keeping(fragments: Iterable[FragmentMetadata], ids: pa.Array | None) -> Iter
         mine = ids.slice(start, fragment.physical_rows)
         start += fragment.physical_rows
         yield replace(fragment, row_id_meta=RowIdSequence(mine).to_inline_metadata())
-
-
-def are_new(dataset: LanceDataset, fragments: Iterable[int]) -> bool:
-    """Return whether no row of some files was changed: its id stays, and other files may say what it was before."""
-    if not dataset.has_stable_row_ids:
-        return True
-    files = [dataset.get_fragment(number) for number in fragments]
-    _, created, updated = (field.name for field in LINEAGE_FIELDS)
-    versions = dataset.scanner(columns=[created, updated], fragments=files).to_batches()
-    return all(pc.all(pc.equal(batch[created], batch[updated])).as_py() is not False for batch in versions)
 
 
 def without(fragments: Sequence[FragmentMetadata]) -> list[FragmentMetadata]:

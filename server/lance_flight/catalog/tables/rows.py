@@ -153,8 +153,8 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
         if is_vector(vector_type(field.type)) and _is_list(column.type):
             return _as_vectors(column, field)
         cast = _converted(column, field.type)
-        # Text is parsed and written by rules of its own.
-        if not _is_text(column.type) and not _is_text(field.type):
+        # Text is parsed and written by rules of its own, and NULL alone, as in an empty list, is nothing else.
+        if not _is_text(column.type) and not _is_text(field.type) and not pa.types.is_null(_innermost(column.type)):
             _refuse_changed(column, cast, field)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
         raise DataError(

@@ -30,6 +30,7 @@ from lance_flight.catalog.tables.lineage import (
     ROW_ID,
     ROW_ORIGIN_FIELD,
 )
+from lance_flight.catalog.tables.outdated_indices import has_outdated_index
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.schema_adapter import ids_within, missing, path_of, same_fields
 from lance_flight.catalog.tables.sources import Open, Source
@@ -298,6 +299,7 @@ class Scan:
             or self._divides(source)
             or table.fill.is_by_address
             or self.among is not None,
+            use_scalar_index=False if has_outdated_index(source.dataset) else None,
             late_materialization=_late_columns([each for each in table.columns if each.name in columns]),
             **{**_batch_bytes(table, columns), **_blob_arguments(table, columns)},
             **searching,

@@ -1,0 +1,32 @@
+"""After any changes and any maintenance, a condition and a search find the rows that they find without indices."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.engine.database import Database
+from tests.engine.index_histories import CONDITIONS, History
+from tests.selection import IS_FULL
+
+pytestmark = pytest.mark.slow  # a long property
+
+STEPS = 14
+SEEDS = range(60 if IS_FULL else 2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("has_stable_ids", [True, False], ids=["stable ids", "addresses"])
+@pytest.mark.parametrize("has_parts", [True, False], ids=["partitions", "plain"])
+def test_indices_answer_what_a_scan_answers(
+    database: Database, seed: int, *, has_stable_ids: bool, has_parts: bool
+) -> None:
+    chance = random.Random(f"{seed} {has_stable_ids} {has_parts}")  # noqa: S311 - a seed
+    history = History(database, chance, f"t{seed}{has_stable_ids:d}{has_parts:d}", has_parts, has_stable_ids)
+    history.begin()
+    for _ in range(STEPS):
+        on = history.step()
+        history.check(on, chance.sample(CONDITIONS, 12))
+    for name in [history.name, *history.branches]:
+        history.check(name, CONDITIONS)
