@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lance_flight.errors import Unsupported
 
 from tests.engine.database import Database
 
@@ -143,3 +144,70 @@ def test_a_cast_that_fails_is_null_where_it_is_compared(
     database.run(f"INSERT INTO {table} VALUES (3000000000), (5), (0), (NULL)")
     found = database.rows(f"SELECT x FROM {table} WHERE {condition} ORDER BY x", [6] if "?" in condition else None)
     assert [value for (value,) in found] == expected
+
+
+# Pattern → what PostgreSQL answers for 2024-05-06 07:08:09.25; text in double quotes is as it is.
+PATTERNS = {
+    "YYYY-MM": "2024-05",
+    "YYYY-MM-DD HH24:MI:SS": "2024-05-06 07:08:09",
+    "yyyymmdd": "20240506",
+    'YYYY-MM-DD"T"HH24:MI:SS.US': "2024-05-06T07:08:09.250000",
+    "HH12:MI AM": "07:08 AM",
+    "SS.MS": "09.250",
+    "Dy DD Mon YY": "Mon 06 May 24",
+    "FMMonth DDD": "May 127",
+    "FMDay": "Monday",
+    "IYYY-IW-ID": "2024-19-1",
+    "%Y/%m": "2024/05",
+    "--": "--",
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_to_char_takes_patterns_of_postgresql(database: Database, pattern: str) -> None:
+    moment = "TIMESTAMP '2024-05-06 07:08:09.25'"
+    assert database.value(f"SELECT to_char({moment}, '{pattern}')") == PATTERNS[pattern]
+
+
+@pytest.mark.parametrize("pattern", ["Q", "Month", "MON", "YYYY year", "DAY", "J", "TZ", "WW"])
+def test_to_char_refuses_other_patterns(database: Database, pattern: str) -> None:
+    with pytest.raises(Unsupported, match="pattern"):
+        database.value(f"SELECT to_char(TIMESTAMP '2024-05-06 07:08:09', '{pattern}')")
+
+
+TIMES = [
+    "SELECT d + INTERVAL '12 hours' FROM days",
+    "SELECT d - INTERVAL '90 minutes' FROM days",
+    "SELECT INTERVAL '1 day 2 hours' + d FROM days",
+    "SELECT DATE '2024-01-01' + INTERVAL '12 hours'",
+    "SELECT max(d + INTERVAL '1 second') FROM days",
+    "SELECT 1 FROM days WHERE CAST(ts AS DATE) + INTERVAL '1' HOUR > ts",
+    "SELECT 1 FROM days ORDER BY d + INTERVAL '3 hours'",
+    "SELECT a.d FROM days AS a JOIN days AS b ON a.d + INTERVAL '1 hour' = b.ts",
+    "SELECT 1 FROM days WHERE EXISTS (SELECT 1 FROM days AS u WHERE u.d + INTERVAL '1 hour' < days.ts)",
+    "UPDATE days SET ts = d + INTERVAL '12 hours'",
+]
+
+
+@pytest.fixture(scope="module")
+def days(database: Database) -> Database:
+    database.run("CREATE TABLE days (d DATE, ts TIMESTAMP)")
+    database.run("INSERT INTO days VALUES (DATE '2024-01-31', '2024-01-31 05:00:00')")
+    return database
+
+
+@pytest.mark.parametrize("statement", TIMES)
+def test_a_date_takes_no_hours(days: Database, statement: str) -> None:
+    with pytest.raises(Unsupported, match="AS TIMESTAMP"):
+        days.run(statement) if statement.startswith("UPDATE") else days.query(statement)
+
+
+def test_a_date_takes_days_and_a_time_takes_hours(days: Database) -> None:
+    for value, expected in {
+        "d + INTERVAL '1 month'": "2024-02-29",
+        "d + INTERVAL '48' DAY - INTERVAL '1 year'": "2023-03-19",
+        "CAST(d AS TIMESTAMP) + INTERVAL '12 hours'": "2024-01-31 12:00:00",
+        "ts + INTERVAL '90 minutes'": "2024-01-31 06:30:00",
+        "date_trunc('month', d) + INTERVAL '1 hour'": "2024-01-01 01:00:00",
+    }.items():
+        assert str(days.value(f"SELECT {value} FROM days")) == expected, value

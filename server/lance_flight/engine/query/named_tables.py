@@ -34,6 +34,7 @@ from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table
 from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
+from lance_flight.engine.sql.signed_zeros import DOUBLE, REAL
 from lance_flight.engine.sql.time_travel import Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.spec import Evaluate
@@ -152,6 +153,16 @@ class NamedTables:
         self.views.clear()
         self.scanned.clear()
         return True
+
+    def floating(self) -> dict[str, str]:
+        """Return the columns of floating point that the statement's tables have, each with what removes the sign of a zero."""
+        types = {field.name: field.type for provider in self.providers.values() for field in provider.schema}
+        others = {f.name for p in self.providers.values() for f in p.schema if not pa.types.is_floating(f.type)}
+        return {
+            name: DOUBLE if pa.types.is_float64(kind) else REAL
+            for name, kind in types.items()
+            if pa.types.is_floating(kind) and name not in others
+        }
 
     def revealed(self, name: TableName) -> list[str]:
         """Return the hidden columns that a name's table shows to this statement."""

@@ -47,12 +47,16 @@ Sizes = Mapping[str, Size]
 
 def check_plan(plan: LogicalPlan) -> bool:
     """Refuse a plan that optimising expands too far (`LimitExceeded`); return whether it may take long to optimise."""
-    if _SUBQUERY in plan.display_indent():
-        # What subqueries in expressions read is seen only once they are joins.
-        plan = _joining().create_dataframe_from_logical_plan(plan).optimized_logical_plan()
     read = _PlanReader()
-    read.sizes(plan)
+    read.sizes(with_joined_subqueries(plan))
     return read.operators > COSTLY_OPERATORS
+
+
+def with_joined_subqueries(plan: LogicalPlan) -> LogicalPlan:
+    """Return a plan in whose joins the operators of subqueries are seen, which datafusion-python does not show in expressions."""
+    if _SUBQUERY not in plan.display_indent():
+        return plan
+    return _joining().create_dataframe_from_logical_plan(plan).optimized_logical_plan()
 
 
 @cache

@@ -19,12 +19,13 @@ from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
+from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
-from lance_flight.engine.query.plan_bounds import check_plan
+from lance_flight.engine.query.plan_bounds import check_plan, with_joined_subqueries
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.columns import stored_name
 from lance_flight.engine.query.provider import Provider, ScanLog
@@ -54,6 +55,7 @@ from lance_flight.engine.sql.parameters import bound_values, parameter_count, wi
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries
 from lance_flight.engine.sql.references import CATALOG, quoted
+from lance_flight.engine.sql.signed_zeros import may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
@@ -222,15 +224,17 @@ class QuerySession:
         def schema_of(text: str) -> pa.Schema:
             return pa.schema(self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values).schema())
 
-        def plan(text: str) -> DataFrame:
+        def plan(text: str, *, is_final: bool = False) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
             check_recursive_queries(text, schema_of)
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts:
                 self._bounded(frame)
-                if has_correlated_not_in(frame.logical_plan()):
-                    strict = with_strict_memberships(text)
-                    return plan(strict) if strict != text else frame
+            if may_add_times(text):
+                check_date_arithmetic(self.datafusion, with_joined_subqueries(frame.logical_plan()))
+            right = text if is_final else self._with_right_answers(text, frame.logical_plan(), parameters)
+            if right != text:
+                return plan(right, is_final=True)
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
                 frame.execution_plan()
@@ -238,6 +242,16 @@ class QuerySession:
 
         with located(self._sent, calls.sql):
             return self._readable(calls, plan, is_bound=is_bound)
+
+    def _with_right_answers(self, text: str, plan: LogicalPlan, parameters: pa.RecordBatch | None) -> str:
+        """Return the text of a query without what DataFusion answers wrongly, as its plan shows."""
+        if has_correlated_not_in(plan):
+            text = with_strict_memberships(text)
+        if may_compare_bits(text):
+            columns = parameters.columns if parameters is not None else []
+            values = {f"${place}": column[0].as_py() for place, column in enumerate(columns, 1)}
+            text = without_signed_zeros(text, self.named.floating(), values)
+        return text
 
     def _readable(self, calls: TypedCalls, plan: Callable[[str], DataFrame], *, is_bound: bool) -> DataFrame:
         """Plan a query, again where DataFusion refuses a moment that is written as a text."""

@@ -12,6 +12,7 @@ from lance_flight.engine.sql.boolean_chains import chain_edits
 from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
+from lance_flight.engine.sql.date_patterns import date_pattern_edits
 from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.long_numbers import decimal_edits
@@ -52,7 +53,9 @@ def for_datafusion(text: str) -> str:
         text = edited(text, operators)
         tokens = tokenize(text)
     check_operators(tokens)
-    rewrites = clause_edits(text, tokens) + comparison_edits(tokens) + pattern_edits(tokens)
+    rewrites = (
+        clause_edits(text, tokens) + comparison_edits(tokens) + pattern_edits(tokens) + date_pattern_edits(tokens)
+    )
     if rewrites:
         text = edited(text, rewrites)
         tokens = tokenize(text)

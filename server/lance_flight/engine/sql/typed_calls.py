@@ -20,6 +20,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
+from lance_flight.engine.sql.signed_zeros import without_unsigned
 from lance_flight.engine.sql.sort_keys import written_once
 from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES, Distance, is_numbers, known_types
@@ -82,7 +83,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
 
 def shown_name(column: str) -> str:
     """Return the name of a result column with the user's names of functions."""
-    return written_once(without_guards(_CALL_NAME.sub(lambda found: found["word"], column)))
+    return written_once(without_unsigned(without_guards(_CALL_NAME.sub(lambda found: found["word"], column))))
 
 
 @dataclass(slots=True)

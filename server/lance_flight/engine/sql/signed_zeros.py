@@ -1,0 +1,117 @@
+"""Zero and minus zero as one value, where DataFusion 55 compares the bits of doubles.
+
+It does so in IN with a list, `CASE f WHEN 0`, nullif, and in windows; `=`, GROUP BY, DISTINCT and joins take them for one value.
+`f - (-0.0)` is `f` without the sign of a zero, and a text that no client writes, so that names of columns can leave it out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, folded, literals, tokenize
+
+DOUBLE, REAL = " - (-0.0)", " - CAST(-0.0 AS REAL)"
+"""What removes the sign of a zero, by the type of a column."""
+_WORDS = re.compile(r"\b(?:IN|CASE|NULLIF|OVER|WINDOW)\b", re.IGNORECASE)
+_BOTH_ZEROS = ", 0.0, -0.0"
+_SHOWN = re.compile(r" - (?:Float64\(-0\)|CAST\(Float64\(-0\) AS Float32\))|, Float64\(0\), Float64\(-0\)")
+_ZERO = re.compile(r"0*\.?0*(?:[eE][+-]?\d+)?")
+_AFTER_KEY = frozenset(["ASC", "DESC", "NULLS", "ORDER", "ROWS", "RANGE", "GROUPS"])
+
+
+def may_compare_bits(sql: str) -> bool:
+    """Return whether a query may compare the bits of numbers."""
+    return _WORDS.search(sql) is not None
+
+
+def without_signed_zeros(sql: str, columns: Mapping[str, str], values: Mapping[str, object]) -> str:
+    """Return a query that takes zero and minus zero for one value, in these columns, each with what removes the sign.
+
+    `values` are those of its parameters, by `$n`.
+
+    >>> query = "SELECT nullif(f, 0), rank() OVER (ORDER BY t.f) FROM t WHERE f IN (0, 2.5)"
+    >>> without_signed_zeros(query, {"f": DOUBLE}, {})
+    'SELECT nullif(f - (-0.0), 0), rank() OVER (ORDER BY t.f - (-0.0)) FROM t WHERE f IN (0, 2.5, 0.0, -0.0)'
+    """
+    tokens = tokenize(sql)
+    closing = closing_places(tokens)
+    edits: list[tuple[int, int, str]] = []
+    for place in _keys(tokens, closing):
+        name = folded(tokens[place])
+        if tokens[place].kind in {Kind.WORD, Kind.NAME} and name in columns:
+            edits.append((tokens[place].stop, tokens[place].stop, columns[name]))
+    for place, token in enumerate(tokens):
+        closed = closing.get(place + 1, 0)
+        is_compared = token.word == "IN" and closed > 0 and _is_compared(tokens, place, columns)
+        if is_compared and _has_zero(tokens[place + 2 : closed], values):
+            edits.append((tokens[closed].start, tokens[closed].start, _BOTH_ZEROS))
+    return edited(sql, edits)
+
+
+def without_unsigned(name: str) -> str:
+    """Return the name of a column as the client's query makes it.
+
+    >>> without_unsigned("rank() ORDER BY [t.f - Float64(-0) ASC NULLS LAST]")
+    'rank() ORDER BY [t.f ASC NULLS LAST]'
+    """
+    return _SHOWN.sub("", name)
+
+
+def _keys(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[int]:
+    """Yield the last place of each name that alone is a key of a window, what CASE compares, or the argument of nullif."""
+    for place, token in enumerate(tokens[:-1]):
+        if token.word == "CASE":
+            last = _name(tokens, place + 1)
+            if tokens[last + 1].word == "WHEN":
+                yield last
+        elif token.word == "NULLIF" and tokens[place + 1].is_sign("("):
+            last = _name(tokens, place + 2)
+            if tokens[last + 1].is_sign(","):
+                yield last
+        elif token.is_sign("(") and (tokens[place - 1].word == "OVER" or _is_named_window(tokens, place)):
+            yield from _window_keys(tokens, place, closing.get(place, place))
+
+
+def _name(tokens: Sequence[Token], first: int) -> int:
+    """Return the last place of the name, with its qualifiers, that begins at a place."""
+    last = first
+    while last + 3 < len(tokens) and tokens[last + 1].is_sign("."):
+        last += 2
+    return min(last, len(tokens) - 2)
+
+
+def _is_named_window(tokens: Sequence[Token], place: int) -> bool:
+    return (
+        place >= len(("WINDOW", "w", "AS"))
+        and tokens[place - 1].word == "AS"
+        and (tokens[place - 3].word == "WINDOW" or tokens[place - 3].is_sign(","))
+    )
+
+
+def _window_keys(tokens: Sequence[Token], opened: int, closed: int) -> Iterator[int]:
+    for place in range(opened + 1, closed - 1):
+        if tokens[place].word == "BY" or tokens[place].is_sign(","):
+            last = _name(tokens, place + 1)
+            following = tokens[last + 1]
+            if last < closed and (following.text in {",", ")"} or following.word in _AFTER_KEY):
+                yield last
+
+
+def _is_compared(tokens: Sequence[Token], place: int, columns: Collection[str]) -> bool:
+    """Return whether a column alone is compared with the list of the IN at a place."""
+    last = place - 1 - (tokens[place - 1].word == "NOT")
+    return last >= 0 and tokens[last].kind in {Kind.WORD, Kind.NAME} and folded(tokens[last]) in columns
+
+
+def _has_zero(items: Sequence[Token], values: Mapping[str, object]) -> bool:
+    """Return whether a list has a zero among its numbers and parameters."""
+    for token in items:
+        match token.kind:
+            case Kind.NUMBER if _ZERO.fullmatch(token.text):
+                return True
+            case Kind.LITERALS if any(_ZERO.fullmatch(text.lstrip("-")) for text in literals(token)):
+                return True
+            case Kind.PARAMETER if values.get(token.text) == 0:
+                return True
+    return False

@@ -1,0 +1,73 @@
+"""Zero and minus zero are one value wherever rows are compared, and each is stored as it was written."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.engine.database import Database
+
+# Condition on the column → the rows that it holds for, of 0.0, -0.0, 2.5, NULL.
+CONDITIONS = {
+    "{0} IN (0, 2.5)": [1, 2, 3],
+    "{0} IN (0, 7)": [1, 2],
+    "{0} IN (-0.0, 7, 8, 9, 10)": [1, 2],
+    "{0} IN (0, 2.5, 3, 4, 5, 6) AND id > 1": [2, 3],
+    "{0} NOT IN (0.0, 3, 4, 5, 6)": [3],
+    "z.{0} NOT IN (0, 2.5)": [],
+    "NOT z.{0} IN (0e0, 4, 5, 6)": [3],
+    "{0} IN (1, 2, 3, 4)": [],
+    "{0} IN (" + ", ".join(map(str, range(40))) + ")": [1, 2],
+    "nullif({0}, 0) IS NULL": [1, 2, 4],
+    "nullif(z.{0}, -0.0) = 2.5": [3],
+    "CASE {0} WHEN 0 THEN true ELSE false END": [1, 2],
+    "CASE z.{0} WHEN 2.5 THEN 1 WHEN 0.0 THEN 2 END = 2": [1, 2],
+}
+
+
+@pytest.fixture(scope="module")
+def zeros(database: Database) -> Database:
+    database.run("CREATE TABLE z (id BIGINT, d DOUBLE, r REAL) PARTITIONED BY (bucket(2, id))")
+    database.run("INSERT INTO z VALUES (1, 0.0, 0.0), (3, 2.5, 2.5), (4, NULL, NULL)")
+    database.run("INSERT INTO z SELECT 2, -0.0, -0.0")
+    return database
+
+
+@pytest.mark.parametrize("column", ["d", "r"])
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_takes_both_zeros(zeros: Database, condition: str, column: str) -> None:
+    found = zeros.query(f"SELECT id FROM z WHERE {condition.format(column)} ORDER BY id")["id"].to_pylist()
+    assert found == CONDITIONS[condition]
+
+
+@pytest.mark.parametrize("column", ["d", "r"])
+def test_parameters_take_both_zeros(zeros: Database, column: str) -> None:
+    for value in (0.0, -0.0):
+        for marks, others in (("?, ?", [2.5]), ("?, ?, ?, ?, ?", [2.5, 4.5, 5.5, 6.5])):
+            found = zeros.query(f"SELECT id FROM z WHERE {column} IN ({marks}) ORDER BY id", [value, *others])
+            assert found["id"].to_pylist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("column", ["d", "r"])
+def test_windows_take_both_zeros_for_one(zeros: Database, column: str) -> None:
+    found = zeros.query(
+        f"SELECT id, count(*) OVER (PARTITION BY {column}), rank() OVER (ORDER BY z.{column} NULLS LAST) AS place,"
+        f" sum(1) OVER w AS peers FROM z WINDOW w AS (ORDER BY {column} DESC NULLS LAST) ORDER BY id"
+    )
+    assert [list(row.values()) for row in found.to_pylist()] == [[1, 2, 1, 3], [2, 2, 1, 3], [3, 1, 3, 1], [4, 1, 4, 4]]
+    assert found.column_names[1].startswith(f"count(*) PARTITION BY [z.{column}] ")
+
+
+def test_the_sign_of_a_zero_is_kept(zeros: Database) -> None:
+    found = zeros.query("SELECT d, r FROM z WHERE d = 0 ORDER BY id").to_pylist()
+    assert [[math.copysign(1, value) for value in row.values()] for row in found] == [[1, 1], [-1, -1]]
+
+
+def test_changes_take_both_zeros(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, d DOUBLE) PARTITIONED BY (bucket(2, id))")
+    database.run(f"INSERT INTO {table} SELECT 1, -0.0 UNION ALL SELECT 2, 0.0 UNION ALL SELECT 3, 1.0")
+    database.run(f"UPDATE {table} SET id = id + 10 WHERE d IN (0, 4, 5, 6, 7)")
+    assert database.query(f"SELECT id FROM {table} ORDER BY id")["id"].to_pylist() == [3, 11, 12]
+    database.run(f"DELETE FROM {table} WHERE d NOT IN (1, 4, 5, 6, 7)")
+    assert database.query(f"SELECT id FROM {table}")["id"].to_pylist() == [3]
