@@ -25,9 +25,9 @@ Nodes = Sequence[Mapping[str, Any]]
 class Refused(Exception):
     """An error that the JVM is told of."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, sqlstate: str, message: str) -> None:
         super().__init__(f"[{code}] {message}")
-        self.code = code
+        self.code, self.sqlstate = code, sqlstate
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,13 @@ class CatalogTable:
         table = self if limit is None else self.limited(taken, limit)
         return Tasks(table.ask("plan_scan", columns=list(columns or self.schema.names), predicates=taken))
 
+    def with_options(self, **options: str) -> CatalogTable:
+        """Return what a batch reads with these options."""
+        found = self.ask("read_with_options", read_options=options, is_pinned=self.loaded["is_pinned"])
+        if "refused" in found:
+            raise Refused(**found["refused"])
+        return CatalogTable(self.catalog, {**self.loaded, **found})
+
     def limited(self, predicates: Nodes, limit: int) -> CatalogTable:
         """Return the table of which a LIMIT needs so many rows."""
         found = self.ask("push_limit", predicates=list(predicates), limit=limit)
@@ -118,14 +125,29 @@ class CatalogTable:
     def write(
         self, *parts: Iterable[pa.RecordBatch], schema: StructType | None = None, replaces: str = "nothing", **ends: Any
     ) -> None:
-        """Write rows, each of the parts by a task, in place of what `replaces` and `predicates` name."""
-        begun = self.begin(schema, replaces, ends.pop("predicates", ()))
+        """Write rows, each of the parts by a task, in place of what `replaces` and `predicates` name, with `options`."""
+        asked = {name: ends.pop(name) for name in ("predicates", "options", "compared") if name in ends}
+        begun = self.begin(schema, replaces, **asked)
         self.ask("commit_write", write=begun["write"], messages=[message(begun, part) for part in parts], **ends)
 
-    def begin(self, schema: StructType | None = None, replaces: str = "nothing", predicates: Nodes = ()) -> Any:
-        """Begin a write."""
+    def begin(
+        self,
+        schema: StructType | None = None,
+        replaces: str = "nothing",
+        predicates: Nodes = (),
+        options: Mapping[str, str] | None = None,
+        compared: Nodes | None = None,
+    ) -> Any:
+        """Begin a write; rows that are added are `compared` with those that fulfil these predicates."""
         kinds = self.schema if schema is None else schema
-        return self.ask("begin_write", schema=kinds.json(), replaces=replaces, predicates=list(predicates))
+        return self.ask(
+            "begin_write",
+            schema=kinds.json(),
+            replaces=replaces,
+            predicates=list(predicates),
+            write_options=dict(options or {}),
+            compared=[] if compared is None else [{"handle": self.loaded["handle"], "predicates": list(compared)}],
+        )
 
     def change(self, predicates: Nodes, become: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
         """Change rows as `RowChanges` does: the rows of partitions that predicates leave are read, and written anew."""

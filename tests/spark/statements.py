@@ -173,6 +173,8 @@ REFUSED_TABLES: Mapping[str, str] = MappingProxyType(
         "(id BIGINT) USING parquet": "expected USING lance_flight",
         "(id BIGINT) TBLPROPERTIES ('x' = '1')": "property 'x' is not one of a table",
         "(id BIGINT) USING lance_flight OPTIONS (root 'x')": "property 'root' is not one of a table",
+        "(id BIGINT) OPTIONS (file_version '2.1')": "property 'file_version'|option 'file_version'; expected TBLPROPERTIES",
+        "(s STRUCT<x: STRUCT<y: INT NOT NULL>>)": "column 's.x.y' inside 's' is NOT NULL",
         "(m MAP<STRING, INT>)": "map<string,int> cannot be made in SQL",
         "(id BIGINT) PARTITIONED BY (nonsense(id))": "nonsense",
     }
@@ -186,6 +188,11 @@ ALTERATIONS: Mapping[str, str] = MappingProxyType(
         "ADD COLUMN o.b BIGINT": "id bigint, s string, o struct<a:int,b:bigint>",
         "RENAME COLUMN s TO t": "id bigint, t string, o struct<a:int>",
         "DROP COLUMN s": "id bigint, o struct<a:int>",
+        "DROP COLUMNS (s, o)": "id bigint",
+        "ADD COLUMNS (c INT NOT NULL DEFAULT 3, o.b INT, d INT COMMENT 'it''s d')": (
+            "id bigint, s string, o struct<a:int,b:int>, c int, d int"
+        ),
+        "ALTER COLUMN s COMMENT 'text', o.a TYPE BIGINT, id DROP NOT NULL": "id bigint, s string, o struct<a:bigint>",
         "ALTER COLUMN o.a TYPE BIGINT": "id bigint, s string, o struct<a:bigint>",
         "ALTER COLUMN s COMMENT 'text'": "id bigint, s string, o struct<a:int>",
         "ALTER COLUMN id DROP NOT NULL": "id bigint, s string, o struct<a:int>",
@@ -195,7 +202,26 @@ ALTERATIONS: Mapping[str, str] = MappingProxyType(
 )
 """Changes of a table, and the columns that it has then."""
 
-REFUSED_ALTERATIONS = ("ADD COLUMN c INT FIRST", "SET TBLPROPERTIES ('x' = '1')", "ALTER COLUMN s SET DEFAULT 'x'")
+REFUSED_ALTERATIONS = (
+    "ADD COLUMN c INT FIRST",
+    "ADD COLUMNS (c INT, d INT AFTER s)",
+    "ADD COLUMNS (c INT, d STRUCT<x: INT NOT NULL>)",
+    "ADD COLUMNS (c INT, d MAP<STRING, INT>)",
+    "ADD COLUMNS (c INT, d INT NOT NULL)",
+    "SET TBLPROPERTIES ('x' = '1')",
+    "SET TBLPROPERTIES ('comment' = 'x', 'y' = '1')",
+    "SET TBLPROPERTIES ('comment' = 'x', 'partitioned_by' = 's')",
+    "UNSET TBLPROPERTIES ('comment', 'partitioned_by')",
+    "ALTER COLUMN s SET DEFAULT 'x'",
+    "ALTER COLUMN s COMMENT 'x', o.a SET DEFAULT 3",
+    "ALTER COLUMN s COMMENT 'x', o FIRST",
+    "DROP COLUMN id",
+    "DROP COLUMNS (s, id)",
+    "REPLACE COLUMNS (id BIGINT, c INT)",
+    "REPLACE COLUMNS (c INT)",
+    "CLUSTER BY (s)",
+)
+"""Changes of a table that are refused, and leave it as it was."""
 
 
 def created(fields: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from tests.engine.database import Database
 from tests.service.server_process import files
 from tests.spark.offers import Nodes, Offers
-from tests.spark.planner import Catalog, CatalogTable, Refused, message
+from tests.spark.planner import Catalog, CatalogTable, Refused, Tasks, message
 from tests.spark.row_statements import COLUMNS, ROWS, SHAPES
 from tests.spark.statements import CHANGES, created
 from tests.spark.tables import SHAPES as KINDS
@@ -245,6 +245,67 @@ def test_a_change_beside_one_of_the_same_rows_is_a_conflict(
         found.change(predicates, ours)
     assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'ours'") == (0 if is_conflict else 10)
     assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'theirs' OR id = 500") in hits
+
+
+NEW = {
+    "the same row": ("INSERT INTO {} VALUES (900, 1, 'theirs', NULL, 0)", True),
+    "a row beside it": ("INSERT INTO {} VALUES (901, 1, 'theirs', NULL, 0)", True),
+    "a row of another partition": ("INSERT INTO {} VALUES (902, 2, 'theirs', NULL, 0)", False),
+    "nothing": ("DELETE FROM {} WHERE id = -1", False),
+}
+
+
+@pytest.mark.parametrize(("theirs", "is_conflict"), NEW.values(), ids=NEW)
+def test_rows_that_are_new_to_a_table_are_so_when_they_are_committed(
+    catalog: Catalog, database: Database, offers: Offers, table: str, theirs: str, *, is_conflict: bool
+) -> None:
+    copied(database, "identity", table)
+    found = catalog.table(table)
+    partition = [each for each in offers.of(CHANGES["update"], "push_predicates")[0]["predicates"] if "k" in str(each)]
+    ours = batches(found, {"id": 900, "k": 1, "s": "ours"})
+    database.run(theirs.format(table))
+    if is_conflict:
+        with pytest.raises(Refused, match="changed by another writer") as raised:
+            found.write(ours, compared=partition)
+        assert (raised.value.code, raised.value.sqlstate) == ("serialization_failure", "40001")
+    else:
+        found.write(ours, compared=partition)
+    assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'ours'") == (0 if is_conflict else 1)
+    # Rows that are compared with nothing never conflict.
+    found.write(ours)
+    assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'ours'") == (1 if is_conflict else 2)
+
+
+def test_a_branch_is_changed_whatever_spark_finds_at_run_time(
+    catalogs: Mapping[str, Catalog], database: Database, offers: Offers, table: str
+) -> None:
+    copied(database, "identity", table)
+    database.run(f"ALTER TABLE {table} CREATE BRANCH side")
+    found = catalogs["lake"].table(f"{table}@side")
+    predicates = list(offers.of(CHANGES["update"], "push_predicates")[0]["predicates"])
+    assert set(found.uses(predicates)) == {"none"}
+    planned = found.ask("plan_whole_partitions", columns=found.schema.names, predicates=predicates)
+    assert len(Tasks(planned).rows()) == 40
+    assert len(Tasks(found.ask("plan_scan", columns=["id"], predicates=predicates)).rows()) == 40
+
+
+def test_rows_are_compared_with_a_plain_table_and_a_branch(
+    catalogs: Mapping[str, Catalog], database: Database, table: str
+) -> None:
+    copied(database, "plain", f"{table}_plain")
+    copied(database, "identity", table)
+    database.run(f"ALTER TABLE {table} CREATE BRANCH side")
+    for name in (f"{table}_plain", f"{table}@side"):
+        found = catalogs["lake"].table(name)
+        ours = batches(found, {"id": 900, "k": 1, "s": "ours"})
+        found.write(ours, compared=[])
+        with pytest.raises(Refused, match="changed by another writer"):
+            found.write(ours, compared=[])
+        assert database.value(f"SELECT count(*) FROM \"{name}\" WHERE s = 'ours'") == 1
+    assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'ours'") == 0
+    plain = catalogs["far"].table(f"{table}_plain")
+    with pytest.raises(Refused, match="not partitioned"):
+        plain.begin(compared=[])
 
 
 def test_a_row_that_does_not_fit_fails_its_task_and_leaves_the_root_as_it_was(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import SparkSession
 
@@ -140,7 +139,7 @@ def test_a_process_that_dies_is_started_again_and_a_task_tells_what_python_could
     assert found.selectExpr("sum(id)").collect() == [(499_500,)]
     for file in (server.root / f"{table}.lance" / "data").iterdir():
         file.unlink()
-    with pytest.raises(Py4JJavaError, match=f"reading '{table}' failed"):
+    with pytest.raises(IllegalArgumentException, match=rf"\[query_failed\] reading '{table}' failed"):
         found.selectExpr("sum(id + 1)").collect()
 
 

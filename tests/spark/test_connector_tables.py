@@ -59,12 +59,77 @@ def test_a_table_that_cannot_be_made_is_refused(
 @pytest.mark.parametrize("change", ALTERATIONS)
 def test_a_table_is_changed(catalog: Catalog, offered: Database, offers: Offers, table: str, change: str) -> None:
     before = shown(offered, offered.copy("altered", table))
-    for asked in offers.of(f"ALTER TABLE altered {change}", "alter_table"):
-        catalog.ask("alter_table", **{**asked, "name": table})
+    commits = f"SELECT count(*) FROM \"{table}$snapshots\" WHERE operation <> 'metadata'"
+    number = offered.value(commits)
+    (asked,) = offers.of(f"ALTER TABLE altered {change}", "alter_table")
+    catalog.ask("alter_table", **{**asked, "name": table})
     found = catalog.table(table)
     assert ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in found.schema) == ALTERATIONS[change]
     assert len(found.scan().rows()) == 1
     assert shown(offered, table) != before
+    assert offered.value(commits) == number + 1
+
+
+@pytest.mark.parametrize("by", ["", "PARTITIONED BY (k)"])
+def test_columns_are_replaced_in_one_commit(
+    catalog: Catalog, database: Database, offers: Offers, table: str, by: str
+) -> None:
+    (asked,) = offers.of("ALTER TABLE altered REPLACE COLUMNS (id BIGINT, c INT)", "alter_table")
+    database.run(f"CREATE TABLE {table} (id BIGINT, s VARCHAR, o STRUCT<a INT>, k INT) {by}")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a', {{a: 2}}, 3), (2, 'b', NULL, 4)")
+    commits = f"SELECT count(*) FROM \"{table}$snapshots\" WHERE operation <> 'metadata'"
+    number = database.value(commits)
+    catalog.ask("alter_table", **{**asked, "name": table})
+    assert database.value(commits) == number + 1
+    assert catalog.table(table).schema.simpleString() == "struct<k:int,id:bigint,c:int>"
+    assert sorted(database.rows(f"SELECT * FROM {table}")) == [(3, None, None), (4, None, None)]
+    database.run(f"INSERT INTO {table} VALUES (5, 6, 7)")
+    assert database.rows(f"SELECT * FROM {table} WHERE id = 6") == [(5, 6, 7)]
+
+
+def test_a_table_whose_partition_column_was_dropped_is_described(
+    catalog: Catalog, database: Database, offers: Offers, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, k INT, o STRUCT<a INT>) PARTITIONED BY (k, bucket(4, id), o.a)")
+    database.run(f"INSERT INTO {table} VALUES (1, 2, {{a: 3}})")
+    for path in (["k"], ["id"], ["o"], ["o", "a"]):
+        drop = {"change": "drop", "column": path}
+        with pytest.raises(Refused, match=f"column '{path[0]}.*' is the source of a partition field"):
+            catalog.named("alter_table", table, changes=[{"change": "comment", "column": ["k"], "comment": "x"}, drop])
+    assert [field["columns"] for field in catalog.table(table).loaded["partitioning"]] == [["k"], ["id"], ["o.a"]]
+    # The service drops it.
+    database.run(f"ALTER TABLE {table} DROP COLUMN k, DROP COLUMN o")
+    found = catalog.table(table)
+    assert [field["columns"] for field in found.loaded["partitioning"]] == [["id"]]
+    assert found.scan().rows() == [{"id": 1}]
+
+
+def test_properties_of_a_new_table_go_with_its_partitions_and_comment(
+    catalog: Catalog, database: Database, offers: Offers, table: str
+) -> None:
+    (definition,) = offers.of(created("s"), "create_table")
+    kept = {"stable_row_ids": "true", "file_version": "2.1"}
+    catalog.ask("create_table", **{**definition, "name": table, "properties": {**definition["properties"], **kept}})
+    assert "PARTITIONED BY" in shown(database, table)
+    assert "COMMENT 'made'" in shown(database, table)
+    assert all(word in shown(database, table) for word in ("stable_row_ids", "2.1"))
+    given = {**definition["properties"], "option.stable_row_ids": "true", "stable_row_ids": "true"}
+    with pytest.raises(Refused, match=r"option 'stable_row_ids'; expected TBLPROPERTIES \('stable_row_ids' = …\)"):
+        catalog.ask("create_table", **{**definition, "name": f"{table}_x", "properties": given})
+
+
+def test_not_null_is_kept(catalog: Catalog, database: Database, shapes: Mapping[str, str], table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, n INT, o STRUCT<a INT> NOT NULL) PARTITIONED BY (n)")
+    database.run(f"ALTER TABLE {table} ALTER COLUMN o.a SET NOT NULL")
+    found = catalog.table(table).schema
+    assert [column.nullable for column in found] == [False, True, False]
+    assert [inside.nullable for inside in found["o"].dataType] == [False]
+    database.run(f"CREATE VIEW {table}_v AS SELECT * FROM {table}")
+    assert all(column.nullable for column in catalog.table(f"{table}_v").schema)
+    for shape in shapes.values():
+        each = catalog.table(shape)
+        required = [column.name for column in each.schema if not column.nullable]
+        assert not [row for row in each.scan().rows() if None in [row[name] for name in required]], shape
 
 
 def test_what_a_table_does_not_know_is_refused(
@@ -74,9 +139,9 @@ def test_what_a_table_does_not_know_is_refused(
     for change in REFUSED_ALTERATIONS:
         (asked,) = offers.of(f"ALTER TABLE altered {change}", "alter_table")
         for catalog in catalogs.values():
-            with pytest.raises(Refused, match="expected"):
+            with pytest.raises(Refused, match=r"expected|cannot be made in SQL|cannot be NOT NULL"):
                 catalog.ask("alter_table", **{**asked, "name": table})
-    assert shown(offered, table) == before
+            assert shown(offered, table) == before, change
 
 
 def test_a_table_is_made_renamed_and_dropped_once(

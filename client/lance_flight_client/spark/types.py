@@ -41,6 +41,23 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
     )
 
 
+def with_required(columns: spark.StructType, schema: pa.Schema) -> spark.StructType:
+    """Return columns as NOT NULL where those of a table are, also inside structs.
+
+    >>> table = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
+    >>> [column.nullable for column in with_required(spark_schema(table), table)]
+    [False, True]
+    """
+    return spark.StructType([_with_required(column, schema.field(column.name)) for column in columns])
+
+
+def _with_required(column: spark.StructField, field: pa.Field) -> spark.StructField:
+    kind, stored = column.dataType, storage_of(field.type)
+    if isinstance(kind, spark.StructType) and types.is_struct(stored):
+        kind = spark.StructType([_with_required(each, stored.field(each.name)) for each in kind])
+    return spark.StructField(column.name, kind, field.nullable, column.metadata)
+
+
 def carried_schema(schema: pa.Schema) -> pa.Schema:
     """Return the Arrow schema of the batches that Spark is given for a table; `SchemaError` as above.
 

@@ -9,26 +9,37 @@ from typing import Any, cast
 
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.tables.row_counts import row_counts
-from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
 from pyspark.sql.types import StructType
 
+from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector import streams
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
+from lance_flight_client.spark.connector.failures import failure
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
 from lance_flight_client.spark.connector.reading.aggregates import Aggregation, answer, query, to_json
 from lance_flight_client.spark.connector.reading.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.reading.limits import LimitedPlan, limited
+from lance_flight_client.spark.connector.reading.points import with_options
 from lance_flight_client.spark.connector.reading.portions import address
 from lance_flight_client.spark.connector.reading.relations import (
+    NEWEST,
     DirectTable,
     Point,
     Relation,
     ServerTable,
+    described_columns,
     kind_of,
     load,
     text,
+)
+from lance_flight_client.spark.connector.table_options import (
+    TableReadOptions,
+    TableWriteOptions,
+    check_read_names,
+    known_options,
 )
 from lance_flight_client.spark.connector.tables import definitions
 from lance_flight_client.spark.connector.tables.descriptions import describe
@@ -101,9 +112,14 @@ def load_table(given: Arguments) -> dict[str, Any]:
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
     said = describe(backend(given), name, relation)
-    answer = described(name, relation, definitions.described(spark_schema(relation.source), said.columns))
+    answer = described(name, relation, definitions.described(described_columns(relation), said.columns))
     comment = {} if said.comment is None else {"comment": said.comment}
-    return {**answer, "partitioning": said.partitioning, "properties": {**answer["properties"], **comment}}
+    return {
+        **answer,
+        "partitioning": said.partitioning,
+        "properties": {**answer["properties"], **comment},
+        "is_pinned": point != NEWEST,
+    }
 
 
 def described(name: NamedTable, relation: Relation, columns: StructType) -> dict[str, Any]:
@@ -135,9 +151,15 @@ def end_table(given: Arguments) -> None:
 
 
 def alter_table(given: Arguments) -> None:
-    """Change a table: each change is a commit of its own, all of them checked before the first."""
-    for statement in definitions.alterations(qualified(given), given["changes"]):
-        backend(given).run(statement)
+    """Change a table by all changes of a statement, in one commit."""
+    statement, paths = (
+        definitions.alterations(qualified(given), given["changes"]),
+        definitions.dropped(given["changes"]),
+    )
+    if paths:
+        relation = load(given["options"], backend(given), named(given))
+        definitions.check_sources(describe(backend(given), named(given), relation).partitioning, paths)
+    backend(given).run(statement)
 
 
 def drop_table(given: Arguments) -> bool:
@@ -184,6 +206,24 @@ def qualified(given: Arguments) -> str:
     return f"{quoted(table.db_schema)}.{quoted(table.name)}"
 
 
+def read_with_options(given: Arguments) -> dict[str, Any]:
+    """Return the handle of what a read with options scans, or the error of a batch with them: a stream has options of its own."""
+    relation, options = relation_of(given), given["read_options"]
+    check_read_names(options)
+    try:
+        found = with_options(
+            given["options"], backend(given), relation, TableReadOptions.parse(options), is_pinned=given["is_pinned"]
+        )
+    except (LanceFlightError, ServerError) as exc:
+        return {"handle": given["handle"], "refused": failure(exc)}
+    return {"handle": pickled(found), "is_pinned": given["is_pinned"] or found is not relation}
+
+
+def check_row_options(given: Arguments) -> None:
+    """Refuse options of an UPDATE, a DELETE or a MERGE."""
+    known_options(given["write_options"], (), f"{given['command']} of a table")
+
+
 def push_predicates(given: Arguments) -> list[str]:
     """Return for each predicate whether the scan takes it: `whole`, `part` (Spark looks again) or `none`."""
     relation = relation_of(given)
@@ -194,6 +234,12 @@ def push_predicates(given: Arguments) -> list[str]:
     taken = conditions.all_of([each for each, taken in zip(given["predicates"], is_taken, strict=True) if taken])
     use = "whole" if taken is not None and relation.decides(taken) else "part"
     return [use if taken else "none" for taken in is_taken]
+
+
+def condition_of(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the condition that a scan is given for predicates; a branch, which takes none, is still offered those that Spark finds at run time."""
+    is_taken = relation.takes_conditions or not isinstance(relation, DirectTable)
+    return Conditions.over(relation.source).all_of(predicates) if is_taken else None
 
 
 def push_aggregates(given: Arguments) -> dict[str, Any] | None:
@@ -219,7 +265,7 @@ def push_limit(given: Arguments) -> dict[str, Any] | None:
 def plan_scan(given: Arguments) -> dict[str, Any]:
     """Plan the tasks of a scan: the function that each of them runs, and what it reads."""
     relation = relation_of(given)
-    condition = Conditions.over(relation.source).all_of(given["predicates"])
+    condition = condition_of(relation, given["predicates"])
     planned = relation.scan(given["columns"], condition)
     if isinstance(planned, DirectPlan):
         return _planned_tasks(planned, most_groups(given))
@@ -234,8 +280,8 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
 
 def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
     """Plan the tasks of a scan that reads the files of a root, from one look at which partitions are left."""
-    found = planned.found()
-    tasks = grouped(planned, found, most)
+    found, partitions = planned.found(), planned.options.partitions
+    tasks = grouped(planned, found, most if partitions is None else min(most, partitions))
     pruning = found.planned.pruning
     return {
         "portions": [pickled(portion) for portion in (tasks.portions if tasks else planned.portions_of(found))],
@@ -249,7 +295,7 @@ def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
 def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
     """Plan the tasks of a change of rows, which read at least those that it may change."""
     relation = relation_of(given)
-    condition = Conditions.over(relation.source).all_of(given["predicates"])
+    condition = condition_of(relation, given["predicates"])
     planned = writes.replaced_rows(relation, given["columns"], condition)
     return {
         "portions": [pickled(portion) for portion in planned.portions],
@@ -270,8 +316,14 @@ def begin_write(given: Arguments) -> dict[str, Any]:
     """Begin a write: the function of its tasks, and the handle by which it is committed or aborted."""
     relation = relation_of(given)
     schema = StructType.fromJson(json.loads(given["schema"]))
-    planned = writes.begun(relation, schema, Replaces(given["replaces"]), given["predicates"])
-    return {**writes.tasks(planned), "write": pickled(planned)}
+    if isinstance(relation, NewTable | NewServerTable):
+        known_options(given["write_options"], (), "write to a new table")
+    options = TableWriteOptions.parse(given["write_options"])
+    compared = [writes.Compared(relation_of(each), each["predicates"]) for each in given["compared"]]
+    planned = writes.begun(
+        relation, schema, Replaces(given["replaces"]), given["predicates"], options=options, compared=compared
+    )
+    return {**writes.tasks(planned), "write": pickled(writes.TableWrite(planned, options))}
 
 
 def commit_write(given: Arguments) -> None:
@@ -348,6 +400,8 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             drop_table,
             drop_view,
             rename_table,
+            read_with_options,
+            check_row_options,
             push_predicates,
             push_aggregates,
             push_limit,

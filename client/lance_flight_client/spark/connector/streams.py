@@ -15,17 +15,19 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
 from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation
+from lance_flight_client.spark.connector.table_options import STREAMED, known_options
 from lance_flight_client.spark.connector.writing import writes
 from lance_flight_client.spark.options import OptionReading
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset
-from lance_flight_client.spark.streaming.options import OF_SPARK, READ_MEANINGS, StreamReadOptions
+from lance_flight_client.spark.streaming.options import StreamReadOptions
 from lance_flight_client.spark.streaming.planning import History, StreamPlan, plan_stream
 from lance_flight_client.spark.streaming.writer import StreamWriter, WrittenInBatch
 from lance_flight_client.spark.writing.writer import PlannedWrite
 
-_OF_READS = (*READ_MEANINGS, "filter", "partitions")
+_OF_READS = (*STREAMED, "partitions")
 _NAME = "stream"
+_READING, _WRITING = "readStream of a table", "writeStream of a table"
 _RUNNING: dict[str, History] = {}
 """Streams of the JVM, by the number that it gives each."""
 
@@ -41,7 +43,7 @@ class BatchWrite:
 
 def opened(relation: Relation, options: Mapping[str, str]) -> StreamPlan:
     """Plan a stream of the rows of a table; `InvalidInput` for options that it does not have."""
-    given = _known(options, _OF_READS, "readStream")
+    given = known_options(options, _OF_READS, _READING)
     reading = OptionReading(given)
     partitions = reading.number("partitions")
     if reading.problems:
@@ -61,14 +63,6 @@ def _direct(relation: Relation) -> DirectPlan:
             " with the option 'root' (through a server: foreachBatch)"
         )
     return relation.plan
-
-
-def _known(options: Mapping[str, str], expected: Sequence[str], way: str) -> dict[str, str]:
-    given = {name.lower(): value for name, value in options.items() if name.lower() not in OF_SPARK}
-    unknown = sorted(given.keys() - set(expected))
-    if unknown:
-        raise InvalidInput(f"{way} of a table: option {unknown[0]!r}; expected {', '.join(expected)}")
-    return given
 
 
 def open_stream(given: Arguments) -> dict[str, Any]:
@@ -121,7 +115,7 @@ def begin_batch(given: Arguments) -> dict[str, Any]:
     """Begin the write of a stream's batch; a stream without a name has the id of its query, which its checkpoint keeps."""
     relation = relation_of(given)
     query: str = given["query"]
-    stream = _known(given["stream_options"], (_NAME,), "writeStream").get(_NAME, query)
+    stream = known_options(given["stream_options"], (_NAME,), _WRITING).get(_NAME, query)
     _direct(relation)
     schema = StructType.fromJson(json.loads(given["schema"]))
     planned = writes.begun_in_root(relation, schema, Replaces(given["replaces"]), ())

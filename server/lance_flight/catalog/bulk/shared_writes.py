@@ -42,6 +42,11 @@ class Replaces(Enum):
     TABLE = "table"
     READ = "read"
     """All rows of the tables that the new rows were computed from."""
+    NOTHING_OF_READ = "nothing of read"
+    """Nothing: the rows are new to the tables that they were compared with, as those are at the beginning."""
+
+
+_RESTING_ON_READS = frozenset({Replaces.TABLE, Replaces.READ, Replaces.NOTHING_OF_READ})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +150,7 @@ class SharedWrite:
     ) -> int:
         """Make what all processes wrote visible, once, and return the version; each piece of work counts as it is given here.
 
-        With `Replaces.READ` the object ids `read` are those of the tables whose place the rows take.
+        The object ids `read` are those of the tables whose place the rows take (`Replaces.READ`), or which they were compared with.
         Errors as of `Commits.commit`. Rows that are added go on top of whatever others did meanwhile; what is replaced must
         be as it was at the beginning, or it is a `SerializationFailure`. The files go unless the outcome is unknown.
         """
@@ -157,10 +162,12 @@ class SharedWrite:
             raise
         edits = edits_of(snapshot, parts)
         with namespace.discarding(snapshot, edits):
-            transaction = namespace.begin(snapshot, serializable=replaces in {Replaces.TABLE, Replaces.READ})
+            transaction = namespace.begin(snapshot, serializable=replaces in _RESTING_ON_READS)
             transaction.once = once
             # Its files are as old as the write, so that it looks for them where they may have been vacuumed.
             transaction.began -= max(time.time() - self.began, 0)
+            if replaces is Replaces.NOTHING_OF_READ:
+                transaction.read(read)
             if replaces is Replaces.READ:
                 _replace(transaction, namespace.store, edits, read)
             else:
@@ -209,7 +216,7 @@ def _add(
 ) -> None:
     snapshot, count = transaction.snapshot, sum(edit.rows for edit in edits)
     match replaces:
-        case Replaces.NOTHING:
+        case Replaces.NOTHING | Replaces.NOTHING_OF_READ:
             transaction.add(edits, f"append {count} rows into {len(edits)} partitions")
             return
         case Replaces.PARTITIONS if snapshot.is_partitioned:

@@ -21,7 +21,7 @@ from lance_flight_client.spark.connector.failures import code_of
 from lance_flight_client.spark.options import STORAGE, NamedTable, ReadOptions
 from lance_flight_client.spark.reading import direct, through_flight
 from lance_flight_client.spark.source import Portion, ReadPlan
-from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
+from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema, with_required
 
 METADATA = frozenset({"partitions", "snapshots", "files", "specs", "tags", "branches", "indexes", "lineage"})
 """Names of metadata tables, which stand after that of their table: `lake.t.snapshots`."""
@@ -193,16 +193,19 @@ def select(name: str, columns: Sequence[str], condition: str | None, limit: int 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a table's history as Spark names it: a version, or a moment in microseconds."""
+    """A point of a table's history: a version as Spark names it, which may be that of a tag or a branch, a moment in microseconds, or a tag."""
 
     version: str | None = None
     microseconds: int | None = None
+    tag: str | None = None
 
     @property
     def option(self) -> dict[str, Any]:
         """The option of a read that says the same, and nothing for the newest version."""
         if self.microseconds is not None:
             return {"time": _EPOCH + timedelta(microseconds=self.microseconds)}
+        if self.tag is not None:
+            return {"tag": self.tag}
         if self.version is None:
             return {}
         return {"snapshot": int(self.version)} if self.version.isdecimal() else {"tag": self.version}
@@ -240,7 +243,7 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
             raise
         if is_direct and kind_of(backend, table) == "VIEW":
             return _query(options, backend, table, at)
-        if given.tag is None or "@" in table.name:
+        if given.tag is None or at.tag is not None or "@" in table.name:
             raise
         branch = NamedTable(table.db_schema, f"{table.name}@{given.tag}")
         try:
@@ -262,6 +265,12 @@ def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions, 
     found = through_flight.plan(given)
     pinned = replace(given, snapshot=found.answer.versions[0], tag=None, time=None)
     return ServerTable(pinned, found.answer.schema, found.answer.rows, is_partitioned)
+
+
+def described_columns(relation: Relation) -> StructType:
+    """Return the columns of a relation as Spark has them; those of a table are NOT NULL where it says so."""
+    columns = spark_schema(relation.source)
+    return with_required(columns, relation.source) if isinstance(relation, DirectTable | ServerTable) else columns
 
 
 def of_reads(options: Mapping[str, str]) -> dict[str, str]:

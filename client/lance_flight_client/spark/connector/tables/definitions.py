@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -56,9 +56,9 @@ def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> s
     comment = properties.get("comment")
     return (
         f"CREATE {kind} {table} ({columns})"
-        + f" WITH ({options})" * bool(options)
         + f" PARTITIONED BY ({fields})" * bool(fields)
         + (f" COMMENT {text(comment)}" if comment is not None else "")
+        + f" WITH ({options})" * bool(options)
     )
 
 
@@ -66,21 +66,43 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     provider = properties.get("provider", _PROVIDER)
     if provider.lower() != _PROVIDER:
         raise InvalidInput(f'format {provider} of a new table: expected USING {_PROVIDER}, or .format("{_PROVIDER}")')
-    for name in properties.keys() - _KEPT - _OF_SPARK:
+    for name in sorted(properties.keys() - _KEPT - _OF_SPARK):
         # Spark gives each option twice, once below this prefix.
+        option = name.removeprefix("option.")
+        if option in _KEPT:
+            raise Unsupported(
+                f"CREATE TABLE: option {option!r}; expected TBLPROPERTIES ({text(option)} = …), or .tableProperty({text(option)}, …)"
+            )
         raise Unsupported(
-            f"CREATE TABLE: property {name.removeprefix('option.')!r} is not one of a table; expected {', '.join(sorted(_KEPT))}"
+            f"CREATE TABLE: property {option!r} is not one of a table; expected {', '.join(sorted(_KEPT))}"
         )
 
 
 def _column(column: Mapping[str, Any]) -> str:
     default, comment = column.get("default"), column.get("comment")
+    kind = _parsed(column["type"])
+    _check_inside((column["name"],), kind)
     return (
-        f"{quoted(column['name'])} {type_words(_parsed(column['type']))}"
+        f"{quoted(column['name'])} {type_words(kind)}"
         + " NOT NULL" * (not column["nullable"])
         + (f" DEFAULT {_value(default)}" if default is not None else "")
         + (f" COMMENT {text(comment)}" if comment is not None else "")
     )
+
+
+def _check_inside(path: tuple[str, ...], kind: spark.DataType) -> None:
+    """Refuse NOT NULL inside a struct, which no type in SQL says."""
+    for each in kind if isinstance(kind, spark.StructType) else ():
+        inside = (*path, each.name)
+        if not each.nullable:
+            name = ".".join(inside)
+            raise Unsupported(
+                f"column {name!r} inside {path[0]!r} is NOT NULL; expected one that may be NULL, and ALTER COLUMN {name} SET NOT NULL by the"
+                " service's SQL"
+            )
+        _check_inside(inside, each.dataType)
+    if isinstance(kind, spark.ArrayType):
+        _check_inside((*path, "element"), kind.elementType)
 
 
 def _value(node: Node) -> str:
@@ -173,75 +195,106 @@ def _described(column: spark.StructField, known: Mapping[str, str | None]) -> sp
     return spark.StructField(column.name, column.dataType, column.nullable, metadata)
 
 
-def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the statements that change a table as Spark asks, one for each change; all are checked before any is run."""
-    return [statement for change in changes for statement in _ALTERATIONS[change["change"]](table, change)]
+def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the one statement that makes all changes of a table that Spark asks for; `Unsupported` where it takes several."""
+    of_columns = ", ".join(_ACTIONS[each["change"]](each) for each in changes if each["change"] in _ACTIONS)
+    statements = [f"ALTER TABLE {table} {of_columns}"] if of_columns else []
+    statements += [_OTHERS[each["change"]](table, each) for each in changes if each["change"] in _OTHERS]
+    if len(statements) != 1:
+        raise Unsupported(
+            f"a change of {' and of '.join(_kinds(changes))} is a commit each; expected a statement for each of them"
+        )
+    return statements[0]
 
 
-def _added(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+def dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the paths of columns that changes drop."""
+    return [tuple(each["column"]) for each in changes if each["change"] == "drop"]
+
+
+def check_sources(partitioning: Sequence[Mapping[str, Any]], paths: Sequence[tuple[str, ...]]) -> None:
+    """Refuse to drop a column that a partition field of a table is computed from."""
+    for field in partitioning:
+        for source in field["columns"]:
+            parts = tuple(source.split("."))
+            for path in paths:
+                if parts[: len(path)] == path:
+                    raise Unsupported(
+                        f"column {source!r} is the source of a partition field ({field['transform']}) and cannot be dropped; expected"
+                        f" ALTER TABLE … SET TBLPROPERTIES ({text(PARTITIONED_BY)} = '…') without it before"
+                    )
+
+
+def _kinds(changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys("columns" if each["change"] in _ACTIONS else repr(each["name"]) for each in changes))
+
+
+def _added(change: Mapping[str, Any]) -> str:
     if change.get("position") is not None:
         raise Unsupported("ADD COLUMN … FIRST | AFTER: expected no place; a new column is the last one")
-    name = _path(change)
-    default = change.get("default")
-    yield (
-        f"ALTER TABLE {table} ADD COLUMN {name} {type_words(_parsed(change['type']))}"
+    default, comment, kind = change.get("default"), change.get("comment"), _parsed(change["type"])
+    _check_inside(tuple(change["column"]), kind)
+    return (
+        f"ADD COLUMN {_path(change)} {type_words(kind)}"
         + " NOT NULL" * (not change["nullable"])
         + (f" DEFAULT {_value(default)}" if default is not None else "")
+        + (f" COMMENT {text(comment)}" if comment is not None else "")
     )
-    if change.get("comment") is not None:
-        yield f"COMMENT ON COLUMN {table}.{name} IS {text(change['comment'])}"
 
 
-def _commented(table: str, change: Mapping[str, Any]) -> Iterator[str]:
-    yield f"COMMENT ON COLUMN {table}.{_path(change)} IS {text(change['comment'])}"
+def _commented(change: Mapping[str, Any]) -> str:
+    return f"ALTER COLUMN {_path(change)} COMMENT {text(change['comment'])}"
 
 
-def _renamed(table: str, change: Mapping[str, Any]) -> Iterator[str]:
-    yield f"ALTER TABLE {table} RENAME COLUMN {_path(change)} TO {quoted(change['to'])}"
+def _renamed(change: Mapping[str, Any]) -> str:
+    return f"RENAME COLUMN {_path(change)} TO {quoted(change['to'])}"
 
 
-def _dropped(table: str, change: Mapping[str, Any]) -> Iterator[str]:
-    yield f"ALTER TABLE {table} DROP COLUMN {_path(change)}"
+def _dropped(change: Mapping[str, Any]) -> str:
+    return f"DROP COLUMN {_path(change)}"
 
 
-def _retyped(table: str, change: Mapping[str, Any]) -> Iterator[str]:
-    yield f"ALTER TABLE {table} ALTER COLUMN {_path(change)} TYPE {type_words(_parsed(change['type']))}"
+def _retyped(change: Mapping[str, Any]) -> str:
+    return f"ALTER COLUMN {_path(change)} TYPE {type_words(_parsed(change['type']))}"
 
 
-def _nullable(table: str, change: Mapping[str, Any]) -> Iterator[str]:
-    yield f"ALTER TABLE {table} ALTER COLUMN {_path(change)} {'DROP' if change['nullable'] else 'SET'} NOT NULL"
+def _nullable(change: Mapping[str, Any]) -> str:
+    return f"ALTER COLUMN {_path(change)} {'DROP' if change['nullable'] else 'SET'} NOT NULL"
 
 
-def _property(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+def _property(table: str, change: Mapping[str, Any]) -> str:
     name, value = change["name"], change.get("value")
     if name == "comment":
-        yield f"COMMENT ON TABLE {table} IS {'NULL' if value is None else text(value)}"
-    elif name == PARTITIONED_BY:
-        yield f"ALTER TABLE {table} SET PARTITIONED BY ({value or ''})"
-    else:
-        raise Unsupported(f"property {name!r} cannot be changed; expected 'comment' or {PARTITIONED_BY!r}")
+        return f"COMMENT ON TABLE {table} IS {'NULL' if value is None else text(value)}"
+    if name == PARTITIONED_BY:
+        return f"ALTER TABLE {table} SET PARTITIONED BY ({value or ''})"
+    raise Unsupported(f"property {name!r} cannot be changed; expected 'comment' or {PARTITIONED_BY!r}")
 
 
-def _unknown(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+def _unknown(table: str, change: Mapping[str, Any]) -> str:
     raise Unsupported(
-        f"ALTER TABLE: {change['name']} is no change of a table; expected one of its columns, its name, its comment or its partition fields"
+        f"ALTER TABLE {table}: {change['name']} is no change of a table; expected one of its columns, its name, its comment or its partition"
+        " fields"
     )
-    yield ""
 
 
 def _path(change: Mapping[str, Any]) -> str:
     return ".".join(map(quoted, change["column"]))
 
 
-_ALTERATIONS = MappingProxyType(
+_ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
     {
         "add": _added,
         "comment": _commented,
         "drop": _dropped,
         "nullable": _nullable,
-        "other": _unknown,
-        "property": _property,
         "rename": _renamed,
         "type": _retyped,
     }
 )
+"""Changes of columns as parts of one ALTER TABLE."""
+
+_OTHERS: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = MappingProxyType(
+    {"other": _unknown, "property": _property}
+)
+"""Changes that are statements of their own."""

@@ -36,7 +36,8 @@ class Sent:
 class ServerWrite:
     """A write of one statement as all of its tasks know it: rows of `columns` go to the temporary table `staged` of a session.
 
-    With `Replaces.READ` they take the place of the rows that fulfil `condition` (None: of all), which must be those of `version`.
+    With `Replaces.READ` they take the place of the rows that fulfil `condition` (None: of all), which must be those of `version`; with
+    `NOTHING_OF_READ` they were compared with these rows.
     """
 
     session: SharedSession
@@ -117,7 +118,7 @@ class ServerWrite:
         write = (
             self if self.replaces is not Replaces.READ or self.condition is not None else replace(self, condition=read)
         )
-        if any(each.mark for each in sent) or self.replaces not in {Replaces.NOTHING, Replaces.PARTITIONS}:
+        if any(each.mark for each in sent) or self.replaces in {Replaces.TABLE, Replaces.READ}:
             write.run(write.inserted(sent))
         self.session.close()
 
@@ -127,7 +128,8 @@ class ServerWrite:
         columns = ", ".join(map(quoted, self.columns.names))
         where = f"{quoted(self.mark)} IN ({', '.join(map(text, marks))})" if marks else "false"
         is_overwriting = self.replaces is Replaces.PARTITIONS or not self._needs_room
-        verb = "INSERT OVERWRITE" if is_overwriting and self.replaces is not Replaces.NOTHING else "INSERT INTO"
+        is_adding = self.replaces in {Replaces.NOTHING, Replaces.NOTHING_OF_READ}
+        verb = "INSERT OVERWRITE" if is_overwriting and not is_adding else "INSERT INTO"
         return f"{verb} {self.target} ({columns}) SELECT {columns} FROM public.{quoted(self.staged)} WHERE {where}"  # noqa: S608 - quoted
 
     @property
@@ -136,14 +138,17 @@ class ServerWrite:
         return self.is_partitioned and self.replaces in {Replaces.TABLE, Replaces.READ}
 
     def run(self, inserted: str) -> None:
-        """Run the statement that adds the rows, in one transaction with what makes room for them."""
-        if not self._needs_room:
+        """Run the statement that adds the rows, in one transaction with what reads or removes those that they rest on."""
+        if not self._needs_room and self.replaces is not Replaces.NOTHING_OF_READ:
             self.session.run(inserted)
             return
         where = "" if self.condition is None else f" WHERE {self.condition}"
         self.session.run("BEGIN ISOLATION LEVEL SERIALIZABLE")
         try:
-            self.session.run(f"DELETE FROM {self.target}{where}")  # noqa: S608 - quoted
+            if self._needs_room:
+                self.session.run(f"DELETE FROM {self.target}{where}")  # noqa: S608 - quoted
+            else:
+                self.session.rows(f"SELECT count(*) FROM {self.target}{where}")  # noqa: S608 - quoted
             # From here on the transaction itself refuses what changes.
             self._check_unchanged(where)
             self.session.run(inserted, "COMMIT")
@@ -153,7 +158,7 @@ class ServerWrite:
             raise
 
     def _check_unchanged(self, where: str) -> None:
-        """Raise `SerializationFailure` if rows that are replaced were changed since the version that was read."""
+        """Raise `SerializationFailure` if rows that this rests on were changed since the version that was read."""
         newest = quoted(f"{self.table.name}$snapshots")
         found = self.session.rows(f"SELECT max(version) FROM {quoted(self.table.db_schema)}.{newest}")  # noqa: S608 - quoted
         (version,) = found.column(0).to_pylist()
@@ -163,7 +168,7 @@ class ServerWrite:
         changed = self.session.rows(f"SELECT count(*) FROM table_changes({between}){where}")  # noqa: S608 - quoted
         if changed.column(0).to_pylist() != [0]:
             raise SerializationFailure(
-                f"rows of {self.table.name!r} that this statement replaces were changed by another writer; run it again"
+                f"rows of {self.table.name!r} that this statement has read were changed by another writer; run it again"
             )
 
     def abort(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
-from lance_flight.catalog.bulk.shared_writes import Replaces
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import QueryFailed, Unsupported
@@ -21,6 +21,7 @@ from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.handles import pickled
 from lance_flight_client.spark.connector.reading.portions import PICKLER
 from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation, ServerTable
+from lance_flight_client.spark.connector.table_options import TableWriteOptions
 from lance_flight_client.spark.connector.writing.new_tables import NewServerTable, NewTable, fill
 from lance_flight_client.spark.connector.writing.server_writes import ServerWrite, check_changeable
 from lance_flight_client.spark.reading.direct import DirectPlan
@@ -34,21 +35,92 @@ MESSAGE = StructType([StructField("message", BinaryType())])
 _WORKER = "pyspark.sql.worker.write_into_data_source"
 
 
+NO_OPTIONS = TableWriteOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """A write of one statement, with the options that its commit needs."""
+
+    planned: PlannedWrite | ServerWrite
+    options: TableWriteOptions = NO_OPTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A scan of a table for the rows that new ones are compared with: those that fulfil predicates."""
+
+    relation: Relation
+    predicates: Sequence[Mapping[str, Any]]
+
+
 def begun(
-    relation: Relation, schema: StructType, replaces: Replaces, predicates: Sequence[Mapping[str, Any]]
+    relation: Relation,
+    schema: StructType,
+    replaces: Replaces,
+    predicates: Sequence[Mapping[str, Any]],
+    *,
+    options: TableWriteOptions = NO_OPTIONS,
+    compared: Sequence[Compared] = (),
 ) -> PlannedWrite | ServerWrite:
-    """Begin a write of rows with these columns to a table, in place of the rows that fulfil `predicates`."""
+    """Begin a write of rows with these columns to a table, in place of the rows that fulfil `predicates`.
+
+    Rows that are added because the table had none like them are `compared` with it: what they were compared with must stay as it is.
+    """
     if isinstance(relation, NewServerTable):
         return relation.write(schema)
     if isinstance(relation, ServerTable):
+        _check_none(options)
         if replaces is Replaces.READ:
             check_changeable(relation)
+        if replaces is Replaces.NOTHING and compared:
+            return _compared_at_server(relation, schema, compared)
         return ServerWrite.begin(relation, schema, replaces, exactly(relation.source, predicates) or None)
-    return begun_in_root(relation, schema, replaces, predicates)
+    planned = begun_in_root(relation, schema, replaces, predicates, options)
+    return _compared_in_root(planned, compared) if replaces is Replaces.NOTHING else planned
+
+
+def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> PlannedWrite:
+    """Return a write that rests on the partitions which its rows were compared with, as they were then."""
+    plans = [
+        each.relation.where(Conditions.over(each.relation.source).all_of(each.predicates))
+        for each in compared
+        if isinstance(each.relation, DirectTable)
+    ]
+    if not plans:
+        return planned
+    oldest = min(plans, key=lambda plan: plan.version)
+    table, snapshot = oldest.checked()
+    if planned.shared.branch != (None if table.branch is None else table.branch.name):
+        return planned
+    read = sorted({found.object_id for plan in plans for found in plan.found().planned.tables})
+    shared = SharedWrite.begin(table, snapshot.version)
+    return replace(planned, shared=shared, replaces=Replaces.NOTHING_OF_READ, read=tuple(read))
+
+
+def _compared_at_server(relation: ServerTable, schema: StructType, compared: Sequence[Compared]) -> ServerWrite:
+    check_changeable(relation)
+    tables = [(each.relation, each.predicates) for each in compared if isinstance(each.relation, ServerTable)]
+    oldest = min((table for table, _ in tables), key=lambda table: table.options.snapshot or 0, default=relation)
+    conditions = [Conditions.over(table.source).all_of(predicates) for table, predicates in tables]
+    condition = None if None in conditions else " OR ".join(f"({each})" for each in conditions if each)
+    return ServerWrite.begin(oldest, schema, Replaces.NOTHING_OF_READ, condition)
+
+
+def _check_none(options: TableWriteOptions) -> None:
+    name = next((each.name for each in fields(options) if getattr(options, each.name) is not None), None)
+    if name is not None:
+        raise Unsupported(
+            f"write to a table: option {name!r} through a server; expected none, or a catalog with the option 'root'"
+        )
 
 
 def begun_in_root(
-    relation: Relation, schema: StructType, replaces: Replaces, predicates: Sequence[Mapping[str, Any]]
+    relation: Relation,
+    schema: StructType,
+    replaces: Replaces,
+    predicates: Sequence[Mapping[str, Any]],
+    options: TableWriteOptions = NO_OPTIONS,
 ) -> PlannedWrite:
     """Begin a write to a table of a root, as `begun` does."""
     if isinstance(relation, NewTable):
@@ -56,13 +128,20 @@ def begun_in_root(
     if not isinstance(relation, DirectTable):
         raise Unsupported("rows are written to tables, not to views, metadata tables and branches")
     plan = relation.plan
-    table = f"{quoted(plan.table.db_schema)}.{quoted(plan.table.name)}"
-    options = replace(
-        WriteOptions.of(plan.options.root or "", table, plan.options.storage),
-        overwrite=None if replaces is Replaces.NOTHING else replaces.value,
-        snapshot=plan.version if replaces is Replaces.READ else None,
+    if options.branch is not None and predicates:
+        raise Unsupported(
+            "write to a table: option 'branch' of a change of some rows; expected an append, or an overwrite of partitions"
+        )
+    name = plan.table.name if options.branch is None else f"{plan.table.name}@{options.branch}"
+    table = f"{quoted(plan.table.db_schema)}.{quoted(name)}"
+    planned = planned_write(
+        replace(
+            WriteOptions.of(plan.options.root or "", table, plan.options.storage),
+            overwrite=None if replaces is Replaces.NOTHING else replaces.value,
+            snapshot=plan.version if replaces is Replaces.READ and options.snapshot is None else options.snapshot,
+        ),
+        schema,
     )
-    planned = planned_write(options, schema)
     return replace(planned, read=_overwritten(plan, predicates)) if predicates else planned
 
 
@@ -101,8 +180,9 @@ def messages_of(sent: Sequence[str | None]) -> list[Any]:
     return [None if each is None else PICKLER.loads(base64.b64decode(each)) for each in sent]
 
 
-def commit(planned: PlannedWrite | ServerWrite, written: Sequence[Any], read: Any) -> None:
+def commit(write: TableWrite, written: Sequence[Any], read: Any) -> None:
     """Commit a write, in place of what it has `read`: the tables of these object ids, or the rows that fulfil a condition."""
+    planned, options = write.planned, write.options
     if None in written:
         raise QueryFailed("a task of the write has ended without a word of what it wrote; nothing was committed")
     if isinstance(planned, ServerWrite):
@@ -111,11 +191,13 @@ def commit(planned: PlannedWrite | ServerWrite, written: Sequence[Any], read: An
         else:
             fill(planned.new_table, planned.inserted(written))
         return
-    TableWriter(planned if read is None else replace(planned, read=tuple(read))).commit(written)
+    placed = planned if read is None else replace(planned, read=tuple(read))
+    TableWriter(placed, commit_id=options.commit_id, report=options.report).commit(written)
 
 
-def abort(planned: PlannedWrite | ServerWrite, written: Sequence[Any]) -> None:
+def abort(write: TableWrite, written: Sequence[Any]) -> None:
     """Remove the files, or the rows at a server, of a write that is not committed."""
+    planned = write.planned
     if isinstance(planned, ServerWrite):
         planned.abort()
         return

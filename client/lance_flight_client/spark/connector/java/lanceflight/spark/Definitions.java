@@ -23,9 +23,7 @@ final class Definitions {
         for (Transform transform : partitioning) {
             transforms.addObject().put("transform", transform.name()).set("arguments", ExpressionNodes.of(transform.arguments()));
         }
-        ObjectNode given = arguments.putObject("properties");
-        properties.forEach(given::put);
-        return arguments;
+        return Planner.with(arguments, "properties", properties);
     }
 
     static ObjectNode changes(ObjectNode arguments, TableChange... changes) {

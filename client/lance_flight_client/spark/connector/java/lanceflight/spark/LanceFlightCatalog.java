@@ -163,7 +163,7 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
             tableAsked("alter_table", table, Definitions.changes(Planner.arguments(table), changes));
         } catch (LanceFlightException exc) {
             // Spark hides what an IllegalArgumentException says here.
-            throw new UnsupportedOperationException(exc.getMessage(), exc);
+            throw exc.unsupported();
         }
         return loadTable(table);
     }

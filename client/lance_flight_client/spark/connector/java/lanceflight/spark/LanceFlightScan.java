@@ -23,13 +23,16 @@ import org.apache.spark.sql.types.StructType;
 
 /** A read of some columns and partitions of a table; Python plans it once, and reads it for the tasks. */
 class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsReportStatistics, SupportsRuntimeV2Filtering {
+    private final LanceFlightTable streamed;
     private final LanceFlightTable table;
     private final StructType columns;
     private final Predicate[] pushed;
     private Predicate[] atRuntime = new Predicate[0];
     private JsonNode planned;
 
-    LanceFlightScan(LanceFlightTable table, StructType columns, Predicate[] pushed) {
+    /** `streamed` is what a stream reads, and `table` what a batch does. */
+    LanceFlightScan(LanceFlightTable streamed, LanceFlightTable table, StructType columns, Predicate[] pushed) {
+        this.streamed = streamed;
         this.table = table;
         this.columns = columns;
         this.pushed = pushed;
@@ -51,12 +54,23 @@ class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsRepo
 
     @Override
     public Batch toBatch() {
+        table.checkBatch();
         return this;
     }
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
-        return new TableStream(table);
+        return new TableStream(streamed);
+    }
+
+    /** Returns whether the scan is one of a point of the table's history. */
+    final boolean isPinned() {
+        return table.isPinned();
+    }
+
+    /** Returns the arguments of a request about the rows that the scan reads, but for what is left out at run time. */
+    final ObjectNode asked() {
+        return table.asked(pushed);
     }
 
     /** Returns the method that plans the scan. */

@@ -18,13 +18,16 @@ import org.apache.spark.sql.types.StructType;
 /** What a scan is to read: columns, predicates, aggregates and a limit that Spark offers, of which Python says which it takes. */
 final class LanceFlightScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters,
         SupportsPushDownAggregates, SupportsPushDownLimit {
+    private final LanceFlightTable streamed;
     private LanceFlightTable table;
     private StructType columns;
     private Predicate[] pushed = new Predicate[0];
     private Aggregation asked;
     private JsonNode aggregated;
 
-    LanceFlightScanBuilder(LanceFlightTable table) {
+    /** `table` is what a batch reads of it. */
+    LanceFlightScanBuilder(LanceFlightTable streamed, LanceFlightTable table) {
+        this.streamed = streamed;
         this.table = table;
         this.columns = table.schema();
     }
@@ -62,6 +65,7 @@ final class LanceFlightScanBuilder implements ScanBuilder, SupportsPushDownRequi
 
     @Override
     public boolean supportCompletePushDown(Aggregation aggregation) {
+        table.checkBatch();
         if (!aggregation.equals(asked)) {
             ObjectNode arguments = table.asked(pushed);
             arguments.set("aggregates", ExpressionNodes.of(aggregation.aggregateExpressions()));
@@ -104,8 +108,8 @@ final class LanceFlightScanBuilder implements ScanBuilder, SupportsPushDownRequi
             return new AnsweredScan((StructType) DataType.fromJson(aggregated.get("schema").asText()), aggregated.get("rows"));
         } else if (aggregated != null && aggregated.has("handle")) {
             LanceFlightTable answer = table.with(aggregated);
-            return new LanceFlightScan(answer, answer.schema(), new Predicate[0]);
+            return new LanceFlightScan(streamed, answer, answer.schema(), new Predicate[0]);
         }
-        return new LanceFlightScan(table, columns, pushed);
+        return new LanceFlightScan(streamed, table, columns, pushed);
     }
 }

@@ -52,6 +52,28 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
         return options;
     }
 
+    /** Returns whether this is the table at a point of its history that the statement names. */
+    final boolean isPinned() {
+        return loaded.path("is_pinned").asBoolean();
+    }
+
+    /** Returns what a batch reads: this table as its options say. */
+    private LanceFlightTable batch() {
+        if (options.isEmpty()) {
+            return this;
+        }
+        ObjectNode arguments = Planner.arguments().put("handle", handle()).put("is_pinned", isPinned());
+        return with(planner.ask("read_with_options",
+            Planner.with(arguments, "read_options", options.asCaseSensitiveMap())));
+    }
+
+    /** Throws the error of a batch with the options that this is read with; a stream has others. */
+    final void checkBatch() {
+        if (loaded.has("refused")) {
+            throw LanceFlightException.of(loaded.get("refused"));
+        }
+    }
+
     /** Returns what Python has made of this table for one scan: what it says in place of what was loaded. */
     final LanceFlightTable with(JsonNode made) {
         return new LanceFlightTable(planner, ((ObjectNode) loaded.deepCopy()).setAll((ObjectNode) made), options);
@@ -83,14 +105,16 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
             EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.STREAMING_WRITE);
         if (loaded.get("takes_rows").asBoolean()) {
             offered.addAll(EnumSet.of(TableCapability.BATCH_WRITE, TableCapability.TRUNCATE,
-                TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC));
+                TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC,
+                TableCapability.AUTOMATIC_SCHEMA_EVOLUTION));
         }
         return offered;
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new LanceFlightScanBuilder(new LanceFlightTable(planner, loaded, options));
+        LanceFlightTable table = new LanceFlightTable(planner, loaded, options);
+        return new LanceFlightScanBuilder(table, table.batch());
     }
 
     @Override
@@ -117,6 +141,10 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     @Override
     public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+        if (!info.options().isEmpty()) {
+            ObjectNode arguments = Planner.arguments().put("command", info.command().name());
+            planner.ask("check_row_options", Planner.with(arguments, "write_options", info.options().asCaseSensitiveMap()));
+        }
         return new RowChanges(this, info.command());
     }
 }

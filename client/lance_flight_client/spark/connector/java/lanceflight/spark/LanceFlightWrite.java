@@ -80,8 +80,10 @@ final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOver
 
     private synchronized JsonNode begun() {
         if (begun == null) {
-            begun = table.planner().ask("begin_write", table.asked(overwritten).put("schema", info.schema().json())
-                .put("replaces", replaces));
+            ObjectNode arguments = table.asked(overwritten).put("schema", info.schema().json()).put("replaces", replaces);
+            arguments.set("compared", replaces.equals("nothing") ? Comparisons.of(table) : PlannerProcess.JSON.createArrayNode());
+            begun = table.planner().ask("begin_write",
+                Planner.with(arguments, "write_options", info.options().asCaseSensitiveMap()));
         }
         return begun;
     }

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.Serializable;
+import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -87,6 +88,13 @@ final class Planner implements Serializable {
             }
         }
         throw new AssertionError("the last one is a constant");
+    }
+
+    /** Puts texts by their names below one name. */
+    static ObjectNode with(ObjectNode arguments, String name, Map<String, String> texts) {
+        ObjectNode given = arguments.putObject(name);
+        texts.forEach(given::put);
+        return arguments;
     }
 
     static TreeMap<String, String> texts(JsonNode node) {

@@ -45,7 +45,7 @@ final class RowChanges implements RowLevelOperation, RowLevelOperationBuilder {
     }
 
     private final class Reader implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
-        private final LanceFlightScanBuilder pushed = new LanceFlightScanBuilder(table);
+        private final LanceFlightScanBuilder pushed = new LanceFlightScanBuilder(table, table);
         private StructType columns = table.schema();
 
         @Override
@@ -78,7 +78,7 @@ final class RowChanges implements RowLevelOperation, RowLevelOperationBuilder {
     /** Reads all rows of the partitions that predicates leave. */
     private static final class WholePartitions extends LanceFlightScan {
         WholePartitions(LanceFlightTable table, StructType columns, Predicate[] pushed) {
-            super(table, columns, pushed);
+            super(table, table, columns, pushed);
         }
 
         @Override

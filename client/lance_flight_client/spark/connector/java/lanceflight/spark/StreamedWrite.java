@@ -28,8 +28,7 @@ final class StreamedWrite implements StreamingWrite {
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
         ObjectNode arguments = Planner.arguments().put("handle", table.handle()).put("schema", info.schema().json())
             .put("replaces", replaces).put("query", info.queryId());
-        ObjectNode given = arguments.putObject("stream_options");
-        info.options().asCaseSensitiveMap().forEach(given::put);
+        Planner.with(arguments, "stream_options", info.options().asCaseSensitiveMap());
         begun = table.planner().ask("begin_batch", arguments);
         return new Writers(Tasks.writers(table.planner(), begun, info.schema()));
     }

@@ -22,9 +22,7 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
     TableStream(LanceFlightTable table) {
         planner = table.planner();
         ObjectNode arguments = Planner.arguments().put("handle", table.handle());
-        ObjectNode given = arguments.putObject("stream_options");
-        table.options().asCaseSensitiveMap().forEach(given::put);
-        opened = planner.ask("open_stream", arguments);
+        opened = planner.ask("open_stream", Planner.with(arguments, "stream_options", table.options().asCaseSensitiveMap()));
     }
 
     /** A place in the history of a table, as the checkpoint keeps it. */
