@@ -6,6 +6,7 @@ The executors of a bulk pipeline use this as well as the server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal
 from types import MappingProxyType
 
 import numpy as np
@@ -20,6 +21,9 @@ from lance_flight.model.vectors import have_gaps, is_multivector, is_vector, vec
 
 ALIGNMENT = 16
 _SHOWN = 3
+MOST_EXACT_STEPS = 2.0**50
+"""Most steps of the last digit of a decimal that a double tells apart with room to spare."""
+_ANY_DIGITS = Context(prec=100, rounding=ROUND_HALF_UP)
 _ANY_INTEGER = pa.decimal128(20, 0)
 
 
@@ -125,6 +129,8 @@ def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     try:
         if pa.types.is_decimal(kind):
             is_finer = pa.types.is_decimal(column.type) and column.type.scale > kind.scale
+            if pa.types.is_floating(column.type):
+                return _as_written(column, kind)
             return _converted(pc.round(column, kind.scale, "half_towards_infinity") if is_finer else column, kind)
         nearest = column.cast(kind, safe=False)
     except pa.ArrowInvalid:
@@ -133,6 +139,24 @@ def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         _doubles(pc.list_flatten(each, recursive=True) if _is_list(kind) else each) for each in (nearest, column)
     )
     return column if np.any(np.isinf(mine) & np.isfinite(given)) else nearest
+
+
+def _as_written(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return floats as the decimals that are nearest to their shortest texts: of 2.675, which no double has, 2.68."""
+    nearest, doubles = column.cast(kind), _doubles(column)
+    with np.errstate(all="ignore"):
+        scaled = np.abs(doubles) * 10.0**kind.scale
+        # Beyond, a double has other digits than its text; half of the last digit is one step off in it.
+        are_close = (scaled >= MOST_EXACT_STEPS) | (np.abs(scaled % 1 - 0.5) <= scaled * 2.0**-50 + 1e-9)
+    places = np.flatnonzero(are_close & np.isfinite(doubles))
+    if not len(places):
+        return nearest
+    step = Decimal(1).scaleb(-kind.scale)
+    texts = map(str, column.take(pa.array(places)).to_numpy())
+    written = [_ANY_DIGITS.quantize(Decimal(text), step) for text in texts]
+    mask = np.zeros(len(column), np.bool_)
+    mask[places] = True
+    return pc.replace_with_mask(nearest.combine_chunks(), pa.array(mask), pa.array(written, kind))
 
 
 def _doubles(numbers: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.float64]:

@@ -20,6 +20,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
+from lance_flight.engine.query.decimal_numbers import with_decimal_numbers
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
@@ -48,7 +49,7 @@ from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
-from lance_flight.engine.sql.long_numbers import decimal_edits
+from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.memberships import with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
@@ -254,13 +255,23 @@ class QuerySession:
         return text
 
     def _readable(self, calls: TypedCalls, plan: Callable[[str], DataFrame], *, is_bound: bool) -> DataFrame:
-        """Plan a query, again where DataFusion refuses a moment that is written as a text."""
+        """Plan a query, again where DataFusion refuses a moment that is written as a text, or numbers are beside decimals."""
+
+        def planned(sql: str) -> DataFrame:
+            return self._planned_views.plan(
+                lambda: self.planned(lambda: replace(calls, sql=sql).plan(self.datafusion, plan)), self._frame_of_view
+            )
+
+        is_typed = False
         for _ in range(MOST_MOMENTS):
             try:
-                frame = self._planned_views.plan(
-                    lambda: self.planned(lambda: calls.plan(self.datafusion, plan)),  # noqa: B023 - called here
-                    self._frame_of_view,
-                )
+                frame = planned(calls.sql)
+                if not is_typed:
+                    is_typed = True
+                    exact = with_decimal_numbers(calls.sql, frame, planned, self.datafusion, self.planned)
+                    if exact != calls.sql:
+                        calls = replace(calls, sql=exact)
+                        frame = planned(exact)
                 # A view is coerced with the query that reads it.
                 strict = with_strict_memberships(calls.sql)
                 if self._is_view and strict == calls.sql and not has_moments(calls.sql):
@@ -337,7 +348,7 @@ class QuerySession:
 
     def literal_rows(self, sql: str) -> DataFrame:
         """Plan a VALUES list of plain literals, without most of the rewrites that `frame` makes."""
-        exact = edited(sql, decimal_edits(sql))
+        exact = edited(sql, row_edits(sql))
         return self._coerced(self.planned(lambda: self.datafusion.sql_with_options(exact, QUERIES_ONLY)))
 
     def rows_of(self, rows: pads.Dataset) -> DataFrame:

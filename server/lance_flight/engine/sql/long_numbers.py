@@ -1,7 +1,6 @@
 """Numbers that no double has: they are decimals, and DataFusion would round them to doubles.
 
-A number that is the shortest text of a double stays one, and so do the numbers of a vector. DataFusion 55 has an option,
-`datafusion.sql_parser.parse_float_as_decimal`, which would make decimals of all others too, whose quotients have few digits.
+A number that is the shortest text of a double stays one, unless it is beside a decimal (`query.decimal_numbers`), and so do the numbers of a vector.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from lance_flight.engine.sql.tokens import Kind, spelled_out
+from lance_flight.engine.sql.tokens import Kind, Token, spelled_out
 
 MOST_EXACT = 15
 """Most digits of a number that a double always keeps."""
@@ -32,9 +31,44 @@ def decimal_edits(text: str) -> list[tuple[int, int, str]]:
         if token.kind is Kind.SIGN:
             depth += (token.text == "[") - (token.text == "]")
         elif token.kind is Kind.NUMBER and depth == 0 and _is_decimal(token.text):
-            digits, scale = _size(token.text)
-            edits.append((token.start, token.stop, f"CAST('{token.text}' AS DECIMAL({digits}, {scale}))"))
+            edits.append((token.start, token.stop, _decimal(token.text)))
     return edits
+
+
+def row_edits(text: str) -> list[tuple[int, int, str]]:
+    """Return the same edits for rows of literals, where a column with one such number has decimals alone: beside doubles they lose digits.
+
+    >>> row_edits("VALUES (0.1, 0.1), (0.2, 1234567890123456.78)")
+    [(13, 16, "CAST('0.1' AS DECIMAL(1, 1))"), (25, 44, "CAST('1234567890123456.78' AS DECIMAL(18, 2))")]
+    """
+    if _LONG.search(text) is None:
+        return []
+    columns: dict[int, list[Token]] = {}
+    depth = vectors = column = 0
+    for token in spelled_out(text):
+        if token.kind is Kind.SIGN:
+            depth += (token.text == "(") - (token.text == ")")
+            vectors += (token.text == "[") - (token.text == "]")
+            column = 0 if depth == 0 else column + (token.text == "," and depth == 1 and vectors == 0)
+        elif token.kind is Kind.NUMBER and vectors == 0:
+            columns.setdefault(column, []).append(token)
+    return [
+        (token.start, token.stop, _decimal(token.text))
+        for numbers in columns.values()
+        if any(_is_decimal(token.text) for token in numbers)
+        for token in numbers
+        if _is_decimal(token.text) or _is_fraction(token.text)
+    ]
+
+
+def _is_fraction(number: str) -> bool:
+    digits, scale = _size(number)
+    return scale > 0 and digits <= MOST_DECIMAL and number.replace(".", "").isdigit()
+
+
+def _decimal(number: str) -> str:
+    digits, scale = _size(number)
+    return f"CAST('{number}' AS DECIMAL({digits}, {scale}))"
 
 
 def _is_decimal(number: str) -> bool:

@@ -1,0 +1,282 @@
+"""Numbers beside decimals are decimals, as in PostgreSQL and DuckDB: DataFusion 55 makes doubles of both.
+
+`datafusion.sql_parser.parse_float_as_decimal` would make decimals of all numbers. That is no way out: beside doubles it compares and unites
+them as DECIMAL(30, 15), which 1e300 overflows and 1e-20 is lost in; it takes no 1e300 at all. So a statement that reads decimals is planned
+with its numbers marked, and those become decimals that meet one there before they meet a double. A quotient of a number stays a double, as
+in DuckDB, since a decimal one would have few digits. Numbers in subqueries within expressions stay doubles: datafusion-python does not show
+their plans. Unnecessary with a release that types numbers by what is beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from datafusion import DataFrame, Expr, SessionContext
+from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, Union, Values, WindowExpr
+
+from lance_flight.engine.query.partition_wise.plans import Node, expressions
+from lance_flight.engine.sql.tokens import RUNS, Kind, Token, edited, tokenize
+from lance_flight.errors import LanceFlightError
+
+MOST_ROUNDS = 8
+"""Most times that a statement is planned: a number may be beside a column of a subquery that has one itself."""
+MOST_DIGITS = 38
+_FRACTION = re.compile(r"(?<![\w.$])\d*\.\d+(?![\w.])")
+_DECIMAL = re.compile("Decimal(?:32|64|128|256)")
+_MARK = re.compile(r"number (?P<place>\d+)")
+_COMPARISONS = frozenset(["=", "!=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
+_SUMS = frozenset(["+", "-", "*", "%"])
+_OF_ALL = frozenset(["coalesce", "nullif", "nvl", "nvl2", "greatest", "least"])
+_OF_FIRST = frozenset(["abs", "round", "trunc", "ceil", "floor"])
+
+
+_Marked: TypeAlias = Sequence[tuple[int, Token]]
+"""Tokens with numbers, each with its mark."""
+
+
+class _Kind(Enum):
+    NUMBER = "only numbers of the statement, and integers"
+    DECIMAL = "a decimal"
+    DOUBLE = "a float"
+    OTHER = "anything else"
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """An expression: its kind, None where its plan has to be asked, and the numbers in it that have met no other kind."""
+
+    kind: _Kind | None
+    numbers: tuple[int, ...] = ()
+    expression: Expr | None = None
+
+
+def with_decimal_numbers(
+    text: str,
+    frame: DataFrame,
+    plan: Callable[[str], DataFrame],
+    context: SessionContext,
+    planned: Callable[[Callable[[], Any]], Any],
+) -> str:
+    """Return a query whose numbers beside decimals are decimals.
+
+    `frame` is its plan as it is, `plan` makes one of another text, and `planned` calls DataFusion and raises this package's errors.
+    """
+    numbers = _numbers(text)
+    if not numbers or _DECIMAL.search(frame.logical_plan().display_indent_schema()) is None:
+        return text
+    by_text = {token.text: place for place, token in enumerate(numbers)}
+    # One that is grouped by and selected is written twice, and has to be the same there.
+    for marks in (list(range(len(numbers))), [by_text[token.text] for token in numbers]):
+        try:
+            return _with_decimals(text, list(zip(marks, numbers, strict=True)), plan, context, planned)
+        except LanceFlightError:
+            continue
+    return text
+
+
+def _with_decimals(
+    text: str,
+    numbers: _Marked,
+    plan: Callable[[str], DataFrame],
+    context: SessionContext,
+    planned: Callable[[Callable[[], Any]], Any],
+) -> str:
+    chosen: frozenset[int] = frozenset()
+    for _ in range(MOST_ROUNDS):
+        marked = plan(edited(text, _edits(text, numbers, chosen, are_marked=True)))
+        found = _Meetings(context, planned)
+        found.read(Node.of(marked.logical_plan()))
+        if found.decimals - found.doubles <= chosen:
+            break
+        chosen |= found.decimals - found.doubles
+    exact = edited(text, _edits(text, numbers, chosen, are_marked=False))
+    if chosen:
+        # A product may have more digits than a decimal has.
+        plan(exact)
+    return exact
+
+
+def _numbers(text: str) -> list[Token]:
+    """Return the tokens that are, or have, numbers with a fraction, but for those of vectors."""
+    if _FRACTION.search(text) is None:
+        return []
+    depth, found = 0, []
+    for token in tokenize(text):
+        if token.kind is Kind.SIGN:
+            depth += (token.text == "[") - (token.text == "]")
+        elif depth == 0 and (token.kind is Kind.NUMBER or token.kind in RUNS) and _FRACTION.search(token.text):
+            found.append(token)
+    return found
+
+
+def _edits(text: str, numbers: _Marked, chosen: frozenset[int], *, are_marked: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the edits that make decimals of the chosen numbers, and mark the first number of each other token."""
+    for mark, token in numbers:
+        for each in _FRACTION.finditer(text, token.start, token.stop):
+            if mark in chosen:
+                yield *each.span(), _decimal(each[0])
+            elif are_marked:
+                yield *each.span(), f"CAST('number {mark}' AS DOUBLE)"
+                break
+
+
+def _decimal(number: str) -> str:
+    whole, _, fraction = number.partition(".")
+    digits = max(len(whole.lstrip("0")) + len(fraction), 1)
+    return f"CAST('{number}' AS DECIMAL({digits}, {len(fraction)}))" if digits <= MOST_DIGITS else number
+
+
+@dataclass(slots=True)
+class _Meetings:
+    """The numbers of a plan that meet decimals, and those that meet doubles."""
+
+    context: SessionContext
+    planned: Callable[[Callable[[], Any]], Any]
+    decimals: set[int] = field(default_factory=set)
+    doubles: set[int] = field(default_factory=set)
+    _inputs: Sequence[Node] = ()
+
+    def read(self, node: Node) -> list[_Value]:
+        """Read a node and all below it; return its columns as far as they are numbers of a projection, others by their types."""
+        below = [self.read(child) for child in node.inputs]
+        self._inputs = node.inputs
+        if isinstance(node.variant, Union):
+            for branches in zip(*below, strict=False):
+                self._meet(branches)
+        if isinstance(node.variant, Join):
+            for left, right in node.variant.on():
+                self._meet([self._of(Expr(left)), self._of(Expr(right))])
+        values = [self._of(expression) for expression in _expressions(node)]
+        if isinstance(node.variant, Projection):
+            return [_Value(self._kind(each), each.numbers) for each in values]
+        schema = self.context.create_dataframe_from_logical_plan(node.plan).schema()
+        columns = [_Value(_kind_of(kind)) for kind in schema.types]
+        if isinstance(node.variant, Values):
+            for row in node.variant.values():
+                for column, each in zip(columns, row, strict=True):
+                    self._meet([column, self._of(_uncast(each))])
+        return columns
+
+    def _of(self, expression: Expr) -> _Value:
+        variant = expression.variant_name()
+        if variant in _LEAVES:
+            return _Value(_LEAVES[variant], expression=expression)
+        parts = self._operands(expression)
+        match variant:
+            case "Alias" | "Negative":
+                return self._of(parts[0])
+            case "Cast" | "TryCast":
+                return self._cast(expression, parts[0])
+            case "BinaryExpr":
+                return self._binary(expression.rex_call_operator(), [self._of(each) for each in parts])
+            case "Between" | "InList":
+                self._meet([self._of(each) for each in parts])
+                return _Value(_Kind.OTHER)
+            case "Case":
+                values = [self._of(each) for each in parts]
+                return self._meet([*values[1::2], *values[len(values) - len(values) % 2 :]])
+            case "ScalarFunction" if expression.rex_call_operator() in _OF_ALL:
+                return self._meet([self._of(each) for each in parts])
+            case "ScalarFunction" if expression.rex_call_operator() in _OF_FIRST and parts:
+                return next(iter([self._of(each) for each in parts]))
+        for each in parts:
+            self._of(each)
+        return _Value(None, expression=expression)
+
+    def _operands(self, expression: Expr) -> list[Expr]:
+        """Return the operands of an expression; none of one that datafusion-python does not show, such as a subquery."""
+        try:
+            return list(self.planned(expression.rex_call_operands))
+        except LanceFlightError:
+            return []
+
+    def _cast(self, expression: Expr, inner: Expr) -> _Value:
+        if inner.variant_name() == "Literal":
+            mark = _MARK.search(str(inner))
+            if mark is not None:
+                return _Value(_Kind.NUMBER, (int(mark["place"]),))
+        value = self._of(inner)
+        if value.numbers and pa.types.is_decimal(self._type(expression)):
+            self.decimals.update(value.numbers)
+        return _Value(None, expression=expression)
+
+    def _binary(self, operator: str, values: Sequence[_Value]) -> _Value:
+        if operator in _SUMS:
+            return self._meet(values, is_sum=True)
+        if operator in _COMPARISONS:
+            self._meet(values)
+            return _Value(_Kind.OTHER)
+        if operator == "/" and any(each.kind in {_Kind.NUMBER, _Kind.DOUBLE} for each in values):
+            return _Value(_Kind.DOUBLE)
+        if operator == "/":
+            return _Value(_Kind.DECIMAL if _Kind.DECIMAL in map(self._kind, values) else _Kind.OTHER)
+        return _Value(_Kind.OTHER)
+
+    def _meet(self, values: Sequence[_Value], *, is_sum: bool = False) -> _Value:
+        """Return what some values are together; numbers among them that meet a decimal, and no double, become decimals.
+
+        A sum of a double and a decimal is a double, as it should be.
+        """
+        numbers = tuple(number for each in values for number in each.numbers)
+        kinds = {self._kind(each) for each in values}
+        if _Kind.DOUBLE in kinds:
+            self.doubles.update(() if is_sum else numbers)
+            return _Value(_Kind.DOUBLE)
+        if _Kind.DECIMAL in kinds:
+            self.decimals.update(numbers)
+            return _Value(_Kind.DECIMAL)
+        return _Value(_Kind.NUMBER if numbers else _Kind.OTHER, numbers)
+
+    def _kind(self, value: _Value) -> _Kind:
+        if value.kind is not None or value.expression is None:
+            return value.kind or _Kind.OTHER
+        return _kind_of(self._type(value.expression))
+
+    def _type(self, expression: Expr) -> pa.DataType:
+        """Return the type of an expression over the rows of one of the inputs of its node; NULL's where none says it."""
+        for node in self._inputs:
+            try:
+                chosen = self.context.create_dataframe_from_logical_plan(node.plan)
+                kind: pa.DataType = self.planned(lambda: chosen.select(expression).schema().field(0).type)  # noqa: B023 - called here
+            except LanceFlightError:
+                continue
+            return kind
+        return pa.null()
+
+
+_LEAVES: Mapping[str, _Kind | None] = {"Column": None, "Literal": None}
+
+
+def _uncast(expression: Expr) -> Expr:
+    """Return what is cast to the type of a column; DataFusion casts each value of one that is not all alike."""
+    inner = expression.rex_call_operands() if expression.variant_name() == "Cast" else []
+    return inner[0] if inner and inner[0].variant_name() != "Literal" else expression
+
+
+def _kind_of(kind: pa.DataType) -> _Kind:
+    if pa.types.is_decimal(kind):
+        return _Kind.DECIMAL
+    return _Kind.DOUBLE if pa.types.is_floating(kind) else _Kind.OTHER
+
+
+def _expressions(node: Node) -> list[Expr]:
+    """Return the expressions of a node that may have numbers."""
+    match node.variant:
+        case Projection():
+            return expressions(node.variant.projections())
+        case Filter():
+            return [Expr(node.variant.predicate())]
+        case Aggregate():
+            return expressions([*node.variant.group_by_exprs(), *node.variant.aggregate_exprs()])
+        case Sort():
+            return [Expr(by.expr()) for by in node.variant.sort_exprs()]
+        case WindowExpr():
+            return expressions(node.variant.get_window_expr())
+        case Join():
+            return [] if node.variant.filter() is None else [Expr(node.variant.filter())]
+    return []

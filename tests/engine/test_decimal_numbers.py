@@ -1,0 +1,162 @@
+"""Numbers beside decimals are decimals, and are computed, compared and stored digit by digit, as DuckDB does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from decimal import ROUND_HALF_UP, Decimal
+
+import duckdb
+import pytest
+
+from tests.engine.database import Database
+
+TABLE = "CREATE TABLE {} (id INT, p DECIMAL(10, 2), q DECIMAL(20, 2), w DECIMAL(38, 10), f DOUBLE, i BIGINT)"
+ROWS = (
+    "(1, 0.10, 12345678901234.12, 1.5, 0.1, 3), (2, 0.30, 99999999999999.99, 9999999999999999.5, 0.3, 7),"
+    " (3, 1.10, NULL, 2.25, 1e300, 9), (4, NULL, -0.01, -0.5, -1e-20, NULL)"
+)
+
+
+@pytest.fixture(scope="module")
+def peer(database: Database) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with the table that the database has."""
+    with duckdb.connect() as connection:
+        for run in (database.run, connection.execute):
+            run(TABLE.format("t"))
+            run(f"INSERT INTO t VALUES {ROWS}")
+        yield connection
+
+
+EXACT = [
+    *(
+        "p + 0.01",
+        "0.01 + p",
+        "p - 0.1",
+        "p * 1.1",
+        "p * 0.1",
+        "-p + 0.1",
+        "p % 0.2",
+        "abs(p - 0.3)",
+        "q + 0.01",
+        "q * 1.07",
+    ),
+    *(
+        "(p + 0.01) * 1.1",
+        "p * (0.1 + 0.2)",
+        "round(p * 1.5, 1)",
+        "coalesce(p, 0.01)",
+        "nullif(p, 0.1)",
+        "greatest(p, 0.2)",
+    ),
+    *("CASE WHEN id = 1 THEN p ELSE 0.01 END", "CASE id WHEN 1 THEN 0.5 ELSE p END", "p * i * 0.5", "w + 0.0000000001"),
+    *("sum(p) OVER (ORDER BY id) * 0.1", "sum(p * 0.1) OVER (ORDER BY id)", "(SELECT max(p) FROM t) * 0.5"),
+]
+CONDITIONS = [
+    *(
+        f"{column} {sign} {number}"
+        for column in ("p", "q")
+        for sign in ("=", "<>", "<", ">=")
+        for number in ("0.30", "-0.01", "0.105")
+    ),
+    *(
+        "q = 12345678901234.12",
+        "q <= 12345678901234.11",
+        "p IN (0.1, 0.3)",
+        "p NOT IN (0.1, 0.3, 0.5)",
+        "q IN (12345678901234.12, 1.5)",
+    ),
+    *(
+        "p BETWEEN 0.1 AND 0.3",
+        "p NOT BETWEEN 0.105 AND 0.3",
+        "p + 0.2 = 0.3",
+        "p * 1.1 = 0.33",
+        "0.1 + 0.2 = p",
+        "p = q * 0.5",
+    ),
+    *(
+        "p IS DISTINCT FROM 0.1",
+        "CASE WHEN p > 0.1 THEN p ELSE 0.3 END = 0.3",
+        "p > 0.1 AND f > 0.1",
+        "p = 0.1 AND f = 0.1",
+    ),
+    *("p IN (" + ", ".join(f"{number / 10}" for number in range(60)) + ")",),
+]
+DOUBLES = ["f + 0.1", "f * 1.5", "p * f * 0.5", "p / 3.0", "sqrt(2.0)", "p::DOUBLE * 1.1", "i / 2.0"]
+STATEMENTS = [
+    "SELECT p * 1.1 AS y, count(*) FROM t GROUP BY p * 1.1",
+    "SELECT p * 1.1 AS y, sum(f * 1.1) > 0.1 FROM t GROUP BY p * 1.1",
+    "SELECT y > 0.33, y * 1.5 FROM (SELECT p * 1.1 AS y FROM t)",
+    "WITH a AS (SELECT p + 0.01 AS y FROM t), b AS (SELECT y * 1.1 AS z FROM a) SELECT z + 0.5 FROM b",
+    "SELECT sum(p * 1.1), sum(CASE WHEN id = 1 THEN p ELSE 0.0 END), max(p + 0.01), min(p) FILTER (WHERE p > 0.1) FROM t",
+    "SELECT a.id FROM t a JOIN t b ON a.p = b.p + 0.2",
+    "SELECT p FROM t UNION ALL SELECT 0.05",
+    "SELECT id FROM t GROUP BY id, p HAVING sum(p) * 0.1 = 0.03",
+    "SELECT id FROM t WHERE p > (SELECT min(p) FROM t) * 2.5",
+]
+
+
+@pytest.mark.parametrize("expression", EXACT)
+def test_a_number_beside_a_decimal_is_one(database: Database, peer: duckdb.DuckDBPyConnection, expression: str) -> None:
+    found = database.rows(f"SELECT {expression} FROM t ORDER BY id")
+    assert found == peer.execute(f"SELECT {expression} FROM t ORDER BY id").fetchall()
+    assert {type(value) for (value,) in found if value is not None} == {Decimal}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_number_is_compared_digit_by_digit(
+    database: Database, peer: duckdb.DuckDBPyConnection, condition: str
+) -> None:
+    sql = f"SELECT id FROM t WHERE {condition} ORDER BY id"
+    assert database.rows(sql) == peer.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_numbers_of_whole_statements(database: Database, peer: duckdb.DuckDBPyConnection, statement: str) -> None:
+    found, expected = database.rows(statement), peer.execute(statement).fetchall()
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+
+
+@pytest.mark.parametrize("expression", DOUBLES)
+def test_a_number_beside_a_double_is_one(database: Database, peer: duckdb.DuckDBPyConnection, expression: str) -> None:
+    sql = f"SELECT {expression}, p FROM t WHERE id < 3 ORDER BY id"
+    found = database.rows(sql)
+    assert found == peer.execute(sql).fetchall()
+    assert {type(value) for value, _ in found} == {float}
+
+
+def written_numbers() -> list[str]:
+    """Numbers of 13 to 18 digits, two of them behind the point, and some that lie between two hundredths."""
+    chance = random.Random(3)  # noqa: S311 - numbers, no secret
+    digits = [str(chance.randrange(10 ** (size - 1), 10**size)) for size in range(13, 19) for _ in range(40)]
+    return [f"{each[:-2]}.{each[-2:]}" for each in digits] + ["2.675", "1.005", "0.125", "12345678901234.125"]
+
+
+WAYS = {
+    "INSERT INTO {t} VALUES {rows}": "({id}, {number}, 1)",
+    "INSERT INTO {t} SELECT * FROM (VALUES {rows})": "({id}, {number}, 1)",
+    "INSERT INTO {t} VALUES {rows} -- one by one": "({id}, {number}, 1 + 0)",
+}
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("way", WAYS)
+def test_numbers_are_stored_as_they_are_written(database: Database, table: str, way: str, sign: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, p DECIMAL(20, 2), n INT)")
+    numbers = [sign + each for each in written_numbers()]
+    for part in (numbers, numbers[:40]):
+        rows = ", ".join(WAYS[way].format(id=place, number=each) for place, each in enumerate(part))
+        database.run(way.format(t=table, rows=rows))
+        stored = database.rows(f"SELECT p FROM {table} ORDER BY id")
+        assert stored == [(Decimal(each).quantize(Decimal("0.01"), ROUND_HALF_UP),) for each in part]
+        database.run(f"TRUNCATE {table}")
+
+
+@pytest.mark.parametrize("number", ["2.675", "1.005", "123456789012345.67", "1234567890123456.7", "-0.125"])
+def test_a_change_stores_a_number_as_it_is_written(database: Database, table: str, number: str) -> None:
+    expected = Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP)
+    database.run(f"CREATE TABLE {table} (id INT, p DECIMAL(20, 2))")
+    database.run(f"INSERT INTO {table} VALUES (1, 0), (2, 0), (3, 1)")
+    database.run(f"UPDATE {table} SET p = {number} WHERE id = 1")
+    database.run(f"UPDATE {table} SET p = CASE WHEN id = 2 THEN {number} ELSE p * 1.1 END WHERE id > 1")
+    assert database.rows(f"SELECT p FROM {table} ORDER BY id") == [(expected,), (expected,), (Decimal("1.10"),)]
