@@ -256,6 +256,13 @@ class ServerConfig:
         " others are read from the environment (AWS_ACCESS_KEY_ID …)",
         is_secret=True,
     )
+    durability: str = _setting(
+        STORAGE,
+        "commit",
+        "what an acknowledged commit in a directory survives: commit (a power cut) or none (only the end of the server);"
+        " object stores keep what they acknowledge",
+        among=("commit", "none"),
+    )
     grace: float = _setting(
         OPERATION,
         30.0,

@@ -33,6 +33,7 @@ from lance_flight.catalog.manifests.properties import (
 from lance_flight.catalog.manifests.rollback import back_to
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
+from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.file_versions import chosen_version
 from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
@@ -133,12 +134,15 @@ class PartitionedNamespace(Table):
                 f"no branch can begin at snapshot {snapshot.version}: it is older than the first write of this"
                 " library, and some of its tables have no fixed version"
             )
-        with self.hold(snapshot, is_newest=at is None):
-            create_branch(self._main(), name, snapshot.version)
+        main = self._main()
+        with self.hold(snapshot, is_newest=at is None), committing(self.log.store.uri, int(main.version)):
+            create_branch(main, name, snapshot.version)
 
     def drop_branch(self, name: str) -> None:
         """Forget a branch; what main shows of it since it was published stays."""
-        drop_branch(self._main(), name)
+        main = self._main()
+        with committing(self.log.store.uri, int(main.version)):
+            drop_branch(main, name)
 
     def evolve(self, change: Change) -> int:
         """Change specs, schema or both in one commit (`evolution.py`), and return the version in which that is visible.

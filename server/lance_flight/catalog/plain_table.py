@@ -17,6 +17,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.file_versions import check_values, chosen_version
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import Store, shared_session
@@ -51,7 +52,8 @@ class PlainTable(Table):
     def rollback(self, at: int | str | datetime) -> int:
         old = self.open(self.snapshot(at).version)
         if int(old.version) != int(old.latest_version):
-            with conflicts(f"another writer changed table {self.store.name!r} first"):
+            said = f"another writer changed table {self.store.name!r} first"
+            with committing(self.store.uri, int(old.latest_version)), conflicts(said):
                 old.restore()
         return int(old.version)
 
@@ -76,7 +78,8 @@ class PlainTable(Table):
             head = guard_row(noted)
             for key, note in evolution.notes.items():
                 head = with_note(head, key, note)
-            with conflicts(f"another writer changed the metadata of {self.store.name!r} first"):
+            said = f"another writer changed the metadata of {self.store.name!r} first"
+            with committing(self.store.uri, noted.version), conflicts(said):
                 self.log.open(noted.version).update_metadata({NOTES: notes_text(head)})
         return self.snapshot().version
 

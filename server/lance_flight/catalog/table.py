@@ -26,6 +26,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import BranchRef
+from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.leases import SnapshotLease, expiring, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
@@ -98,13 +99,15 @@ class Table(ABC):
     def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
         """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it."""
         self.refuse_on_branch("be given tags")
-        snapshot = self.snapshot(at)
-        with self.hold(snapshot, is_newest=at is None):
-            create_tag(self._main(), name, snapshot.version)
+        snapshot, main = self.snapshot(at), self._main()
+        with self.hold(snapshot, is_newest=at is None), committing(self.log.store.uri, int(main.version)):
+            create_tag(main, name, snapshot.version)
 
     def drop_tag(self, name: str) -> None:
         """Delete the tag of a snapshot."""
-        drop_tag(self._main(), name)
+        main = self._main()
+        with committing(self.log.store.uri, int(main.version)):
+            drop_tag(main, name)
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield all rows of the newest snapshot, one partition table after another."""

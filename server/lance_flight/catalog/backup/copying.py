@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lance_flight.catalog.backup.backup_manifest import SavedFile, to_lines
+from lance_flight.catalog.storage.durability import write_file
 from lance_flight.catalog.storage.filesystems import filesystem
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Conflict, Corrupt
@@ -52,38 +53,23 @@ def digest_of(content: Iterable[bytes]) -> tuple[int, str]:
 
 
 def copy(source: Store, target: Store, path: str, target_path: str) -> tuple[int, str]:
-    """Copy a file and return its size and SHA-256; what is written is not of use before that returns."""
+    """Copy a file and return its size and SHA-256; it is durable once a file that lists it was `put`."""
     size, digest = 0, hashlib.sha256()
     with _writer(target, target_path) as stream:
         for piece in pieces(source, path):
             stream.write(piece)
             digest.update(piece)
             size += len(piece)
-        _sync(target, stream)
     return size, digest.hexdigest()
 
 
 def put(target: Store, path: str, content: bytes) -> None:
-    """Write a file in one step: it is never seen half written."""
+    """Write a file in one step, after all that was written before: it is never seen half written."""
     if target.is_remote:
         above, _, name = path.rpartition("/")
         (target.child(above) if above else target).write(name, content)
         return
-    draft = f"{path}.{secrets.token_hex(4)}.draft"
-    with _writer(target, draft) as stream:
-        stream.write(content)
-        _sync(target, stream)
-    Path(target.uri, draft).replace(Path(target.uri, path))
-    sync_directory(Path(target.uri, path).parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a local directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_file(_local_path(target, path), content)
 
 
 def sizes_below(place: Store) -> dict[str, int]:
@@ -186,15 +172,15 @@ def _reader(place: Store, path: str) -> IO[bytes]:
 def _writer(place: Store, path: str) -> IO[bytes]:
     place.check_way(*path.split("/"))
     if not place.is_remote:
-        local = Path(place.uri, path)
-        local.parent.mkdir(parents=True, exist_ok=True)
-        return local.open("wb")
+        return _local_path(place, path).open("wb")
     files, top = filesystem(place.uri, place.storage_options)
     stream: IO[bytes] = files.open_output_stream(f"{top}/{path}")
     return stream
 
 
-def _sync(place: Store, stream: IO[bytes]) -> None:
-    if not place.is_remote:
-        stream.flush()
-        os.fsync(stream.fileno())
+def _local_path(place: Store, path: str) -> Path:
+    """Return the path of a new file, with the directories above it."""
+    place.check_way(*path.split("/"))
+    local = Path(place.uri, path)
+    local.parent.mkdir(parents=True, exist_ok=True)
+    return local

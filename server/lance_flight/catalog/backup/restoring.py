@@ -26,13 +26,13 @@ from lance_flight.catalog.backup.copying import (
     pieces,
     put,
     sizes_below,
-    sync_directory,
 )
 from lance_flight.catalog.backup.targets import StoredBackup
 from lance_flight.catalog.backup.version_files import with_base_paths
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.roots.table_name import TableName
-from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.durability import flush
+from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
 from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unavailable
@@ -161,6 +161,7 @@ class _Run:
         versions = sorted((file for file in self.manifest.files if _is_version(file.path)), key=self._order)
         try:
             in_parallel(partial(self._copy, journal, done), content)
+            flush(self.work.uri)
             failpoint("restore_copied")
             for file in versions:
                 self._copy(journal, done, file)
@@ -172,17 +173,18 @@ class _Run:
         """Make the root visible under its name."""
         self._make_schemas()
         if self.work != self.root:
-            above = Path(self.root.uri).parent
+            flush(self.work.uri)
             failpoint("restore_ready")
             try:
                 Path(self.work.uri).rename(self.root.uri)
             except OSError as exc:
                 raise AlreadyExists(f"{self.root.name!r} is not empty any more: {exc.strerror}") from exc
-            sync_directory(above)
+            flush(self.root.uri)
             self.work = self.root
         failpoint("restore_shown")
         place = self.root.child(PRIVATE)
         Journal(place, JOURNAL, "restore_journaled").remove()
+        flush(self.root.uri)
         place.remove_files([BEGUN])
 
     def _order(self, file: SavedFile) -> tuple[int, str]:

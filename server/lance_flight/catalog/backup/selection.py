@@ -20,7 +20,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.location_guard import LocationGuard
-from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import HERE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound, Unsupported

@@ -25,6 +25,7 @@ from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.plain_table import table_at
+from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.table import Table
@@ -137,6 +138,8 @@ class SharedWrite:
         namespace, snapshot = self._begun()
         with namespace.hold(snapshot, is_newest=False):
             edits = namespace.written(snapshot, tables, evaluate, mark=self.mark, is_stored=is_stored)
+        # The process that commits may be on another machine, and cannot flush what lies in the memory of this one.
+        flush(self.store.uri)
         return tuple(WrittenPart.of(edit) for edit in edits)
 
     def commit(

@@ -13,6 +13,7 @@ from lance_flight.catalog.commits.table_updates import TableUpdate
 from lance_flight.catalog.commits.transaction import PartitionChange, Transaction
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY, SCHEMA_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.durability import check_kept
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables import partitions
@@ -50,7 +51,11 @@ def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
 
 
 def check_files(transaction: Transaction, root: Store) -> None:
-    """Raise `SerializationFailure` for an old transaction whose files were vacuumed: its process was stopped for long."""
+    """Raise `SerializationFailure` for an old transaction whose files were vacuumed: its process was stopped for long.
+
+    So for one that wrote before the disk failed to store something.
+    """
+    check_kept(root.uri, transaction.began)
     if not is_old(transaction.began):
         return
     for object_id, part in transaction.parts.items():

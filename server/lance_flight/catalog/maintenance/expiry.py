@@ -17,6 +17,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.maintenance.sweep import TableFiles
 from lance_flight.catalog.storage.branches import open_branch
+from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.leases import (
     CONFIRMED,
     EXPIRING,
@@ -29,7 +30,7 @@ from lance_flight.catalog.storage.leases import (
     put,
     snapshots_in,
 )
-from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.model.naming import MANIFEST
 
@@ -101,8 +102,11 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         put(place, name + CONFIRMED, expired)
     if announce:
         place.remove_files([name + SUFFIX])
+        # Nothing is deleted before what replaces it is durable, nor before it is known as half removed.
+        flush(namespace.uri)
     yield Expiry(frozenset(everything - expired), frozenset(expired))
     if announce:
+        flush(namespace.uri)
         # What another run has announced and not confirmed keeps readers away from what it is about to take, be it stopped for long.
         over = [f.path for f in announced if f.path.endswith(CONFIRMED) or f.modified < now - STOPPED_SECONDS]
         place.remove_files([name + CONFIRMED, *over])

@@ -20,6 +20,7 @@ from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable,
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.filling import partly_stored
@@ -210,8 +211,10 @@ def _is_filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable)
 
 def _forget(namespace: PartitionedNamespace, conditions: Sequence[str]) -> None:
     """Delete rows of `__manifest`."""
-    with conflicts(f"another writer changed {namespace.store.name!r} first"):
-        namespace.manifest.open().delete(" OR ".join(f"({condition})" for condition in conditions))
+    dataset = namespace.manifest.open()
+    said = f"another writer changed {namespace.store.name!r} first"
+    with committing(namespace.manifest.store.uri, int(dataset.version)), conflicts(said):
+        dataset.delete(" OR ".join(f"({condition})" for condition in conditions))
 
 
 def _is(object_id: str, pin: Pin | None = None) -> str:

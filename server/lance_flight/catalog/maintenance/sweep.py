@@ -15,8 +15,9 @@ from pathlib import PurePosixPath
 
 from lance import LanceDataset
 
-from lance_flight.catalog.storage import branches
+from lance_flight.catalog.storage import branches, version_names
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.durability import flush, take_back
 from lance_flight.catalog.storage.leases import SnapshotId
 from lance_flight.catalog.storage.store import Store, StoredFile
 from lance_flight.catalog.storage.version_names import VERSIONS, is_detached, parse_version
@@ -78,7 +79,7 @@ class TableFiles:
 
     def below(self, branch: str) -> list[StoredFile]:
         """Return everything that lies in the directory of a branch."""
-        return [file for file in self.files if file.path.startswith(f"{branches.BRANCHES}/{branch}/")]
+        return [file for file in self.files if file.path.startswith(f"{version_names.BRANCHES}/{branch}/")]
 
     def loose(self, before: float) -> dict[str, StoredFile]:
         """Return data and deletion files written before a moment, by their names, which are random and never reused."""
@@ -90,7 +91,7 @@ class TableFiles:
         for file in self.files:
             above, _, below = f"/{file.path}".partition(f"/{INDICES}/")
             segment, _, name = below.partition("/")
-            if name and (not above or above.startswith(f"/{branches.BRANCHES}/")):
+            if name and (not above or above.startswith(f"/{version_names.BRANCHES}/")):
                 found.setdefault(segment, []).append(file)
         return {segment: files for segment, files in found.items() if all(file.modified < before for file in files)}
 
@@ -101,7 +102,7 @@ class TableFiles:
             match above:
                 case [""] if directory in directories:
                     yield file, None
-                case ["", branches.BRANCHES, *branch] if directory in directories:
+                case ["", version_names.BRANCHES, *branch] if directory in directories:
                     yield file, "/".join(branch)
 
 
@@ -122,6 +123,8 @@ class Sweep:
         """Take it away, or only say how much it would be."""
         # What a link leads to is not listed, and its versions would not keep the files that they name.
         self.store.check_links()
+        if not dry_run:
+            self._settle()
         listing = TableFiles(self.store.tree())
         dead = self._dead_files(listing)
         total = SweepTotals(files=len(dead), bytes=sum(file.size for file in dead))
@@ -133,6 +136,12 @@ class Sweep:
         if not dry_run:
             self.store.remove_files(file.path for file in dead)
         return total
+
+    def _settle(self) -> None:
+        """Take back what was staged when the power was cut: it is newer than any version that a snapshot ever pinned."""
+        pinned = [version for branch, version in self.kept | self.over if branch is None]
+        if pinned and not self.store.is_remote:
+            take_back(self.store.uri, max(pinned))
 
     def _may_go(self, version: StoredVersion) -> bool:
         return version.id not in self.kept and (version.id in self.over or version.modified < self.before)
@@ -180,6 +189,7 @@ class Sweep:
                     versions=1, files=1 + len(only), bytes=newest.size + sum(file.size for file in only)
                 )
             elif only and self._restore(base):
+                flush(self.store.uri)
                 going.append(newest)
         if not going:
             return extra

@@ -21,12 +21,14 @@ from lance_flight.catalog.manifests.properties import check_in_place
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog, existing, said_of
-from lance_flight.catalog.storage.branches import BRANCHES, BranchRef
+from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.further_files import FurtherFiles
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
+from lance_flight.catalog.storage.version_names import BRANCHES
 from lance_flight.errors import (
     Conflict,
     Corrupt,
@@ -168,7 +170,7 @@ class Manifest(VersionLog):
         failpoint("manifest_written")
         said = {**said_of(operation, transactions), **properties}
         transaction = Transaction(base.version, update, transaction_properties=said)
-        with conflicts(f"another writer changed {self.root.name!r} first"):
+        with committing(self._place.uri, base.version), conflicts(f"another writer changed {self.root.name!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
@@ -201,7 +203,7 @@ class Manifest(VersionLog):
         try:
             version = self.commit(base, rows, operation, transactions, removed=removed, properties=properties).version
             failpoint("committed")
-        except SerializationFailure:
+        except (SerializationFailure, OutcomeUnknown):
             raise
         except Conflict:
             return self._find_committed(base, transactions[0])
@@ -221,17 +223,20 @@ class Manifest(VersionLog):
         """Return the version that a transaction became visible in all the same: its answer was lost, or came twice."""
         place = self.root
         try:
-            return self.committed(base, transaction)
+            found = self.committed(base, transaction)
+            flush(self._place.uri)
         except NotFound:
             return None
         except (LanceFlightError, *UNREADABLE) as exc:
             raise OutcomeUnknown(
                 f"a commit to {place.name!r} failed, and what came of it cannot be read: {place.words(exc)}"
             ) from exc
+        return found
 
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
         """Set table metadata, or raise `Conflict` if another writer set one of the same keys since `base`."""
-        with conflicts(f"another writer changed the metadata of {self.root.name!r} first"):
+        said = f"another writer changed the metadata of {self.root.name!r} first"
+        with committing(self._place.uri, base.version), conflicts(said):
             self.open(base.version).update_metadata(dict(values))
 
     def follow(self, snapshot: Snapshot) -> None:
@@ -242,5 +247,7 @@ class Manifest(VersionLog):
 
     def add_columns(self, fields: Iterable[pa.Field]) -> None:
         """Add nullable columns, harmless to every reader; raise `Conflict` if another writer committed at the same moment."""
-        with conflicts(f"another writer changed {self.root.name!r} first"):
-            self.open().add_columns(pa.schema(list(fields)))
+        dataset = self.open()
+        said = f"another writer changed {self.root.name!r} first"
+        with committing(self._place.uri, int(dataset.version)), conflicts(said):
+            dataset.add_columns(pa.schema(list(fields)))

@@ -13,6 +13,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.snapshot_cache import SnapshotCache
+from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.latest_version import LatestVersion
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.errors import Corrupt, NotFound
@@ -105,6 +106,7 @@ class VersionLog(ABC):
             with suppress(NotFound):
                 return self.open_known(known)
         began = self._newest.now()
+        settle(self._place.uri)
         dataset = self._place.open()
         self._newest.saw(int(dataset.version), began)
         return dataset

@@ -19,6 +19,7 @@ from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
+from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.staging_area import StagingArea, place_of_removal, private_place
@@ -132,10 +133,13 @@ class Root(TableResolver):
                 if place.is_remote:
                     place.remove_table()
                 else:
+                    # A row never leads to where nothing is.
+                    self._forget_row(name)
                     with suppress(FileNotFoundError):
                         place.move_to(gone)
                 failpoint("table_dropped")
             self._forget_row(name)
+            flush(self.store.uri)
 
     def rename(self, name: TableName, new: str) -> None:
         """Rename a table within its schema, in one step; readers and writers of the old name fail as after a drop.
@@ -176,6 +180,7 @@ class Root(TableResolver):
                 self._manifest.create_namespace(tuple(path))
                 return
             self.store.child(db_schema).make()
+            flush(self.store.uri)
 
     def drop_schema(self, db_schema: str) -> None:
         """Remove a schema that has no tables and no views."""
@@ -194,6 +199,7 @@ class Root(TableResolver):
             self._manifest.check_empty(path)
             if self._is_directory(db_schema):
                 self._directory(db_schema).remove_empty()
+                flush(self.store.uri)
             if path in self._manifest.listing().namespaces:
                 self._manifest.drop_namespace(path)
 
@@ -341,6 +347,7 @@ class Root(TableResolver):
                 place = self._put(table, private, name, place, replace=replace)
             if not table.is_partitioned:
                 self._list_row(name, place)
+            flush(self.store.uri)
 
     def _put_remote(self, table: Table, place: Store, name: TableName, *, replace: bool) -> None:
         """Make a private table public where nothing can be renamed: the place is claimed, filled, and then shown."""
@@ -366,6 +373,7 @@ class Root(TableResolver):
             failpoint("table_replaced")
             if row is not None and not table.is_partitioned:
                 place = old
+        flush(private.new.uri)
         try:
             private.new.move_to(place)
         except OSError as exc:
@@ -408,6 +416,7 @@ class Root(TableResolver):
         if to.exists():
             raise AlreadyExists(f"table {name.name!r} has no room: {directory!r} lies there already")
         place.move_to(to)
+        flush(self.store.uri)
         self._opened.pop(place.uri, None)
         self._opened.pop(to.uri, None)
 

@@ -6,7 +6,8 @@ Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,8 +17,10 @@ from lance import LanceDataset
 
 from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, create_table
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.durability import committing, flush, settle
+from lance_flight.catalog.storage.staging_area import private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR
 
 Path = tuple[str, ...]
@@ -62,6 +65,8 @@ class DirectoryManifest:
         if not self._is_read or not self.root.has(MANIFEST):
             return NOTHING
         try:
+            # Lance commits to it with the files of the rows, which a power cut may have left torn.
+            settle(self.root.child(MANIFEST).uri)
             dataset = self.root.child(MANIFEST).open()
             key, known = dataset.get_version(), self._read
             if known[0] == key:
@@ -77,23 +82,21 @@ class DirectoryManifest:
     def forget(self, listed: Listed) -> None:
         """Remove a table from the list, but none that another writer has listed under its name since, in another place."""
         location = "IS NULL" if listed.location is None else f"= {_quoted(listed.location)}"
-        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
-            self._writable().delete(f"object_id = {_quoted(listed.object_id)} AND location {location}")
+        with self._changing() as dataset:
+            dataset.delete(f"object_id = {_quoted(listed.object_id)} AND location {location}")
 
     def rename(self, listed: Listed, path: Path) -> None:
         """Rename a table in one commit; raise `Conflict` where another writer gives or takes one of the two names first."""
-        dataset, new = self._writable(), SEPARATOR.join(path)
-        old = f"object_id = {_quoted(listed.object_id)}"
-        row = dataset.to_table(filter=old)
-        if not row.num_rows:
-            raise NotFound(f"no table {listed.object_id!r} in the __manifest of {self.root.name!r}")
-        if dataset.count_rows(f"object_id = {_quoted(new)}"):
-            raise AlreadyExists(f"{new!r} is in the __manifest of {self.root.name!r} already")
-        place = row.schema.get_field_index("object_id")
-        renamed = row.set_column(place, row.schema.field(place), [[new]])
-        merge = _merge(dataset).when_not_matched_by_source_delete(old)
-        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
-            merge.execute(renamed)
+        new, old = SEPARATOR.join(path), f"object_id = {_quoted(listed.object_id)}"
+        with self._changing() as dataset:
+            row = dataset.to_table(filter=old)
+            if not row.num_rows:
+                raise NotFound(f"no table {listed.object_id!r} in the __manifest of {self.root.name!r}")
+            if dataset.count_rows(f"object_id = {_quoted(new)}"):
+                raise AlreadyExists(f"{new!r} is in the __manifest of {self.root.name!r} already")
+            place = row.schema.get_field_index("object_id")
+            renamed = row.set_column(place, row.schema.field(place), [[new]])
+            _merge(dataset).when_not_matched_by_source_delete(old).execute(renamed)
 
     def register(self, tables: Iterable[Listed]) -> None:
         """List tables that lie in the directory, in one commit, and make the list where there is none.
@@ -110,9 +113,8 @@ class DirectoryManifest:
 
     def drop_namespace(self, path: Path) -> None:
         """Remove a namespace from the list; `InvalidInput` for one with tables or namespaces in it."""
-        dataset = self._writable()
-        self.check_empty(path)
-        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+        with self._changing() as dataset:
+            self.check_empty(path)
             dataset.delete(f"object_id = {_quoted(SEPARATOR.join(path))} AND object_type = 'namespace'")
 
     def check_empty(self, path: Path) -> None:
@@ -139,16 +141,36 @@ class DirectoryManifest:
     def _insert(self, rows: Sequence[Mapping[str, str | None]]) -> None:
         """Insert rows whose object ids are in no row, in one commit, and make the list where there is none."""
         if not self.root.has(MANIFEST):
+            self._create()
+        with self._changing() as dataset:
+            for row in rows:
+                if dataset.count_rows(f"object_id = {_quoted(str(row['object_id']))}"):
+                    raise AlreadyExists(f"{row['object_id']!r} is in the __manifest of {self.root.name!r} already")
+            schema = pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
+            _merge(dataset).execute(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+
+    def _create(self) -> None:
+        """Make an empty list: in a directory it is moved into its place when it is whole."""
+        if self.root.is_remote:
             create_table(self.root.child(MANIFEST), pa.schema(BASE_FIELDS))
+            return
+        with private_place(self.root) as private:
+            create_table(private.new, pa.schema(BASE_FIELDS))
+            flush(private.new.uri)
+            try:
+                private.new.move_to(self.root.child(MANIFEST))
+            except OSError as exc:
+                if not self.root.has(MANIFEST):
+                    raise
+                raise Conflict(f"{self.root.name!r} is a namespace already") from exc
+
+    @contextmanager
+    def _changing(self) -> Iterator[LanceDataset]:
+        """Yield the newest version for one commit, which is durable at the end; `Conflict` where another writer commits first."""
         dataset = self._writable()
-        for row in rows:
-            if dataset.count_rows(f"object_id = {_quoted(str(row['object_id']))}"):
-                raise AlreadyExists(f"{row['object_id']!r} is in the __manifest of {self.root.name!r} already")
-        found = pa.Table.from_pylist(
-            [dict(row) for row in rows], schema=pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
-        )
-        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
-            _merge(dataset).execute(found)
+        said = f"another writer changed the __manifest of {self.root.name!r} first"
+        with committing(self.root.child(MANIFEST).uri, int(dataset.version)), conflicts(said):
+            yield dataset
 
     def _writable(self) -> LanceDataset:
         """Return the newest version, unless its writer asks for more than we know."""

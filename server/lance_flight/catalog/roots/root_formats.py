@@ -7,15 +7,15 @@ runs it says that every server over the root reads the versions of this release.
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from lance_flight.catalog.storage.durability import write_file
 from lance_flight.catalog.storage.formats import FIRST, ROOT, StoredFormat
-from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Corrupt
 from lance_flight.faults import failpoint
@@ -82,14 +82,7 @@ class RootFormats:
             place.write(RECORD, content)
             return
         Path(place.uri).mkdir(mode=0o700, exist_ok=True)
-        draft = f".{RECORD}.{secrets.token_hex(8)}"
-        try:
-            place.write(draft, content)
-            failpoint("formats_drafted")
-            Path(place.uri, draft).replace(Path(place.uri, RECORD))
-        finally:
-            with suppress(FileNotFoundError):
-                Path(place.uri, draft).unlink()
+        write_file(Path(place.uri, RECORD), content, drafted=partial(failpoint, "formats_drafted"))
 
     def _check(self, versions: Mapping[str, object]) -> None:
         ROOT.check(versions.get(ROOT.name, FIRST), f"root {self.store.name!r}")

@@ -9,18 +9,16 @@ import base64
 import hashlib
 import json
 import logging
-import os
-import secrets
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from lance_flight.catalog.roots.table_name import TableName
+from lance_flight.catalog.storage.durability import flush, write_file
 from lance_flight.catalog.storage.formats import FIRST, VIEW
-from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import AlreadyExists, Corrupt, NewerFormat, NotFound
 
@@ -103,25 +101,18 @@ class Views:
                 raise _taken(view.name)
             place.write(file, content)
             return
-        draft = f".{file}.{secrets.token_hex(8)}"
-        place.write(draft, content)
-        above = Path(place.uri)
+        Path(place.uri).mkdir(exist_ok=True)
         try:
-            if replace:
-                os.replace(above / draft, above / file)  # noqa: PTH105 - beside os.link
-            else:
-                os.link(above / draft, above / file)  # fails where the file is there
+            write_file(Path(place.uri, file), content, replace=replace)
         except FileExistsError:
             raise _taken(view.name) from None
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(above / draft)  # noqa: PTH108
 
     def drop(self, name: TableName) -> None:
         """Remove a view; `NotFound` if there is none of this name."""
         if self.find(name) is None:
             raise NotFound.named("view", name.name, [view.name.name for view in self.listed()])
         self._place.remove_files([_file_of(name)])
+        flush(self.store.uri)
 
     @property
     def _place(self) -> Store:

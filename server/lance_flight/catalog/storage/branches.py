@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from lance import LanceDataset
 
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import BRANCHES
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound
 from lance_flight.model.naming import check_label
-
-BRANCHES = "tree"
-"""The directory of a Lance table that holds its branches, each like a table of its own."""
 
 _IDENTIFIER_SHOWN = 12
 _TABLE_BRANCH = re.compile(rf".+-[0-9a-f]{{{_IDENTIFIER_SHOWN}}}")

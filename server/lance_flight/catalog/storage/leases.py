@@ -25,7 +25,7 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.formats import LEASE
-from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import Store, StoredFile
 from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.errors import NotFound, OutsideRoot

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypeAlias
 
-from lance_flight.catalog.storage.version_names import VERSIONS, version_names
+from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, version_names
 from lance_flight.errors import OutsideRoot
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import MANIFEST
@@ -26,7 +26,6 @@ _SETTLED_NS = 100_000_000
 
 _FILES = ("data", "_deletions")
 _DIRECTORIES = ("_indices", "_refs")
-_BRANCHES = "tree"
 
 _Mark: TypeAlias = tuple[int, int, int] | None
 """Mark that changes with a directory: device, inode, and the moment of the change; None: it is not there."""
@@ -93,9 +92,9 @@ def _examine(top: str, table: str) -> Iterator[tuple[str, _Mark]]:
             for inner in _entries(top, f"{table}/{name}"):
                 yield f"{table}/{name}/{inner}", _mark(f"{table}/{name}/{inner}")
                 _entries(top, f"{table}/{name}/{inner}")
-    if _BRANCHES in there:
-        yield f"{table}/{_BRANCHES}", _mark(f"{table}/{_BRANCHES}")
-        _entries(top, f"{table}/{_BRANCHES}")
+    if BRANCHES in there:
+        yield f"{table}/{BRANCHES}", _mark(f"{table}/{BRANCHES}")
+        _entries(top, f"{table}/{BRANCHES}")
 
 
 def _entries(top: str, directory: str) -> set[str]:

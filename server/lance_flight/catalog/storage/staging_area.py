@@ -16,12 +16,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lance_flight.catalog.storage.durability import flush
+from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import StorageFull
 
 log = logging.getLogger(__name__)
 
-PRIVATE = ".lance-flight"
 LOCK = "lock"
 ORIGIN = "origin"
 UNCLAIMED_SECONDS = 24 * 3600
@@ -48,6 +49,7 @@ class StagingArea:
     def take(self, table: Store) -> None:
         """Move a table of the root to where no name leads; do nothing if it is not there."""
         self.store.write(ORIGIN, table.uri.removeprefix(f"{self.root.uri}/").encode())
+        flush(self.store.uri)
         with suppress(FileNotFoundError):
             table.move_to(self.old)
 

@@ -20,6 +20,7 @@ from lance import LanceDataset
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage import links
+from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.filesystems import filesystem
 from lance_flight.catalog.storage.version_names import VERSIONS, version_names
 from lance_flight.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, OutsideRoot
@@ -174,6 +175,8 @@ class Store:
         try:
             return self._dataset(version, uri)
         except UNREADABLE as exc:
+            if not self.is_remote:
+                settle(self.uri)
             if not self._has_version(version):
                 raise NotFound(f"no Lance table {self._called(version)}") from exc
         try:
@@ -184,7 +187,11 @@ class Store:
 
     def _dataset(self, version: int | str | None, uri: str) -> LanceDataset:
         session = self.session or shared_session()
-        return lance.dataset(uri, version, storage_options=self.options or None, session=session)
+        dataset = lance.dataset(uri, version, storage_options=self.options or None, session=session)
+        if not dataset.version:
+            # Lance takes a file of zeros for an empty table.
+            raise OSError("the file of its version holds nothing")
+        return dataset
 
     def _called(self, version: int | str | None) -> str:
         return repr(self.name) if version is None else f"{self.name!r}, version {version}"

@@ -1,4 +1,4 @@
-"""The names of the files of a Lance table's versions, in its directory `_versions`.
+"""The names of the files of a Lance table's versions, in its directory `_versions`, and in those of its branches.
 
 A version is named by its distance to the largest number of 64 bits, in 20 digits, so that the newest comes first in order; in tables
 of older releases by its number alone. The name of a detached version, which belongs to no branch, begins with a `d`.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 VERSIONS = "_versions"
+BRANCHES = "tree"
+"""The directory of a Lance table that holds its branches, each like a table of its own."""
 
 _SUFFIX = ".manifest"
 _LARGEST = (1 << 64) - 1

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from lance import FragmentMetadata
 
-from lance_flight.catalog.storage.branches import BRANCHES
+from lance_flight.catalog.storage.version_names import BRANCHES
 
 DATA = "data"
 

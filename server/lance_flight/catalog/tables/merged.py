@@ -26,10 +26,10 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.blobs import columns_of, has_extension
-from lance_flight.catalog.storage.branches import BRANCHES
 from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.lance_fields import Key, leaves, numbers, walk
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import BRANCHES
 from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.lineage import without

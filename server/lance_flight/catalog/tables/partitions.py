@@ -25,15 +25,17 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS
 from lance_flight.catalog.storage.blobs import all_rows
-from lance_flight.catalog.storage.branches import BRANCHES, open_branch
+from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
 from lance_flight.catalog.storage.file_versions import check_values, version_of
 from lance_flight.catalog.storage.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
 from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.retries import STAGE, retry
-from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store, shared_session
+from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
+from lance_flight.catalog.storage.version_names import BRANCHES
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
@@ -297,8 +299,15 @@ def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
     try:
         open_at(store, base).create_branch(branch, (parent, base.version))
     except (OSError, ValueError):
-        # Another writer forks it at the same moment: it did, or what is wrong shows again.
-        open_at(store, forked)
+        try:
+            # Another writer forks it at the same moment: it did, or what is wrong shows again.
+            open_at(store, forked)
+        except NotFound:
+            if store.is_remote:
+                raise
+            # The power was cut when it was forked, and no row has a pin to it.
+            settle_references(store.uri)
+            open_at(store, base).create_branch(branch, (parent, base.version))
     return forked
 
 
@@ -317,7 +326,14 @@ def stage(
     """
     if isinstance(base, PlainVersion):
         return _committed(store, base, operation, properties, is_first=is_first)
-    (pin,) = retry(STAGE, store.name, partial(_staged, store, base, operation), on=Conflict)
+    place = place_of_files(store.uri, base)
+    try:
+        (pin,) = retry(STAGE, store.name, partial(_staged, store, base, operation), on=Conflict)
+    except UNREADABLE:
+        # What was staged when the power was cut is newer than the pin: nobody was told of it.
+        if store.is_remote or not take_back(place, base.version):
+            raise
+        (pin,) = retry(STAGE, store.name, partial(_staged, store, base, operation), on=Conflict)
     return pin
 
 
@@ -358,7 +374,10 @@ def _committed(
         operation.updated_fragments = [*operation.updated_fragments, *kept]
     transaction = Transaction(base.version, operation, transaction_properties=dict(properties))
     try:
-        with conflicts(f"another writer changed table {store.name!r} first"):
+        with (
+            committing(store.uri, base.version),
+            conflicts(f"another writer changed table {store.name!r} first"),
+        ):
             made = LanceDataset.commit(dataset, transaction, max_retries=0, storage_options=store.options or None)
     except (Conflict, OSError) as exc:
         # Whatever went wrong, the table says whether it did so before or after the commit: what is met may be this very one.
@@ -367,6 +386,7 @@ def _committed(
             raise OutcomeUnknown(f"a commit to {store.name!r} was sent and not answered: {store.words(exc)}") from exc
         if found is None:
             raise
+        flush(store.uri)
         made = found
     standing.check(store.name)
     kept_tables.keep(store, made)

@@ -24,6 +24,7 @@ from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KE
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
@@ -99,7 +100,8 @@ class PlainLog(VersionLog):
     def follow(self, snapshot: Snapshot) -> None:
         """Store in the table's metadata the properties of a snapshot's commit, so that later versions have them, too."""
         if snapshot.pending:
-            with conflicts(f"another writer changed the metadata of {self.root.name!r} first"):
+            said = f"another writer changed the metadata of {self.root.name!r} first"
+            with committing(self.store.uri, snapshot.version), conflicts(said):
                 self.open(snapshot.version).update_metadata(dict(snapshot.pending))
 
 

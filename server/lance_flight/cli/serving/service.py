@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +22,9 @@ from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_resolver import PlainTables
-from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
+from lance_flight.catalog.storage.durability import Durability, durability, write_file
+from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import Caches, Store, caches
 from lance_flight.cli.serving.identity import authentication, certificates
 from lance_flight.config import LOOPBACK, ServerConfig, settings
@@ -112,6 +115,7 @@ def build(
     """
     sizes = caches_of(config)
     caches.indices, caches.metadata = sizes.indices, sizes.metadata
+    durability.mode = Durability(config.durability.lower())
     limits = limits_of(config)
     write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
     store = root_store(root, config.storage, create=create)
@@ -250,13 +254,6 @@ def _of_right_length(file: str, key: bytes, advice: str) -> bytes:
 def _kept_key(path: Path) -> bytes:
     """Read the key, or create it; if two servers create it at once, one key wins and both use it."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(secrets.token_bytes(KEY_BYTES))
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
+    with suppress(FileExistsError):
+        write_file(path, secrets.token_bytes(KEY_BYTES), mode=0o600, replace=False)
     return path.read_bytes()
