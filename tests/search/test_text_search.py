@@ -126,3 +126,27 @@ def test_what_is_wrong_is_said(docs: Engine, call: str, says: str) -> None:
 
 def test_words_are_those_of_the_collection() -> None:
     assert len(set(WORDS)) == len(WORDS)
+
+
+FUZZY = {
+    "'quary~1'": [1, 3],
+    "'quary', fuzziness => 1": [1, 3],
+    "'+quary~1 +tabels~1'": [1],
+    "'quary tabels', fuzziness => 1, mode => 'all'": [1],
+    "'lence~1'": [2],
+    "'quxxy~1'": [],
+}
+
+
+@pytest.mark.parametrize("index", ["CREATE INDEX ON docs (body) USING inverted WITH (min_rows = 1)", None])
+def test_words_are_stemmed_before_their_letters_are_compared(tmp_path: Path, index: str | None) -> None:
+    of = engine(tmp_path / "root")
+    of.update("CREATE TABLE docs (id INT, body VARCHAR)")
+    of.update(
+        "INSERT INTO docs VALUES (1, 'a query of many tables'), (2, 'lance tables'), (3, 'Queries run'), (4, 'x')"
+    )
+    if index is not None:
+        of.update(index)
+    for arguments, expected in FUZZY.items():
+        rows = query(of, f"SELECT id FROM full_text_search('docs', 'body', {arguments}) ORDER BY id")
+        assert [row["id"] for row in rows] == expected, arguments

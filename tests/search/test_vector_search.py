@@ -356,3 +356,33 @@ def test_the_metric_of_the_index_counts_for_tables_without_one_too(tmp_path: Pat
     (listed,) = query(docs, "SELECT tables, indexed_tables FROM docs$indexes")
     assert 0 < listed["indexed_tables"] < listed["tables"]
     assert same(found(docs, f"{literal(VECTOR)}, k => 20, {EXACTLY}"), documents.nearest(VECTOR, "cosine")[:20])
+
+
+def test_the_metric_is_that_of_the_call_or_of_the_one_that_all_indices_have(tmp_path: Path) -> None:
+    of = engine(tmp_path / "root")
+    of.update("CREATE TABLE docs (id INT, v FLOAT[2])")
+    of.update("INSERT INTO docs VALUES (1, [1, 0]), (2, [100, 1]), (3, [0, 1])")
+    call = "vector_search('docs', 'v', [1.0, 0.0], k => 2{})"
+
+    def ids(argument: str = "") -> list[int]:
+        return [row["id"] for row in query(of, f"SELECT id FROM {call.format(argument)}")]
+
+    def create(name: str, kind: str, metric: str) -> None:
+        of.update(f"CREATE INDEX {name} ON docs (v) USING {kind} WITH (metric = '{metric}', min_rows = 1)")
+
+    assert ids() == [1, 3]
+    assert "2 nearest by l2 of v" in told(of, f"EXPLAIN SELECT id FROM {call.format('')}")
+    create("a", "ivf_flat", "cosine")
+    assert ids() == [1, 2]
+    assert "2 nearest by cosine of v" in told(of, f"EXPLAIN SELECT id FROM {call.format('')}")
+    create("b", "ivf_sq", "cosine")
+    assert ids() == [1, 2]
+    create("c", "ivf_flat", "l2")
+    says = "column 'v' has indices by cosine and l2; write metric => 'cosine' or metric => 'l2'"
+    for name in (call.format(""), "hybrid_search('docs', 'v', [1.0, 0.0], 'v', 'x')"):
+        assert says in told(of, f"SELECT * FROM {name}")
+    assert (ids(", metric => 'l2'"), ids(", metric => 'cosine'")) == ([1, 3], [1, 2])
+    only = call.format(", metric => 'l2', fast_search => true")
+    assert "it has indices by cosine and l2" in told(of, f"SELECT id FROM {only}")
+    of.update("DROP INDEX c ON docs")
+    assert ids() == [1, 2]

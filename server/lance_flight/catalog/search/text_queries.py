@@ -111,7 +111,8 @@ class _Compiler:
         return _joined([(Occur.SHOULD, self._leaf(leaf, column)) for column in self.columns])
 
     def _leaf(self, leaf: Words | Phrase, column: SearchedColumn) -> FullTextQuery | None:
-        if not column.cut(leaf.text):
+        tokens = column.cut(leaf.text)
+        if not tokens:
             return None
         boost = self.scale * leaf.boost
         if isinstance(leaf, Phrase):
@@ -119,8 +120,10 @@ class _Compiler:
         operator = _operator(leaf)
         # Lance takes n-grams for forms of one word, any of which will do.
         if leaf.fuzziness or (column.weight is None and not leaf.is_every):
+            # Lance 14 stems no words of a fuzzy query, and compares them with the stems that an index has.
+            text = " ".join(tokens) if leaf.fuzziness else leaf.text
             return MatchQuery(
-                leaf.text, column.name, operator=operator, fuzziness=leaf.fuzziness, boost=boost * column.boost
+                text, column.name, operator=operator, fuzziness=leaf.fuzziness, boost=boost * column.boost
             )
         occur = Occur.MUST if leaf.is_every else Occur.SHOULD
         words = words_of(leaf.text, column.cut)

@@ -19,7 +19,7 @@ from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.provider import PlannedRead, filter_of
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SchemaError
-from lance_flight.model.index_kinds import OptionValue
+from lance_flight.model.index_kinds import METRICS, Family, OptionValue
 from lance_flight.model.nested import children, within
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
@@ -55,9 +55,8 @@ TargetKey = tuple[str, str, str | None]
 class SearchTarget:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
-    If the filters cannot express which rows are searched, `chosen` holds those. `metrics` are those that its indices measure vectors by, by column,
-    `kinds` the kinds of these indices, and `texts` the options of those of texts. `indices` are all, by column. `sql_name` is what statements
-    call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left:
+    If the filters cannot express which rows are searched, `chosen` holds those. `texts` are the options of its indices of texts, by column.
+    `indices` are all, by column. `sql_name` is what statements call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left:
     those of the `snapshot` that `pruning` does (None: no scan is left).
     """
 
@@ -66,8 +65,6 @@ class SearchTarget:
     ids: Mapping[str, int]
     tables: Sequence[tuple[Predicate | None, Sequence[PinnedTable]]]
     scan: PlannedRead | None
-    metrics: Mapping[str, str]
-    kinds: Mapping[str, str]
     texts: Mapping[str, Mapping[str, OptionValue]]
     report: str
     failure: Callable[[Exception], LanceFlightError]
@@ -102,6 +99,11 @@ class SearchTarget:
                 raise NotFound.named("field", ".".join([root, *inner[: depth + 1]]), known)
             field = found[-1]
         return field.with_name(name) if inner else above
+
+    def vector_indices(self, name: str) -> dict[str, IndexDefinition]:
+        """Return the indices of a column of vectors by their metrics: of several by one metric the last."""
+        found = (each for each in self.indices.get(name, ()) if each.of_kind.family is Family.VECTOR)
+        return {str(each.options.get("metric", METRICS[0])): each for each in found}
 
     def work(self, search: Search | None, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
         """Return the scans that find rows with some columns, computed ones included; None as the `search` finds all rows.

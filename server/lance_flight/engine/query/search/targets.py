@@ -22,7 +22,7 @@ from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import enclosed, quoted, shown_name
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.errors import SqlError, Unsupported
-from lance_flight.model.index_kinds import METRICS, Family
+from lance_flight.model.index_kinds import Family
 from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import Pruning
 
@@ -196,7 +196,7 @@ def _of_pruning(
     """Return the target of the tables that pruning leaves (None: of no table)."""
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     indices, numbers = _indices(view), targets or Targets()
-    vectors, texts = _of_family(indices, Family.VECTOR), _of_family(indices, Family.TEXT)
+    texts = _of_family(indices, Family.TEXT)
     if pruning is not None:
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
             tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), numbers)))
@@ -206,8 +206,6 @@ def _of_pruning(
         ids=view.ids,
         tables=tables,
         scan=scan,
-        metrics={name: str(index.options.get("metric", METRICS[0])) for name, index in vectors.items()},
-        kinds={name: index.kind for name, index in vectors.items()},
         texts={name: index.options for name, index in texts.items()},
         report=report,
         failure=view.failure,

@@ -12,7 +12,7 @@ from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.search_target import SearchTarget
 from lance_flight.errors import LimitExceeded, SqlError
-from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric
+from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric, metrics_of
 from lance_flight.model.vectors import is_multivector, is_vector, vector_type
 
 MULTIVECTOR_REFINE = 16
@@ -29,10 +29,10 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
     name = arguments.name(column)
     field = column_of_vectors(searched.vectors(name))
     given = arguments.text("metric")
-    # Tables without an index must measure as those with one.
-    metric = searched.metrics.get(name) if given is None else fitting_metric(field, given)
+    metric = _usual_metric(searched, field) if given is None else fitting_metric(field, given)
     refine, use_index = arguments.number("refine"), arguments.switch("use_index", default=True)
-    kind = searched.kinds.get(name)
+    index = searched.vector_indices(name).get(metric)
+    kind = None if index is None else index.kind
     are_bounded = bounds_exactly(kind, refine)
     if is_multivector(field.type) and kind is not None:
         refine = refine or MULTIVECTOR_REFINE
@@ -55,6 +55,16 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
     )
 
 
+def _usual_metric(searched: SearchTarget, field: pa.Field) -> str:
+    """Return the metric of a search that states none: that of the column's indices; `SqlError` if these have several."""
+    metrics = sorted(searched.vector_indices(field.name))
+    if len(metrics) > 1:
+        stated = " or ".join(f"metric => '{metric}'" for metric in metrics)
+        raise SqlError(f"column {field.name!r} has indices by {' and '.join(metrics)}; write {stated}")
+    # Tables without an index must measure as those with one.
+    return metrics[0] if metrics else metrics_of(field.type)[0]
+
+
 def _has_roundings(field: pa.Field) -> bool:
     """Return whether the distance of a vector may be another by the order in which Lance adds it up."""
     return bool(pa.types.is_floating(field.type.value_type))
@@ -69,18 +79,21 @@ def bounds_exactly(kind: str | None, refine: int | None = None) -> bool:
 
 
 def _indexed_by(
-    searched: SearchTarget, arguments: Arguments, column: str, metric: str | None, *, use_index: bool
+    searched: SearchTarget, arguments: Arguments, column: str, metric: str, *, use_index: bool
 ) -> IndexKind | None:
     """Return the kind of the index that is alone looked into (`fast_search`); None if all rows are searched."""
     if not arguments.switch("fast_search", default=False):
         return None
-    kind = searched.kinds.get(column)
-    if kind is not None and searched.metrics[column] == metric and use_index:
-        return KINDS[kind]
-    if kind is None:
+    indices = searched.vector_indices(column)
+    # Of several indices Lance looks into the oldest, by whatever metric that is.
+    if list(indices) == [metric] and use_index:
+        return indices[metric].of_kind
+    if not indices:
         there = "there is no index"
+    elif len(indices) > 1:
+        there = f"it has indices by {' and '.join(sorted(indices))}"
     else:
-        there = "use_index is false" if not use_index else f"the index is by {searched.metrics[column]}"
+        there = f"the index is by {min(indices)}" if use_index else "use_index is false"
     given, expected = True, f"an index of {column!r} by the metric of the search, and use_index; {there}"
     raise arguments.error("fast_search", given, expected)
 
