@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from lance_flight.engine.engine import Engine
 
-from tests.search.collection import DIMENSIONS, WORDS, Documents, literal, made, query, store, told
+from tests.search.collection import DIMENSIONS, WORDS, Documents, engine, literal, made, query, store, told
 
 VECTOR = np.random.default_rng(3).normal(size=DIMENSIONS).round(3).tolist()
 INDICES = [None, "WITH (min_rows = 1, with_position = true)", "WITH (min_rows = 110, with_position = true)"]
