@@ -35,9 +35,15 @@ REFUSED = QueryFailed("reading 't' failed: no file")
 ENDS = {
     "no-rows": (Failing(0), {}),
     "rows": (Failing(3), {}),
-    "error-first": (Failing(0, REFUSED), {"code": "query_failed", "message": "reading 't' failed: no file"}),
-    "error-later": (Failing(2, REFUSED), {"code": "query_failed", "message": "reading 't' failed: no file"}),
-    "other-error": (Failing(1, OSError("disk")), {"code": "error", "message": "OSError: disk"}),
+    "error-first": (
+        Failing(0, REFUSED),
+        {"code": "query_failed", "sqlstate": "22000", "message": "reading 't' failed: no file"},
+    ),
+    "error-later": (
+        Failing(2, REFUSED),
+        {"code": "query_failed", "sqlstate": "22000", "message": "reading 't' failed: no file"},
+    ),
+    "other-error": (Failing(1, OSError("disk")), {"code": "error", "sqlstate": "HY000", "message": "OSError: disk"}),
 }
 
 
@@ -54,7 +60,7 @@ def test_a_stream_ends_with_what_ended_its_rows(portion: Failing, error: dict[st
 def test_what_is_no_portion_is_answered_with_an_error() -> None:
     sent = io.BytesIO()
     portions.send(b"nothing", sent)
-    assert b'{"error": {"code": "error", "message": "UnpicklingError' in sent.getvalue()
+    assert b'{"error": {"code": "error", "sqlstate": "HY000", "message": "UnpicklingError' in sent.getvalue()
 
 
 def test_the_socket_is_the_users_alone_and_outlives_tasks_that_leave() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-MODULES = ("reads", "definitions", "planning", "pushdown", "writes", "streams")
+MODULES = ("reads", "definitions", "planning", "pushdown", "writes", "sql_options", "streams")
 
 
 @pytest.mark.timeout(1800)
