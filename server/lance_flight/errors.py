@@ -22,6 +22,8 @@ LanceFlightError
 ├── Cancelled           ended before it was done: by its client, an administrator or the server
 │   └── StatementTimeout      it took longer than statements may
 ├── StorageFull         no room where something is written: free some, and run it again
+├── StorageDenied       no rights on files, or a read-only device: give them to the server's user
+├── StorageUnauthenticated  the object store refuses the server's key: give it a valid one
 ├── LimitExceeded       more than the server gives to one client, statement or session
 │   └── QuotaExceeded         the quota of a role is used up: try again when the message says
 ├── Unauthenticated     no valid credentials
@@ -46,20 +48,29 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Self
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_SYSTEM_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
-"""Matches the number of an operating-system error in a message of Rust code (Lance and DataFusion)."""
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_SYSTEM_ERROR = re.compile(r"\(os error (?P<rust>\d+)\)|Error: \[Errno (?P<python>\d+)\]")
+"""Matches the number of an operating-system error in a message of Rust code (Lance and DataFusion), or of Python's that it repeats."""
 
 _OBJECT_STORE_ERROR = re.compile(
     r"Generic (S3|GCS|MicrosoftAzure|HTTP) error: |AWS Error [A-Z_]+ (?:\(HTTP status \d+\) )?during "
+    r"|The operation lacked (?:the necessary privileges|valid authentication credentials) "
 )
 """Matches how Rust code (Lance) and pyarrow name a request that an object store has failed."""
+_KEY_REFUSED = re.compile(
+    r"AWS Error (?:ACCESS_DENIED|INVALID_\w+|SIGNATURE_DOES_NOT_MATCH|MISSING_AUTHENTICATION_TOKEN|UNRECOGNIZED_CLIENT|\w*EXPIRED\w*"
+    r"|UNKNOWN \(HTTP status 40[13]\))|status code: 40[13]\b|The operation lacked "
+    r"|(?:<Code>|ExceptionName: )(?:\w*Expired\w*|Invalid\w*Token\w*|InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied\w*)"
+)
+"""Matches how they name a key that the object store refuses; of some requests it does not say why."""
+_NO_BUCKET = re.compile(r"AWS Error NO_SUCH_BUCKET |<Code>NoSuchBucket<|\bBucket '[^']*' not found")
 
 
 def _error_number(error: BaseException) -> int | None:
     """Return the number of a system error, as Python has it or as the words of Rust code say; None for another error."""
     said = _SYSTEM_ERROR.search(str(error))
     if said is not None:
-        return int(said["number"])
+        return int(said["rust"] or said["python"])
     return error.errno if isinstance(error, OSError) else None
 
 
@@ -233,7 +244,7 @@ class Unavailable(LanceFlightError):
         >>> Unavailable.of(OSError("No such file or directory")) is None
         True
         """
-        if not isinstance(error, OSError) or not _OBJECT_STORE_ERROR.search(str(error)):
+        if not _OBJECT_STORE_ERROR.search(str(error)):
             return None
         return cls("the object store of the root failed a request; expected a later try")
 
@@ -270,6 +281,48 @@ class StorageFull(LanceFlightError):
         if number is None or number not in _FULL:
             return None
         return cls(f"no space is left for {place}: {os.strerror(number)}; expected room to be made there")
+
+
+class StorageDenied(LanceFlightError):
+    """A file or directory that the server's user may not read or write, or on a device that is read-only."""
+
+    code = "storage_denied"
+    sqlstate = "58030"
+
+    @classmethod
+    def of(cls, error: BaseException, place: str) -> StorageDenied | None:
+        """Return this error for a system error that means missing rights, from any library; None for any other error.
+
+        >>> StorageDenied.of(OSError(errno.EROFS, "Read-only file system"), "the root")
+        StorageDenied('the root may not be read or written: Read-only file system; expected rights on it for the user of the server')
+        """
+        number = _error_number(error)
+        if number is None or number not in _DENIED:
+            return None
+        return cls(
+            f"{place} may not be read or written: {os.strerror(number)}; expected rights on it for the user of the server"
+        )
+
+
+class StorageUnauthenticated(LanceFlightError):
+    """A key of the server that the object store of its root refuses, or that may not do what was asked."""
+
+    code = "storage_unauthenticated"
+    sqlstate = "28000"
+
+    @classmethod
+    def of(cls, error: BaseException) -> StorageUnauthenticated | None:
+        """Return this error for a key that an object store refuses; None for any other error.
+
+        >>> StorageUnauthenticated.of(OSError("AWS Error ACCESS_DENIED during HeadObject operation: No response body."))
+        StorageUnauthenticated('the object store of the root refuses the key of the server, or what it may do; expected valid storage options')
+        """
+        text = str(error)
+        if not (_OBJECT_STORE_ERROR.search(text) and _KEY_REFUSED.search(text)):
+            return None
+        return cls(
+            "the object store of the root refuses the key of the server, or what it may do; expected valid storage options"
+        )
 
 
 class LimitExceeded(LanceFlightError):
@@ -333,3 +386,22 @@ class Corrupt(LanceFlightError):
 
 class OutsideRoot(Corrupt):
     """A path that would leave the root: a symbolic link below it, or a table with files elsewhere."""
+
+
+def storage_error(error: BaseException, place: str = "the root") -> LanceFlightError | None:
+    """Return the error for what the device or the object store under `place` refused; None for an error of another kind.
+
+    >>> storage_error(ValueError("LanceError(IO): Generic S3 error: <Code>NoSuchBucket</Code>"))
+    NotFound('the bucket of the root does not exist; expected one that was made')
+    """
+    if isinstance(error, LanceFlightError):
+        return None
+    if _NO_BUCKET.search(str(error)):
+        return NotFound("the bucket of the root does not exist; expected one that was made")
+    return (
+        StorageFull.of(error, place)
+        or StorageDenied.of(error, place)
+        or LimitExceeded.of(error)
+        or StorageUnauthenticated.of(error)
+        or Unavailable.of(error)
+    )

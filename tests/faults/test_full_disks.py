@@ -18,7 +18,7 @@ from tests.catalog.aging import age
 from tests.engine.database import Database
 from tests.faults.aftermath import check, read, version_of
 from tests.faults.conftest import Before
-from tests.faults.disks import Disk, files_up_to
+from tests.faults.disks import REMOUNT, Disk, files_up_to
 from tests.faults.failpoints import watched
 from tests.faults.writes import START, STOPS, TIMES, WRITES, Stop, Write
 from tests.selection import IS_FULL
@@ -194,3 +194,29 @@ def test_room_is_made_on_a_device_that_is_entirely_full(device: Disk, root: Path
             assert device.used < before
             assert server.run("INSERT INTO kept VALUES (100, 'a', 1)") == 1
         assert read(server, "kept") == sorted([*START, (100, "a", 1)])
+
+
+READ_ONLY = 1
+"""The flag of mount for a device that is only read."""
+
+
+def test_a_device_that_is_only_read_is_named_and_still_read(device: Disk, root: Path) -> None:
+    asked = Database(root)
+    asked.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    asked.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    changes = (
+        *("INSERT INTO t VALUES (3, 'a')", "UPDATE t SET id = 5", "DELETE FROM t WHERE id = 1", "TRUNCATE TABLE t"),
+        *("CREATE TABLE other (id INT)", "CREATE TABLE other AS SELECT * FROM t", "ALTER TABLE t ADD COLUMN q INT"),
+        *("DROP TABLE t", "VACUUM t RETAIN 0 HOURS FORCE", "CREATE INDEX i ON t (id) USING btree", "CREATE SCHEMA s"),
+        *("ALTER TABLE t CREATE BRANCH b", "ALTER TABLE t RENAME TO u", "CREATE VIEW v AS SELECT * FROM t"),
+    )
+    assert device.mount(flags=REMOUNT | READ_ONLY)
+    try:
+        told = {sql: failure(partial(asked.run, sql)) for sql in changes}
+        assert sorted(asked.rows("SELECT id FROM t")) == [(1,), (2,)]
+    finally:
+        assert device.mount(flags=REMOUNT)
+    wanted = "[58030] [storage_denied] the root may not be read or written: Read-only file system; "
+    assert {sql: text for sql, text in told.items() if not text.startswith(wanted)} == {}
+    asked.run("INSERT INTO t VALUES (3, 'a')")
+    assert sorted(asked.rows("SELECT id FROM t")) == [(1,), (2,), (3,)]

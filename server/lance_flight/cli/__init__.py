@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from lance_flight_client.errors import ServerError, plain
 
-from lance_flight.errors import LanceFlightError, StorageFull, Unavailable
+from lance_flight.errors import LanceFlightError, StorageFull, StorageUnauthenticated, Unavailable
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of the output has closed the pipe.
         sys.stderr.close()
     except OSError as exc:
-        known = StorageFull.of(exc, "the root") or Unavailable.of(exc)
+        known = StorageFull.of(exc, "the root") or StorageUnauthenticated.of(exc) or Unavailable.of(exc)
         if known is not None:
             print(f"lance-flight: [{known.code}] {known}: {str(exc).splitlines()[0]}", file=sys.stderr)
         elif exc.filename is not None:

@@ -38,14 +38,13 @@ from lance_flight.errors import (
     Cancelled,
     InvalidInput,
     LanceFlightError,
-    LimitExceeded,
     NotFound,
     Refused,
     StatementTimeout,
-    StorageFull,
     Unauthenticated,
     Unavailable,
     Unsupported,
+    storage_error,
 )
 
 _log = logging.getLogger(__name__)
@@ -136,7 +135,7 @@ def _translate(error: BaseException) -> BaseException:
     """Translate a system error that clients should see, of a device or an object store, to one of lance-flight; return any other unchanged."""
     if isinstance(error, LanceFlightError):
         return error
-    known = StorageFull.of(error, "the root") or LimitExceeded.of(error) or Unavailable.of(error)
+    known = storage_error(error)
     if known is None:
         return error
     _log.error("%s", known, exc_info=error)

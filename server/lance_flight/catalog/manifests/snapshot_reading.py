@@ -19,7 +19,7 @@ from lance_flight.catalog.manifests.properties import SCHEMA_KEY, misplaced
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.storage.formats import check_table
-from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.schema import NamespaceSchema
@@ -72,7 +72,9 @@ def _rows(dataset: LanceDataset, place: Store) -> tuple[pa.Table, np.ndarray]:
     try:
         addressed = dataset.scanner(with_row_address=True).to_table()
     except UNREADABLE as exc:
-        raise Corrupt(f"namespace {place.name!r} has a __manifest that cannot be read: {place.words(exc)}") from exc
+        raise unreadable(
+            exc, f"namespace {place.name!r} has a __manifest that cannot be read: {place.words(exc)}"
+        ) from exc
     return addressed.drop_columns([ROW_ADDRESS]), addressed[ROW_ADDRESS].to_numpy()
 
 

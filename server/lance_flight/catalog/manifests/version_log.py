@@ -15,7 +15,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.snapshot_cache import SnapshotCache
 from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.latest_version import LatestVersion
-from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import Corrupt, NotFound
 
 OPERATION = "lance_flight:operation"
@@ -133,7 +133,9 @@ class VersionLog(ABC):
             versions = self.open().versions()
         except UNREADABLE as exc:
             place = self.root
-            raise Corrupt(f"namespace {place.name!r} has a version that cannot be read: {place.words(exc)}") from exc
+            raise unreadable(
+                exc, f"namespace {place.name!r} has a version that cannot be read: {place.words(exc)}"
+            ) from exc
         return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
 
     def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:

@@ -35,6 +35,7 @@ from lance_flight.errors import (
     NotFound,
     OutsideRoot,
     Unsupported,
+    storage_error,
 )
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import LONGEST_FILE_NAME, PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
@@ -378,7 +379,7 @@ class Root(TableResolver):
             private.new.move_to(place)
         except OSError as exc:
             private.give_back()
-            if not place.exists():
+            if storage_error(exc) is not None or not place.exists():
                 raise
             raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
         failpoint("table_moved")

@@ -19,7 +19,7 @@ from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, crea
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing, flush, settle
 from lance_flight.catalog.storage.staging_area import private_place
-from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR
 
@@ -74,7 +74,9 @@ class DirectoryManifest:
             self.root.child(MANIFEST).check_files(dataset)
             table = dataset.to_table(columns=["object_id", "object_type", "location"])
         except UNREADABLE as exc:
-            raise Corrupt(f"the __manifest of {self.root.name!r} cannot be read: {self.root.words(exc)}") from exc
+            raise unreadable(
+                exc, f"the __manifest of {self.root.name!r} cannot be read: {self.root.words(exc)}"
+            ) from exc
         listing = _listing(table)
         self._read = key, listing
         return listing

@@ -13,7 +13,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import BRANCHES
-from lance_flight.errors import AlreadyExists, InvalidInput, NotFound
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, storage_error
 from lance_flight.model.naming import check_label
 
 _IDENTIFIER_SHOWN = 12
@@ -77,6 +77,9 @@ def create_branch(manifest: LanceDataset, name: str, version: int) -> None:
     try:
         manifest.create_branch(name, version)
     except (OSError, ValueError) as exc:
+        refused = storage_error(exc)
+        if refused is not None:
+            raise refused from exc
         # Lance has no word for it: what lies there is another one's that is just being made, or was never finished.
         raise AlreadyExists(f"branch {name!r} has no room: something lies in its place already") from exc
 

@@ -14,6 +14,10 @@ import pyarrow.fs as pafs
 
 from lance_flight.errors import InvalidInput
 
+RETRIES = 4
+"""Times that a request of listing, reading or deleting is sent again, with jittered pauses that double: about seven seconds in all."""
+LANCE_RETRIES = {"client_max_retries": "6"}
+"""The same for Lance, whose pauses begin shorter."""
 _S3_OPTIONS = {
     "access_key": ("aws_access_key_id", "access_key_id"),
     "secret_key": ("aws_secret_access_key", "secret_access_key"),
@@ -49,4 +53,7 @@ def _s3(options: tuple[tuple[str, str], ...]) -> pafs.S3FileSystem:
     }
     allows_http = any(given.get(name, "").lower() == "true" for name in ("allow_http", "aws_allow_http"))
     scheme = "http" if allows_http else "https"
-    return pafs.S3FileSystem(scheme=scheme, **{name: value for name, value in known.items() if value is not None})
+    patient = pafs.AwsStandardS3RetryStrategy(max_attempts=1 + RETRIES)
+    return pafs.S3FileSystem(
+        scheme=scheme, retry_strategy=patient, **{name: value for name, value in known.items() if value is not None}
+    )

@@ -21,9 +21,17 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.durability import settle
-from lance_flight.catalog.storage.filesystems import filesystem
+from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
 from lance_flight.catalog.storage.version_names import VERSIONS, version_names
-from lance_flight.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, OutsideRoot
+from lance_flight.errors import (
+    AlreadyExists,
+    Corrupt,
+    InvalidInput,
+    LanceFlightError,
+    NotFound,
+    OutsideRoot,
+    storage_error,
+)
 from lance_flight.model.json_documents import has_json_inside
 from lance_flight.model.naming import MANIFEST
 
@@ -61,6 +69,11 @@ caches = Caches()
 def shared_session() -> lance.Session:
     """Return the one Lance session of this process: with it, opening a table again costs microseconds."""
     return caches.session()
+
+
+def unreadable(error: Exception, message: str) -> LanceFlightError:
+    """Return the error for what Lance cannot read: the store's own where that failed, else `Corrupt`."""
+    return storage_error(error) or Corrupt(message)
 
 
 def unstorable(schema: pa.Schema) -> list[str]:
@@ -175,6 +188,9 @@ class Store:
         try:
             return self._dataset(version, uri)
         except UNREADABLE as exc:
+            refused = storage_error(exc)
+            if refused is not None:
+                raise refused from exc
             if not self.is_remote:
                 settle(self.uri)
             if not self._has_version(version):
@@ -183,7 +199,7 @@ class Store:
             # It may have come into its place just now.
             return self._dataset(version, uri)
         except UNREADABLE as exc:
-            raise Corrupt(f"{self._called(version)} cannot be read: {self.parent.words(exc)}") from exc
+            raise unreadable(exc, f"{self._called(version)} cannot be read: {self.parent.words(exc)}") from exc
 
     def _dataset(self, version: int | str | None, uri: str) -> LanceDataset:
         session = self.session or shared_session()
@@ -209,7 +225,7 @@ class Store:
     @property
     def options(self) -> dict[str, str]:
         """The storage options as Lance takes them."""
-        return dict(self.storage_options)
+        return {**LANCE_RETRIES, **self.storage_options} if self.is_remote else dict(self.storage_options)
 
     @property
     def uri_for_small_files(self) -> str:

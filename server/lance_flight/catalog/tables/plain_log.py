@@ -27,10 +27,10 @@ from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
-from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
+from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.tables.index_coverage import definitions
-from lance_flight.errors import Corrupt, LanceFlightError, NotFound
+from lance_flight.errors import LanceFlightError, NotFound
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.naming import SEPARATOR, TABLE, spec_namespace
 from lance_flight.model.schema import COMMENT, NamespaceSchema, numbered, table_field_id
@@ -56,8 +56,8 @@ class PlainLog(VersionLog):
             return plain_snapshot(dataset)
         except UNREADABLE as exc:
             # Its transaction is read from a file, which is gone when another table has taken this one's place.
-            raise Corrupt(
-                f"table {self.root.name!r} has a version that cannot be read: {self.root.words(exc)}"
+            raise unreadable(
+                exc, f"table {self.root.name!r} has a version that cannot be read: {self.root.words(exc)}"
             ) from exc
 
     def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:

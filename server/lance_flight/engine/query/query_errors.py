@@ -18,7 +18,7 @@ from lance_flight.errors import (
     OutOfMemory,
     QueryFailed,
     Refused,
-    StorageFull,
+    storage_error,
 )
 
 _NO_MEMORY = "Resources exhausted"
@@ -73,9 +73,9 @@ class QueryErrors:
         for said, why in self._missing.items():
             if said in str(exc):
                 return NotFound(why + file_advice(why))
-        full = StorageFull.of(exc, "spill_directory")
-        if full is not None:
-            return full
+        refused = storage_error(exc, "spill_directory")
+        if refused is not None:
+            return refused
         if _NO_MEMORY in str(exc):
             otherwise = OutOfMemory
         elif _TOO_LARGE in str(exc):

@@ -32,7 +32,7 @@ from lance_flight.engine.query.hidden_pruning import MadeColumns, narrowed
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
 from lance_flight.engine.query.stored_expressions import has_computed, with_stored_expressions
-from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, Unavailable
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
@@ -358,6 +358,9 @@ def failure(
     """
     if isinstance(exc, LanceFlightError) and not isinstance(exc, NotFound):
         return exc
+    refused = storage_error(exc)
+    if refused is not None:
+        return refused
     try:
         if expired():
             return Conflict(
@@ -370,7 +373,7 @@ def failure(
         return Conflict(f"table {name!r} was dropped or replaced while it was read")
     if isinstance(exc, LanceFlightError):
         return exc
-    return Unavailable.of(exc) or QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
+    return QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
 
 
 def partitions_of(snapshot: Snapshot) -> Partitions:

@@ -1,0 +1,188 @@
+"""An object store that does not answer, or refuses the key of the server: each statement says so, and waits out a short outage."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+from lance_flight.catalog.storage import filesystems, store
+from lance_flight.errors import LanceFlightError
+from lance_flight.flight.status import flight_error
+
+from tests.object_store.bucket import Bucket, BucketDatabase
+from tests.object_store.faulty_proxy import Fault, Faults, Rule, faulty_proxy
+
+STATEMENTS = (
+    *("SELECT * FROM t", "SELECT * FROM plain", "SELECT count(*) FROM view", "SHOW TABLES", "DESCRIBE t"),
+    *(
+        "SELECT * FROM t$snapshots",
+        "EXPLAIN SELECT * FROM t",
+        "INSERT INTO t VALUES (3, 'a')",
+        "UPDATE plain SET id = 2",
+    ),
+    *(
+        "DELETE FROM t WHERE id = 1",
+        "CREATE TABLE new (id INT)",
+        "CREATE TABLE newer AS SELECT * FROM t",
+        "DROP TABLE plain",
+    ),
+    *("VACUUM t", "ALTER TABLE t ADD COLUMN q INT", "ALTER TABLE t COMPACT", "CREATE INDEX i ON t (id) USING btree"),
+    *("TRUNCATE TABLE plain", "ALTER TABLE t CREATE BRANCH b"),
+)
+
+
+@pytest.fixture(scope="module")
+def stored(endpoint: str) -> Bucket:
+    """A bucket with a table in partitions, a plain one and a view."""
+    made = Bucket.made(endpoint)
+    for statement in (
+        "CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "CREATE TABLE plain (id BIGINT)",
+        "INSERT INTO plain VALUES (1)",
+        "CREATE VIEW view AS SELECT * FROM t",
+    ):
+        made.database.run(statement)
+    return made
+
+
+@pytest.fixture(scope="module")
+def proxy(endpoint: str) -> Iterator[tuple[str, Faults]]:
+    with faulty_proxy(endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No request is sent again."""
+    monkeypatch.setattr(filesystems, "RETRIES", 0)
+    monkeypatch.setattr(store, "LANCE_RETRIES", {"client_max_retries": "0"})
+    filesystems._s3.cache_clear()
+    yield
+    filesystems._s3.cache_clear()
+
+
+def said(database: BucketDatabase, sql: str) -> str:
+    """The error of a statement as a client reads it; nothing where it is done."""
+    try:
+        database.rows(sql)
+    except (LanceFlightError, OSError, ValueError) as error:
+        return str(flight_error(error))
+    return ""
+
+
+def opened(bucket: Bucket, faults: Faults) -> BucketDatabase:
+    """A database whose tables are open, so that the next statement meets the store at another step."""
+    faults.set()
+    database = bucket.database
+    for sql in STATEMENTS[:3]:
+        database.rows(sql)
+    return database
+
+
+OUTAGE = "[57P03] [unavailable] the object store of the root failed a request; expected a later try"
+REFUSED = "[28000] [storage_unauthenticated] the object store of the root refuses the key of the server"
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("fault", "is_open"), [(Fault.SLOW_DOWN, True), (Fault.RESET, False)], ids=str)
+def test_each_statement_says_that_the_store_is_away(
+    proxy: tuple[str, Faults], stored: Bucket, fault: Fault, *, is_open: bool
+) -> None:
+    endpoint, faults = proxy
+    copied = stored.copy()
+    faults.bucket, bucket = copied.name, replace(copied, endpoint=endpoint)
+    for sql in STATEMENTS:
+        database = opened(bucket, faults) if is_open else bucket.database
+        faults.set(Rule(fault=fault, times=10**9))
+        told = said(database, sql)
+        assert told == OUTAGE or "[outcome_unknown]" in told, sql
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("path", [r"/data/", r"_versions/", r"/_transactions/"])
+def test_an_outage_in_the_middle_is_neither_corrupt_nor_a_missing_table(
+    proxy: tuple[str, Faults], stored: Bucket, path: str
+) -> None:
+    endpoint, faults = proxy
+    copied = stored.copy()
+    faults.bucket, bucket = copied.name, replace(copied, endpoint=endpoint)
+    for sql in ("SELECT * FROM t", "SELECT * FROM plain", "INSERT INTO plain VALUES (2)"):
+        database = bucket.database
+        faults.set(Rule(fault=Fault.SLOW_DOWN, method="GET|HEAD", path=path, times=10**9))
+        told = said(database, sql)
+        assert told in {"", OUTAGE} or "[outcome_unknown]" in told, sql
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_store_that_is_not_there_is_an_outage(stored: Bucket) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = unused.getsockname()[1]
+    for endpoint in (f"http://127.0.0.1:{closed}", "http://no-such-host.invalid"):
+        for sql in STATEMENTS[:8]:
+            assert said(replace(stored, endpoint=endpoint).database, sql) == OUTAGE, (endpoint, sql)
+
+
+def test_a_short_outage_is_waited_out(proxy: tuple[str, Faults], stored: Bucket) -> None:
+    """More requests in a row fail than a library sends again by itself."""
+    endpoint, faults = proxy
+    copied = stored.copy()
+    faults.bucket, bucket = copied.name, replace(copied, endpoint=endpoint)
+    for sql in ("SELECT * FROM t", "INSERT INTO plain VALUES (2)"):
+        faults.set(Rule(fault=Fault.SLOW_DOWN, times=4))
+        assert said(bucket.database, sql) == ""
+        assert faults.injected[Fault.SLOW_DOWN] == 4
+    assert sorted(copied.database.rows("SELECT id FROM plain")) == [(1,), (2,)]
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """Answers each request with one error."""
+
+    status: ClassVar[int]
+    code: ClassVar[str]
+
+    def refuse(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = f"<?xml version='1.0'?><Error><Code>{self.code}</Code><Message>no</Message></Error>".encode()
+        self.send_response(self.status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = refuse  # noqa: N815 - the names that the base class calls
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def refusing(status: int, code: str) -> Iterator[str]:
+    """A store that refuses everything."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Refusing,), {"status": status, "code": code}))
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"])
+def test_a_key_that_the_store_refuses_is_no_outage(stored: Bucket, code: str) -> None:
+    with refusing(403, code) as endpoint:
+        for sql in STATEMENTS:
+            told = said(replace(stored, endpoint=endpoint).database, sql)
+            assert told.startswith(REFUSED), sql
+            assert "later try" not in told
