@@ -40,6 +40,7 @@ def test_a_table_is_made_changed_renamed_and_dropped(
         "ALTER TABLE {} RENAME COLUMN day TO on_day",
         "ALTER TABLE {} ALTER COLUMN y TYPE INT",
         "ALTER TABLE {} DROP COLUMN b",
+        "ALTER TABLE {} DROP COLUMN IF EXISTS nothing",
         "ALTER TABLE {} SET TBLPROPERTIES ('partitioned_by' = 'bucket(8, id)')",
         "COMMENT ON TABLE {} IS 'changed'",
     ):
@@ -53,6 +54,9 @@ def test_a_table_is_made_changed_renamed_and_dropped(
     assert "COMMENT 'changed'" in sql.sql(f"SHOW CREATE TABLE {name}").collect()[0][0]
     with pytest.raises(UnsupportedOperationException, match="expected no place"):
         sql.sql(f"ALTER TABLE {name} ADD COLUMN f2 INT FIRST")
+    with pytest.raises(UnsupportedOperationException, match=r"\[unsupported\] column 'id' is the source") as raised:
+        sql.sql(f"ALTER TABLE {name} REPLACE COLUMNS (id BIGINT)")
+    assert raised.value.getSqlState() == "0A000"
     sql.sql(f"ALTER TABLE {catalog}.public.{table} RENAME TO public.{table}_new")
     with pytest.raises(PySparkException, match="cannot be moved"):
         sql.sql(f"ALTER TABLE {catalog}.public.{table}_new RENAME TO other.{table}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
 
@@ -85,6 +86,28 @@ def test_columns_are_replaced_in_one_commit(
     assert sorted(database.rows(f"SELECT * FROM {table}")) == [(3, None, None), (4, None, None)]
     database.run(f"INSERT INTO {table} VALUES (5, 6, 7)")
     assert database.rows(f"SELECT * FROM {table} WHERE id = 6") == [(5, 6, 7)]
+
+
+def test_fields_inside_lists_and_maps_are_changed_by_the_names_that_spark_gives_them(
+    catalog: Catalog, database: Database, table: str
+) -> None:
+    inner = pa.struct([("a", pa.int32())])
+    kinds = {"l": pa.list_(inner), "m": pa.map_(pa.utf8(), inner), "element": inner}
+    rows = [{"id": 1, "l": [{"a": 1}], "m": [("k", {"a": 2})], "element": {"a": 3}}]
+    database.ingest(table, pa.Table.from_pylist(rows, schema=pa.schema([("id", pa.int64()), *kinds.items()])))
+    changes = [
+        {"change": "add", "column": [*path, "b"], "type": '"long"', "nullable": True}
+        for path in (["l", "element"], ["m", "value"], ["element"])
+    ]
+    catalog.named(
+        "alter_table", table, changes=[*changes, {"change": "type", "column": ["l", "element", "a"], "type": '"long"'}]
+    )
+    expected = "id:bigint,l:array<struct<a:bigint,b:bigint>>,m:map<string,struct<a:int,b:bigint>>,element:struct<a:int,b:bigint>"
+    assert catalog.table(table).schema.simpleString() == f"struct<{expected}>"
+    with pytest.raises(Refused, match="no column 'l.items'"):
+        catalog.named("alter_table", table, changes=[{"change": "drop", "column": ["l", "items"]}])
+    # DROP COLUMN IF EXISTS of what is not there.
+    catalog.named("alter_table", table, changes=[])
 
 
 def test_a_table_whose_partition_column_was_dropped_is_described(

@@ -152,14 +152,16 @@ def end_table(given: Arguments) -> None:
 
 def alter_table(given: Arguments) -> None:
     """Change a table by all changes of a statement, in one commit."""
-    statement, paths = (
-        definitions.alterations(qualified(given), given["changes"]),
-        definitions.dropped(given["changes"]),
-    )
-    if paths:
+    changes: Sequence[Mapping[str, Any]] = given["changes"]
+    if not changes:
+        # DROP COLUMN IF EXISTS of one that is not there.
+        return
+    paths = definitions.dropped(changes)
+    if paths or any(len(each.get("column", ())) > 1 for each in changes):
         relation = load(given["options"], backend(given), named(given))
         definitions.check_sources(describe(backend(given), named(given), relation).partitioning, paths)
-    backend(given).run(statement)
+        changes = definitions.with_stored_paths(changes, relation.source)
+    backend(given).run(definitions.alterations(qualified(given), changes))
 
 
 def drop_table(given: Arguments) -> bool:

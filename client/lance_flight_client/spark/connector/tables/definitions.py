@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.model.arrow_types import storage_of
+from lance_flight.model.nested import children
 from pyspark.sql import types as spark
 
 from lance_flight_client.parameters import quoted
@@ -210,6 +213,29 @@ def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
 def dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return the paths of columns that changes drop."""
     return [tuple(each["column"]) for each in changes if each["change"] == "drop"]
+
+
+def with_stored_paths(changes: Sequence[Mapping[str, Any]], source: pa.Schema) -> list[Mapping[str, Any]]:
+    """Return changes with the names that the fields inside lists and maps have in a table; Spark calls them element, key and value."""
+    return [{**each, "column": _stored_path(source, each["column"])} if "column" in each else each for each in changes]
+
+
+def _stored_path(source: pa.Schema, path: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    fields = {field.name: field for field in source}
+    for name in path:
+        if name not in fields:
+            break
+        found.append(fields[name].name)
+        kind = storage_of(fields[name].type)
+        inner = children(kind)
+        names = [each.name for each in inner] if pa.types.is_struct(kind) else _INSIDE.get(len(inner), ())
+        fields = dict(zip(names, inner, strict=True))
+    return [*found, *path[len(found) :]]
+
+
+_INSIDE: Mapping[int, tuple[str, ...]] = MappingProxyType({1: ("element",), 2: ("key", "value")})
+"""What Spark calls the field inside a list, and those inside a map."""
 
 
 def check_sources(partitioning: Sequence[Mapping[str, Any]], paths: Sequence[tuple[str, ...]]) -> None:

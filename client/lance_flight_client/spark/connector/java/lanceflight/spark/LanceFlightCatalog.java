@@ -160,9 +160,9 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
     @Override
     public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
         try {
-            tableAsked("alter_table", table, Definitions.changes(Planner.arguments(table), changes));
+            planner.ask("alter_table", Definitions.changes(Planner.arguments(table), changes));
         } catch (LanceFlightException exc) {
-            // Spark hides what an IllegalArgumentException says here.
+            // Spark hides what an IllegalArgumentException says here, and what is not found is a column.
             throw exc.unsupported();
         }
         return loadTable(table);
