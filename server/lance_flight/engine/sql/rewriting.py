@@ -19,6 +19,7 @@ from lance_flight.engine.sql.long_numbers import decimal_edits
 from lance_flight.engine.sql.memberships import membership_edits
 from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.row_values import row_value_edits
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.text_lengths import text_length_edits
@@ -58,6 +59,10 @@ def for_datafusion(text: str) -> str:
     )
     if rewrites:
         text = edited(text, rewrites)
+        tokens = tokenize(text)
+    rows = row_value_edits(text, tokens)
+    if rows:
+        text = edited(text, rows)
         tokens = tokenize(text)
     memberships = membership_edits(tokens)
     if memberships:
