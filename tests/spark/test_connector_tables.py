@@ -104,7 +104,7 @@ def test_fields_inside_lists_and_maps_are_changed_by_the_names_that_spark_gives_
     )
     expected = "id:bigint,l:array<struct<a:bigint,b:bigint>>,m:map<string,struct<a:int,b:bigint>>,element:struct<a:int,b:bigint>"
     assert catalog.table(table).schema.simpleString() == f"struct<{expected}>"
-    with pytest.raises(Refused, match="no column 'l.items'"):
+    with pytest.raises(Refused, match=r"no column 'l\.items'"):
         catalog.named("alter_table", table, changes=[{"change": "drop", "column": ["l", "items"]}])
     # DROP COLUMN IF EXISTS of what is not there.
     catalog.named("alter_table", table, changes=[])
