@@ -7,6 +7,7 @@ import gzip
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -270,3 +271,62 @@ def test_a_value_of_another_type_names_its_file_and_row(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"id\n{rows}x\n")
     with pytest.raises(DataError, match=r"a\.csv: .*CSV column #0.*invalid value 'x'"):
         read(opened(tmp_path / "a.csv"))
+
+
+def pipe_or_file(tmp_path: Path, ending: str, content: bytes, *, is_pipe: bool, **options: Any) -> sources.RowSource:
+    if is_pipe:
+        return opened("-", format=ending, pipe=content, **options)
+    path = tmp_path / f"a.{'jsonl' if ending == 'json' else ending}"
+    path.write_bytes(content)
+    return opened(path, **options)
+
+
+PIPES = pytest.mark.parametrize("is_pipe", [False, True], ids=["file", "pipe"])
+
+
+@PIPES
+@pytest.mark.parametrize("padded", ["00012", "-007", '"0012"', " 01"])
+def test_numbers_with_leading_zeros_are_text(tmp_path: Path, padded: str, *, is_pipe: bool) -> None:
+    content = f"zip,n,x\n{padded},0,0.5\n12345,,1\n,7,\n".encode()
+    source = pipe_or_file(tmp_path, "csv", content, is_pipe=is_pipe)
+    assert source.schema.types == [pa.utf8(), pa.int64(), pa.float64()]
+    assert read(source)["zip"].to_pylist() == [padded.strip('"'), "12345", ""]
+    integers = pipe_or_file(tmp_path, "csv", content, is_pipe=is_pipe, types=pa.schema({"zip": pa.int64()}))
+    assert read(integers)["zip"].to_pylist() == [int(padded.strip('"')), 12345, None]
+
+
+@PIPES
+def test_a_leading_zero_behind_the_first_rows_is_refused(tmp_path: Path, *, is_pipe: bool) -> None:
+    content = "zip\n" + "12345\n" * 400_000 + "00012\n"
+    with pytest.raises(DataError, match=r"CSV column #0 \(zip\): Row #400002: '00012' would lose its zeros"):
+        read(pipe_or_file(tmp_path, "csv", content.encode(), is_pipe=is_pipe))
+
+
+def test_a_directory_with_leading_zeros_names_a_text(tmp_path: Path) -> None:
+    for name in ("zip=00012", "zip=12345"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("id\n1\n")
+    assert sorted(read(opened(tmp_path))["zip"].to_pylist()) == ["00012", "12345"]
+
+
+@PIPES
+def test_text_is_read_in_its_encoding_or_refused(tmp_path: Path, *, is_pipe: bool) -> None:
+    content = "id,name\n1,café\n".encode("latin-1")
+    with pytest.raises(DataError, match=r"column 'name' is no UTF-8 text; .*--encoding latin-1"):
+        pipe_or_file(tmp_path, "csv", content, is_pipe=is_pipe)
+    named = pipe_or_file(tmp_path, "csv", content, is_pipe=is_pipe, text=TextOptions(encoding="latin-1"))
+    assert read(named)["name"].to_pylist() == ["café"]
+    binary = pipe_or_file(tmp_path, "csv", content, is_pipe=is_pipe, types=pa.schema({"name": pa.binary()}))
+    assert read(binary)["name"].to_pylist() == ["café".encode("latin-1")]
+    with pytest.raises(DataError, match="UTF8"):
+        read(pipe_or_file(tmp_path, "json", '{"name": "café"}\n'.encode("latin-1"), is_pipe=is_pipe))
+
+
+@PIPES
+@pytest.mark.parametrize("zone", ["Z", "+02:00", ""])
+def test_moments_of_json_keep_their_zone(tmp_path: Path, zone: str, *, is_pipe: bool) -> None:
+    content = f'{{"at": "2025-01-05T10:00:00{zone}", "n": 1}}\n{{"at": null, "n": 2}}\n'.encode()
+    source = pipe_or_file(tmp_path, "json", content, is_pipe=is_pipe)
+    assert source.schema.field("at").type == pa.timestamp("us", "UTC" if zone else None)
+    at = dt.datetime(2025, 1, 5, 8 if zone == "+02:00" else 10, tzinfo=dt.UTC if zone else None)
+    assert read(source)["at"].to_pylist() == [at, None]

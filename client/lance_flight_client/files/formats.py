@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import IO, Any, TypeAlias
@@ -14,6 +14,8 @@ import pyarrow.dataset as ds
 import pyarrow.json as pajson
 from lance_flight.model.arrow_types import storage_of
 
+from lance_flight_client.files.guesses import as_numbers
+
 ARROW_MAGIC = b"ARROW1\0\0"
 """First bytes of a file of Arrow's; a stream has none."""
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
@@ -21,11 +23,16 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOptions:
-    """Options of formats that are text: what separates columns, whether the first line names them, and what NULL is."""
+    """Options of formats that are text: what separates columns, whether the first line names them, what NULL is, and the encoding.
+
+    Columns of `numbers` are guessed to be, and refused where they have leading zeros.
+    """
 
     delimiter: str = ","
     header: bool = True
     nulls: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    numbers: frozenset[str] = frozenset()
 
     @property
     def parsing(self) -> pacsv.ParseOptions:
@@ -35,7 +42,7 @@ class TextOptions:
     @property
     def reading(self) -> pacsv.ReadOptions:
         """The options of Arrow's reader."""
-        return pacsv.ReadOptions(autogenerate_column_names=not self.header)
+        return pacsv.ReadOptions(autogenerate_column_names=not self.header, encoding=self.encoding)
 
     def converting(self, types: pa.Schema | None = None) -> pacsv.ConvertOptions:
         """Return the options of Arrow's converter; what stands for NULL does so in columns of text, too."""
@@ -45,7 +52,7 @@ class TextOptions:
         return options
 
 
-Pipe: TypeAlias = Callable[[IO[bytes], TextOptions, pa.Schema | None], Any]
+Pipe: TypeAlias = Callable[..., Any]
 """Function that opens a pipe as a record batch reader, with the types of columns where they are known."""
 
 
@@ -57,6 +64,13 @@ class Format:
     read: Callable[[TextOptions], ds.FileFormat]
     pipe: Pipe | None = None
     guesses: bool = False
+
+    @property
+    def opener(self) -> Pipe:
+        """Return the function that opens a pipe of a format that can be read from one."""
+        if self.pipe is None:
+            raise ValueError("the format cannot be read from a pipe")
+        return self.pipe
 
 
 def _csv(options: TextOptions) -> ds.FileFormat:
@@ -72,11 +86,29 @@ def _told(types: pa.Schema | None) -> pa.Schema | None:
 
 
 def _csv_pipe(pipe: IO[bytes], options: TextOptions, types: pa.Schema | None) -> Any:
-    return pacsv.open_csv(pipe, options.reading, options.parsing, options.converting(_told(types)))
+    told = _told(types)
+    if told is None or not options.numbers:
+        return pacsv.open_csv(pipe, options.reading, options.parsing, options.converting(told))
+    as_text = pa.schema([each.with_type(pa.utf8()) if each.name in options.numbers else each for each in told])
+    converting = options.converting(as_text)
+    reader = pacsv.open_csv(pipe, options.reading, options.parsing, converting)
+    schema = pa.schema([told.field(each.name) if each.name in options.numbers else each for each in reader.schema])
+    return pa.RecordBatchReader.from_batches(
+        schema, as_numbers(reader, schema, options.numbers, converting.null_values)
+    )
 
 
-def _json_pipe(pipe: IO[bytes], _: TextOptions, types: pa.Schema | None) -> Any:
-    return pajson.open_json(pipe, parse_options=pajson.ParseOptions(explicit_schema=_told(types)))
+def _json_pipe(pipe: IO[bytes], options: TextOptions, types: pa.Schema | None) -> Any:
+    del options
+    reader = pajson.open_json(pipe, parse_options=pajson.ParseOptions(explicit_schema=_told(types)))
+    return pa.RecordBatchReader.from_batches(reader.schema, _validated(reader))
+
+
+def _validated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield rows whose texts are UTF-8: Arrow's reader of JSON takes any bytes for text."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def _arrow_pipe(pipe: IO[bytes], *_: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +31,12 @@ def read_file(
     if kind.guesses and kind.pipe is not None:
         return _read_text(fragment, size, kind.pipe, text, schema)
     return _scan(fragment, schema)
+
+
+def first_rows(filesystem: Any, path: str, read: Callable[[Any], Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows of a text file, those that types are guessed from, as `read` reads its stream."""
+    with filesystem.open_input_file(path) as file, _inflated(file, path) as stream:
+        yield from islice(read(stream), 1)
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import IO, Any, Protocol
 
@@ -14,9 +17,11 @@ from lance_flight.errors import DataError, InvalidInput, NotFound
 from lance_flight.model.schema import MARKED, is_blob
 
 from lance_flight_client.files.formats import ARROW_MAGIC, FORMATS, TextOptions
+from lance_flight_client.files.guesses import corrected, padded_names
 from lance_flight_client.files.lakehouse import LakehouseTable
 from lance_flight_client.files.locations import Found, found
-from lance_flight_client.files.reading import conformed, read_file
+from lance_flight_client.files.reading import conformed, first_rows, read_file
+from lance_flight_client.files.replayed import Recorded, Replayed
 
 PIPE = "-"
 NO_TYPES = pa.schema([])
@@ -84,9 +89,28 @@ def opened(
         what = "a pipe says no format" if format is None else f"a pipe of format {format!r} cannot be read"
         raise InvalidInput(f"{what}; expected --format {' or '.join(pipes)}")
     with _named("the pipe"):
-        told = pa.schema([*types, *(field for field in known if field.name not in types.names)])
-        reader = kind.pipe(pipe, text, told if len(told) else None)
-    return ReaderSource("the pipe", reader, _typed(reader.schema, types, known if kind.guesses else None), kind.guesses)
+        if not kind.guesses:
+            reader = kind.pipe(pipe, text, None)
+            return ReaderSource("the pipe", reader, _typed(reader.schema, types, None), guesses=False)
+        return _guessed_pipe(format or "", pipe, text, types, known)
+
+
+def _guessed_pipe(format: str, pipe: IO[bytes], text: TextOptions, types: pa.Schema, known: pa.Schema) -> RowSource:
+    """Open a pipe whose types are guessed from its beginning, which is read again then."""
+    recorded, open_pipe = Recorded(pipe), FORMATS[format].opener
+    told = pa.schema([*types, *(field for field in known if field.name not in types.names)])
+    schema = open_pipe(recorded, text, told if len(told) else None).schema
+    begun = recorded.stop()
+
+    def first(numbers: Sequence[str], moments: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        types = _texts(format, numbers, moments)
+        return islice(open_pipe(io.BytesIO(begun), text, types), 1 if types else 0)
+
+    guessed = [name for name in schema.names if name not in told.names]
+    typed = _typed(corrected(schema, guessed, first), types, known)
+    numbers = frozenset(name for name in guessed if pa.types.is_integer(typed.field(name).type))
+    reader = open_pipe(Replayed(begun, pipe), replace(text, numbers=numbers), typed)
+    return ReaderSource("the pipe", reader, typed, guesses=True)
 
 
 def _arrow_stream(files: Sequence[Found]) -> Any:
@@ -167,9 +191,14 @@ class FileSource:
         opened_arguments = [_Argument.of(each, text) for each in arguments]
         schema = _unified([each.inspect() for each in opened_arguments])
         guesses = any(FORMATS[each.format].guesses for each in arguments)
+        guessed = [name for name in schema.names if name not in {*types.names, *known.names}] if guesses else []
+        schema = corrected(schema, guessed, partial(_first_rows, opened_arguments))
+        padded = padded_names(path for each in arguments for path in each.paths).intersection(guessed)
+        schema = pa.schema([each.with_type(pa.utf8()) if each.name in padded else each for each in schema])
         schema = _typed(schema, types, known if guesses else None)
+        numbers = frozenset(name for name in guessed if pa.types.is_integer(schema.field(name).type))
         return cls(
-            arguments=opened_arguments,
+            arguments=[replace(each, text=replace(each.text, numbers=numbers)) for each in opened_arguments],
             sizes={path: size for each in arguments for path, size in zip(each.paths, each.sizes, strict=True)},
             schema=schema,
             guesses=guesses,
@@ -191,6 +220,23 @@ class FileSource:
                         yield batch
                 done += size
                 seen(done, rows)
+
+
+def _first_rows(
+    arguments: Sequence[_Argument], numbers: Sequence[str], moments: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows of each file whose types are guessed, with some columns as text."""
+    for each in arguments:
+        types = _texts(each.files.format, numbers, moments)
+        for path in each.files.paths if types else ():
+            read = partial(FORMATS[each.files.format].opener, options=each.text, types=types)
+            with _named(path):
+                yield from first_rows(each.files.filesystem, path, read)
+
+
+def _texts(format: str, numbers: Sequence[str], moments: Sequence[str]) -> pa.Schema:
+    """Return the columns of a format whose guesses are to be looked at, as text."""
+    return pa.schema([(name, pa.utf8()) for name in {"csv": numbers, "json": moments}.get(format, ())])
 
 
 def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import sys
 import time
 from collections.abc import Iterator
@@ -70,6 +71,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "--no-header", action="store_true", help="the first line of CSV is a row; columns are f0, f1, …"
     )
     command.add_argument(
+        "--encoding",
+        default="utf-8",
+        metavar="NAME",
+        help="encoding of the text of CSV, such as latin-1 (default: utf-8)",
+    )
+    command.add_argument(
         "--null",
         action="append",
         default=[],
@@ -114,9 +121,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSource:
-    text = TextOptions(delimiter=options.delimiter, header=not options.no_header, nulls=tuple(options.null))
+    text = TextOptions(
+        delimiter=options.delimiter,
+        header=not options.no_header,
+        nulls=tuple(options.null),
+        encoding=_checked_encoding(options.encoding),
+    )
     types = NO_TYPES if options.types is None else columns_of(options.types)
     return opened(options.files, options.format, text, sys.stdin.buffer, types=types, known=known)
+
+
+def _checked_encoding(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise InvalidInput(f"--encoding is {name!r}; expected a name of Python's, such as utf-8 or latin-1") from None
 
 
 def _show(load: FileLoad, source: RowSource, there: pa.Schema | None) -> None:
