@@ -15,6 +15,7 @@ from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.date_patterns import date_pattern_edits
 from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
+from lance_flight.engine.sql.lateral_unnest import unnest_edits
 from lance_flight.engine.sql.long_numbers import decimal_edits
 from lance_flight.engine.sql.memberships import membership_edits
 from lance_flight.engine.sql.patterns import pattern_edits
@@ -59,6 +60,10 @@ def for_datafusion(text: str) -> str:
     )
     if rewrites:
         text = edited(text, rewrites)
+        tokens = tokenize(text)
+    unnested = unnest_edits(text, tokens)
+    if unnested:
+        text = edited(text, unnested)
         tokens = tokenize(text)
     rows = row_value_edits(text, tokens)
     if rows:
