@@ -65,7 +65,7 @@ def unnest_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
     >>> text = "SELECT t.id, x.n FROM t, unnest(t.list) AS x(n) WHERE n > 1"
     >>> edited(text, unnest_edits(text, tokenize(text)))
-    'SELECT t.id, "t"."n" FROM (SELECT t.*, unnest(t.list) AS "n" FROM t) AS "t" WHERE n > 1'
+    'SELECT t.id, "t"."n" FROM (SELECT "t".*, unnest(t.list) AS "n" FROM t) AS "t" WHERE n > 1'
     """
     if not any(token.word == "UNNEST" for token in tokens):
         return []
