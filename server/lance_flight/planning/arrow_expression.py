@@ -134,6 +134,90 @@ _COMPARISONS: Mapping[str, Op] = MappingProxyType(
 )
 
 
+def with_sql_meaning(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """Return a filter over columns of `schema` that means in Arrow what DataFusion means by it.
+
+    To Arrow NULL is in no list, rather than unknown, and NaN is neither equal to itself nor greater than a number.
+    `Unsupported` for what DataFusion sends to no scan.
+
+    >>> expression = with_sql_meaning(~pc.field("a").isin([1]) | (pc.field("a") < pc.field("b")), pa.schema({}))
+    >>> pa.table({"a": [None, 1, 2], "b": [0, 0, 0]}).filter(expression)["a"].to_pylist()
+    [2]
+    """
+    if isinstance(expression, pa.Scalar):
+        return pc.scalar(expression)
+    try:
+        batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
+        return _in_sql(_node(iter(metadata_entries(batch.schema)), batch), schema)
+    except (pa.ArrowException, _Unreadable) as exc:
+        raise Unsupported(f"the filter {expression} cannot be read: {exc}") from exc
+
+
+_LOGIC: Mapping[str, Callable[..., pc.Expression]] = MappingProxyType(
+    {
+        "and_kleene": operator.and_,
+        "or_kleene": operator.or_,
+        "invert": operator.invert,
+        "is_valid": pc.Expression.is_valid,
+        "is_null": pc.Expression.is_null,
+    }
+)
+
+
+def _in_sql(node: _Node, schema: pa.Schema) -> pc.Expression:
+    match node:
+        case _Field(name):
+            return pc.field(name)
+        case _Literal(value):
+            return pc.scalar(value)
+        case _Call("field of", path, _):
+            return pc.field(*(str(part) for part in path))
+        case _Call(function, arguments, options) if function in _LOGIC and not _option(options, "nan_is_null"):
+            return _LOGIC[function](*(_in_sql(argument, schema) for argument in arguments))
+        case _Call("is_in", (argument,), pa.StructScalar() as options):
+            return _in_list(_in_sql(argument, schema), options["value_set"].values)
+        case _Call(function, (left, right), _) if function in _COMPARISONS:
+            compared = _in_sql(left, schema), _in_sql(right, schema)
+            is_floating = any(_is_floating(side, schema) for side in (left, right))
+            op = _COMPARISONS[function]
+            return _compared_floats(op, *compared) if is_floating else _OPERATORS[op](*compared)
+    raise Unsupported(f"{node} as a filter of a partition table")
+
+
+def _is_floating(node: _Node, schema: pa.Schema) -> bool:
+    match node:
+        case _Field(name) if name in schema.names:
+            return bool(pa.types.is_floating(schema.field(name).type))
+        case _Literal(value):
+            return bool(pa.types.is_floating(value.type))
+    return False
+
+
+def _in_list(value: pc.Expression, values: pa.Array) -> pc.Expression:
+    """Return whether a value is in a list: NULL if it is NULL, or not found beside a NULL."""
+    known = values.drop_null()
+    if pa.types.is_floating(known.type) and pc.any(pc.equal(known, 0.0)).as_py():
+        known = pa.concat_arrays([known, pa.array([0.0, -0.0], known.type)])
+    unknown = pa.scalar(None, pa.bool_())
+    found = value.isin(known)
+    if len(values.drop_null()) < len(values):
+        return pc.if_else(found, pa.scalar(value=True), unknown)
+    return pc.if_else(value.is_valid(), found, unknown)
+
+
+def _compared_floats(op: Op, left: pc.Expression, right: pc.Expression) -> pc.Expression:
+    """Compare floats in SQL's order, in which NaN equals itself and is greater than every number."""
+    if op in {Op.NE, Op.LE, Op.GT}:
+        return ~_compared_floats(op.negated, left, right)
+    is_left, is_right = pc.is_nan(left), pc.is_nan(right)
+    match op:
+        case Op.EQ:
+            return (left == right) | (is_left & is_right)
+        case Op.LT:
+            return (left < right) | (is_right & ~is_left)
+    return (left >= right) | is_left
+
+
 def _predicate(node: _Node) -> Predicate:
     match node:
         case _Field(name):

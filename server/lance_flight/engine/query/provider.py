@@ -22,7 +22,7 @@ from lance_flight.catalog.tables.sources import Open
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.open_streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported
-from lance_flight.planning.arrow_expression import predicate_from_arrow
+from lance_flight.planning.arrow_expression import predicate_from_arrow, with_sql_meaning
 from lance_flight.planning.index_filters import IndexFilter, lance_condition
 from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate, conjuncts
 from lance_flight.planning.pruning import Pruning
@@ -238,7 +238,8 @@ def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: 
     try:
         return row_filter(residual)
     except Unsupported:
-        return RowFilter(expression=pushed, rest=pushed, columns=tuple(source.names), pushable=False)
+        whole = None if pushed is None else with_sql_meaning(pushed, source)
+        return RowFilter(expression=whole, rest=whole, columns=tuple(source.names), pushable=False)
 
 
 def _looked_up(index_filter: IndexFilter | None, residual: Predicate | None) -> LookedUp | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
 from lance_flight.engine.query.decimal_numbers import with_decimal_numbers
 from lance_flight.engine.query.evaluations import Evaluations
+from lance_flight.engine.query.filters_over_joins import has_misplaced_condition
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.named_tables import NamedTables
@@ -56,7 +58,7 @@ from lance_flight.engine.sql.parameters import bound_values, parameter_count, wi
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries
 from lance_flight.engine.sql.references import CATALOG, quoted
-from lance_flight.engine.sql.signed_zeros import may_compare_bits, without_signed_zeros
+from lance_flight.engine.sql.signed_zeros import compares_bits, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
@@ -71,6 +73,8 @@ FEW_TABLES = 1_000
 """Most partition tables that are pruned before a query is run, which takes negligible time."""
 MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
+_PUSHED_CONSTANT = re.compile(r"full_filters=\[.*\bBoolean\(\w+\)(?: AND| OR|,|\])")
+_PUSHING = "push_down_filter"
 SMALL_BATCH_ROWS = 1024
 """Rows of a batch in a cross join; fewer make it slower, as do many more."""
 
@@ -225,6 +229,10 @@ class QuerySession:
         def schema_of(text: str) -> pa.Schema:
             return pa.schema(self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values).schema())
 
+        numbers = (
+            {} if parameters is None else {f"${n}": each[0].as_py() for n, each in enumerate(parameters.columns, 1)}
+        )
+
         def plan(text: str, *, is_final: bool = False) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
             check_recursive_queries(text, schema_of)
@@ -233,7 +241,7 @@ class QuerySession:
                 self._bounded(frame)
             if may_add_times(text):
                 check_date_arithmetic(self.datafusion, with_joined_subqueries(frame.logical_plan()))
-            right = text if is_final else self._with_right_answers(text, frame.logical_plan(), parameters)
+            right = text if is_final else self._with_right_answers(text, frame.logical_plan(), numbers)
             if right != text:
                 return plan(right, is_final=True)
             if calls.calls and is_bound:
@@ -242,27 +250,32 @@ class QuerySession:
             return frame
 
         with located(self._sent, calls.sql):
-            return self._readable(calls, plan, is_bound=is_bound)
+            return self._readable(calls, plan, numbers, is_bound=is_bound)
 
-    def _with_right_answers(self, text: str, plan: LogicalPlan, parameters: pa.RecordBatch | None) -> str:
+    def _with_right_answers(self, text: str, plan: LogicalPlan, values: Mapping[str, object]) -> str:
         """Return the text of a query without what DataFusion answers wrongly, as its plan shows."""
         if has_correlated_not_in(plan):
             text = with_strict_memberships(text)
         if may_compare_bits(text):
-            columns = parameters.columns if parameters is not None else []
-            values = {f"${place}": column[0].as_py() for place, column in enumerate(columns, 1)}
             text = without_signed_zeros(text, self.named.floating(), values)
         return text
 
-    def _readable(self, calls: TypedCalls, plan: Callable[[str], DataFrame], *, is_bound: bool) -> DataFrame:
-        """Plan a query, again where DataFusion refuses a moment that is written as a text, or numbers are beside decimals."""
+    def _readable(
+        self,
+        calls: TypedCalls,
+        plan: Callable[[str], DataFrame],
+        values: Mapping[str, object],
+        *,
+        is_bound: bool,
+    ) -> DataFrame:
+        """Plan a query, again where DataFusion refuses it as it is written, or its plan shows a wrong answer."""
 
         def planned(sql: str) -> DataFrame:
             return self._planned_views.plan(
                 lambda: self.planned(lambda: replace(calls, sql=sql).plan(self.datafusion, plan)), self._frame_of_view
             )
 
-        is_typed = False
+        is_typed = is_unsigned = False
         for _ in range(MOST_MOMENTS):
             try:
                 frame = planned(calls.sql)
@@ -277,17 +290,19 @@ class QuerySession:
                 if self._is_view and strict == calls.sql and not has_moments(calls.sql):
                     return frame
                 coerced = self._coerced(frame, is_bound=is_bound)
-                if strict == calls.sql or not has_constant_not_in(frame.logical_plan(), self.optimised(coerced)):
+                if strict != calls.sql and has_constant_not_in(frame.logical_plan(), self.optimised(coerced)):
+                    calls = replace(calls, sql=strict)
+                elif not is_unsigned and compares_bits(self.optimised(coerced).display_indent()):
+                    is_unsigned = True
+                    unsigned = without_signed_zeros(calls.sql, self.named.floating(), values, is_any=True)
+                    calls = replace(calls, sql=unsigned)
+                else:
                     return coerced
-                calls = replace(calls, sql=strict)
-            except SqlError as exc:
-                said = str(exc.__cause__ or exc)
-                readable = with_readable_moment(calls.sql, said)
-                if readable is None and is_about_membership(said):
-                    readable = with_strict_memberships(calls.sql)
-                if readable in {None, calls.sql}:
+            except (SqlError, Unsupported) as exc:
+                readable = _with_other_words(calls.sql, exc)
+                if readable == calls.sql:
                     raise
-                calls = replace(calls, sql=readable or calls.sql)
+                calls = replace(calls, sql=readable)
         raise LimitExceeded(
             f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
         )
@@ -299,7 +314,13 @@ class QuerySession:
         A query whose parameters have no values yet may be impossible to optimise: its schema is told again once they have.
         """
         try:
+            if not self._pushes_columns(frame) and self.datafusion.remove_optimizer_rule(_PUSHING):
+                # Frames keep the rules that they were made with.
+                frame = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
             plan = self.optimised(frame)
+            if " Join:" in plan.display_indent() and has_misplaced_condition(self.datafusion, plan):
+                frame = self._with_merge_joins(frame)
+                plan = self.optimised(frame)
         except (SqlError, Unsupported):
             if is_bound:
                 raise
@@ -309,6 +330,23 @@ class QuerySession:
             return frame
         self._optimised = coerced, plan
         return coerced
+
+    def _with_merge_joins(self, frame: DataFrame) -> DataFrame:
+        """Return a query whose joins by equality are merge joins, which DataFusion makes of several partitions alone."""
+        self._is_steady = False
+        self.datafusion.sql("SET datafusion.optimizer.prefer_hash_join = false")
+        self.target_partitions = max(self.target_partitions, 2)
+        with self.lanes(self.target_partitions):
+            return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+
+    def _pushes_columns(self, frame: DataFrame) -> bool:
+        """Return whether the conditions that are handed to scans are about columns: datafusion-python fails at `NULL AND a > 1`."""
+        try:
+            return _PUSHED_CONSTANT.search(self.optimised(frame).display_indent()) is None
+        except SqlError as exc:
+            if "pyarrow.lib.BooleanScalar" in str(exc.__cause__):
+                return False
+            raise
 
     def reveal(self, hidden: frozenset[str]) -> None:
         """Show these hidden columns too of the tables that are named from here on."""
@@ -364,7 +402,8 @@ class QuerySession:
             # Joins give conditions to one another, once and again: a list is planned in the time that it takes to read it of one table alone.
             if self.is_costly and not (self._limits.is_linear and is_pure_scan(frame.logical_plan())):
                 self.planned(partial(self._limits.check_cost, frame))
-            known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
+            plan = self.planned(frame.optimized_logical_plan)
+            known = self._optimised = frame, plan
         return known[1]
 
     def prepare(self, frame: DataFrame) -> None:
@@ -596,6 +635,15 @@ class QuerySession:
         """Run a planning function; raise `SqlError` for what DataFusion refuses, `StatementTimeout` if it takes too long."""
         with self._errors.raised_as(SqlError):
             return self._limits.run(plan)
+
+
+def _with_other_words(sql: str, refusal: LanceFlightError) -> str:
+    """Return a query as DataFusion can plan it, after it refused it as it is; the same text if its refusal stands."""
+    said = str(refusal.__cause__ or refusal)
+    readable = with_readable_moment(sql, said)
+    if readable is None and is_about_membership(said):
+        readable = with_strict_memberships(sql)
+    return readable or sql
 
 
 def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from lance_flight.engine.sql.token_places import TokenPlaces
 from lance_flight.engine.sql.tokens import Kind, Token
 
+SIGNS = frozenset("<>=!")
+"""Signs of comparisons."""
 _LOOSER = frozenset(["AND", "OR", "IS"])
 _STARTS = frozenset(
     [
@@ -97,6 +99,13 @@ class Operands(TokenPlaces):
         while at >= 0 and not self._starts_operand(at):
             at = self.partners.get(at, at) - 1
         return at + 1
+
+    def compared(self, operator: int) -> int:
+        """Return the first token of what IN compares: it ends before `operator`, and binds closer than comparisons do."""
+        first, at = self.left(operator - 1), operator - 1
+        while at >= first and not (self.kind(at) is Kind.SIGN and self.text(at) in SIGNS):
+            at = self.partners.get(at, at) - 1
+        return max(at + 1, first)
 
     def right(self, at: int) -> int:
         """Return the token after the operand that begins at `at`."""

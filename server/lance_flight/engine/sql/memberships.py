@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
+from lance_flight.engine.sql.comparisons import SIGNS, Operands
+from lance_flight.engine.sql.tokens import Token, closing_places, edited, tokenize
+from lance_flight.errors import Unsupported
 
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
 _CONDITIONS = frozenset(["WHERE", "HAVING", "ON"])
 _CONNECTIVES = frozenset(["AND", "OR"])
 _CLAUSES = frozenset(["SELECT", "FROM", "BY", "SET", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "QUALIFY"])
-_COMPARISONS = frozenset("<>=!")
 _FOLLOWING = frozenset(
     [
         *("AND", "OR", "GROUP", "ORDER", "HAVING", "QUALIFY", "WINDOW", "LIMIT", "OFFSET", "FETCH", "UNION", "EXCEPT"),
@@ -82,6 +82,19 @@ def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> lis
     return edits
 
 
+def check_negated_exists(tokens: Sequence[Token]) -> None:
+    """Refuse `NOT EXISTS (…) IS NULL` and the like: DataFusion binds NOT closer than IS, and SQL does not."""
+    places = [at for at in range(1, len(tokens)) if tokens[at].word == "EXISTS" and tokens[at - 1].word == "NOT"]
+    closing = closing_places(tokens) if places else {}
+    for at in places:
+        after = closing.get(at + 1, len(tokens)) + 1
+        if after < len(tokens) and (tokens[after].word == "IS" or tokens[after].text in SIGNS):
+            raise Unsupported(
+                f"NOT EXISTS (…) {tokens[after].text} at character {tokens[at - 1].start + 1} has two meanings;"
+                " write (NOT EXISTS (…)) in brackets, or NOT (EXISTS (…) IS …)"
+            )
+
+
 def with_strict_memberships(text: str) -> str:
     """Return a text without IN over a subquery.
 
@@ -114,19 +127,11 @@ def _memberships(operands: Operands) -> Iterator[_Membership]:
         elif word == "IN" and operands.is_sign(at + 1, "(") and operands.first_word(at + 1) in _QUERIES:
             is_negated = operands.word_at(at - 1) == "NOT"
             operator = at - is_negated
-            left = _left(operands, operator)
+            left = operands.compared(operator)
             is_plain = current.is_condition and _begins(operands, left)
             is_plain = is_plain and _ends(operands, operands.partners.get(at + 1, at + 1))
             if left < operator and at + 1 in operands.partners:
                 yield _Membership(left, operator, at + 1, is_negated, current if is_plain else None)
-
-
-def _left(operands: Operands, operator: int) -> int:
-    """Return the first token of what is compared, which binds closer than comparisons do."""
-    first, at = operands.left(operator - 1), operator - 1
-    while at >= first and not (operands.kind(at) is Kind.SIGN and operands.text(at) in _COMPARISONS):
-        at = operands.partners.get(at, at) - 1
-    return max(at + 1, first)
 
 
 def _begins(operands: Operands, at: int) -> bool:

@@ -5,7 +5,7 @@ Queries reach DataFusion as the client wrote them but for these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 
 from lance_flight.engine.sql.boolean_chains import chain_edits
@@ -17,7 +17,8 @@ from lance_flight.engine.sql.growth import check_growth
 from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.lateral_unnest import unnest_edits
 from lance_flight.engine.sql.long_numbers import decimal_edits
-from lance_flight.engine.sql.memberships import membership_edits
+from lance_flight.engine.sql.memberships import check_negated_exists, membership_edits
+from lance_flight.engine.sql.neighbouring_lists import neighbouring_list_edits
 from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.row_values import row_value_edits
@@ -46,47 +47,17 @@ def for_datafusion(text: str) -> str:
     text = numbered(text)
     text = edited(text, decimal_edits(text))
     tokens = tokenize(text)
-    documents = json_edits(text, tokens)
-    if documents:
-        text = edited(text, documents)
-        tokens = tokenize(text)
-    operators = operator_edits(text, tokens)
-    if operators:
-        text = edited(text, operators)
-        tokens = tokenize(text)
     check_operators(tokens)
-    rewrites = (
-        clause_edits(text, tokens) + comparison_edits(tokens) + pattern_edits(tokens) + date_pattern_edits(tokens)
-    )
-    if rewrites:
-        text = edited(text, rewrites)
-        tokens = tokenize(text)
-    unnested = unnest_edits(text, tokens)
-    if unnested:
-        text = edited(text, unnested)
-        tokens = tokenize(text)
-    rows = row_value_edits(text, tokens)
-    if rows:
-        text = edited(text, rows)
-        tokens = tokenize(text)
-    memberships = membership_edits(tokens)
-    if memberships:
-        text = edited(text, memberships)
-        tokens = tokenize(text)
-    chains = chain_edits(tokens)
-    if chains:
-        text = edited(text, chains)
-        tokens = tokenize(text)
-    keys = sort_key_edits(text, tokens, NUMBERED)
-    if keys:
-        text = edited(text, keys)
-        tokens = tokenize(text)
+    check_negated_exists(tokens)
+    for stage in _STAGES:
+        edits = [edit for rewrite in stage for edit in rewrite(text, tokens)]
+        if edits:
+            text = edited(text, edits)
+            tokens = tokenize(text)
     check_bounds(text, tokens)
     check_expansion(tokens)
     check_growth(text, tokens)
-    edits: list[tuple[int, int, str]] = []
-    for place in _type_places(tokens):
-        edits += _type_edits(tokens, place)
+    edits = [edit for place in _type_places(tokens) for edit in _type_edits(tokens, place)]
     return edited(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
 
 
@@ -98,6 +69,27 @@ def check_operators(tokens: Sequence[Token]) -> None:
                 f"^ at character {token.start + 1} is a power in some systems and exclusive or in others;"
                 " write power(a, b), or (a | b) - (a & b)"
             )
+
+
+Edit = tuple[int, int, str]
+"""Start and stop of what is replaced, and the text in its place."""
+_STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = (
+    (json_edits,),
+    (operator_edits,),
+    (
+        clause_edits,
+        lambda _, tokens: comparison_edits(tokens),
+        lambda _, tokens: pattern_edits(tokens),
+        lambda _, tokens: date_pattern_edits(tokens),
+        lambda _, tokens: neighbouring_list_edits(tokens),
+    ),
+    (unnest_edits,),
+    (row_value_edits,),
+    (lambda _, tokens: membership_edits(tokens),),
+    (lambda _, tokens: chain_edits(tokens),),
+    (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),
+)
+"""Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
 
 
 def _keyword_call_edits(tokens: list[Token]) -> list[tuple[int, int, str]]:

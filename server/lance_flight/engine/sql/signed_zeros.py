@@ -16,7 +16,11 @@ DOUBLE, REAL = " - (-0.0)", " - CAST(-0.0 AS REAL)"
 _WORDS = re.compile(r"\b(?:IN|CASE|NULLIF|OVER|WINDOW)\b", re.IGNORECASE)
 _BOTH_ZEROS = ", 0.0, -0.0"
 _SHOWN = re.compile(r" - (?:Float64\(-0\)|CAST\(Float64\(-0\) AS Float32\))|, Float64\(0\), Float64\(-0\)")
+_LIST = re.compile(r" IN \(\[(?P<items>[^\]]*)\]\)")
+_FLOATING_ZERO = re.compile(r"Float(?:32|64)\((-?0)\)")
 _ZERO = re.compile(r"0*\.?0*(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?\d*\.?\d*(?:[eE][+-]?\d+)?(?<=[\d.])")
+_EXACT = 2**53
 _AFTER_KEY = frozenset(["ASC", "DESC", "NULLS", "ORDER", "ROWS", "RANGE", "GROUPS"])
 
 
@@ -25,14 +29,22 @@ def may_compare_bits(sql: str) -> bool:
     return _WORDS.search(sql) is not None
 
 
-def without_signed_zeros(sql: str, columns: Mapping[str, str], values: Mapping[str, object]) -> str:
+def compares_bits(plan: str) -> bool:
+    """Return whether an optimised plan, as DataFusion shows it, looks for one of the zeros in a list of doubles."""
+    lists = (found["items"] for found in _LIST.finditer(plan))
+    return any(len({*_FLOATING_ZERO.findall(items)}) == 1 for items in lists)
+
+
+def without_signed_zeros(
+    sql: str, columns: Mapping[str, str], values: Mapping[str, object], *, is_any: bool = False
+) -> str:
     """Return a query that takes zero and minus zero for one value, in these columns, each with what removes the sign.
 
-    `values` are those of its parameters, by `$n`.
+    `values` are those of its parameters, by `$n`; `is_any`: lists of other operands too, if a double holds all of their numbers.
 
     >>> query = "SELECT nullif(f, 0), rank() OVER (ORDER BY t.f) FROM t WHERE f IN (0, 2.5)"
     >>> without_signed_zeros(query, {"f": DOUBLE}, {})
-    'SELECT nullif(f - (-0.0), 0), rank() OVER (ORDER BY t.f - (-0.0)) FROM t WHERE f IN (0, 2.5, 0.0, -0.0)'
+    'SELECT nullif(f - (-0.0), (0) - (-0.0)), rank() OVER (ORDER BY t.f - (-0.0)) FROM t WHERE f IN (0, 2.5, 0.0, -0.0)'
     """
     tokens = tokenize(sql)
     closing = closing_places(tokens)
@@ -41,10 +53,19 @@ def without_signed_zeros(sql: str, columns: Mapping[str, str], values: Mapping[s
         name = folded(tokens[place])
         if tokens[place].kind in {Kind.WORD, Kind.NAME} and name in columns:
             edits.append((tokens[place].stop, tokens[place].stop, columns[name]))
+            edits += _other_argument(tokens, place, closing, columns[name])
     for place, token in enumerate(tokens):
         closed = closing.get(place + 1, 0)
-        is_compared = token.word == "IN" and closed > 0 and _is_compared(tokens, place, columns)
-        if is_compared and _has_zero(tokens[place + 2 : closed], values):
+        if token.word != "IN" or not closed:
+            continue
+        items = tokens[place + 2 : closed]
+        edits += [
+            (token.stop, token.stop, columns[folded(token)])
+            for token, following in zip(items, tokens[place + 3 : closed + 1], strict=True)
+            if token.kind in {Kind.WORD, Kind.NAME} and folded(token) in columns and following.text in {",", ")"}
+        ]
+        is_compared = _is_compared(tokens, place, columns) or (is_any and _are_doubles(items, values))
+        if is_compared and _has_zero(items, values):
             edits.append((tokens[closed].start, tokens[closed].start, _BOTH_ZEROS))
     return edited(sql, edits)
 
@@ -71,6 +92,19 @@ def _keys(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[int]:
                 yield last
         elif token.is_sign("(") and (tokens[place - 1].word == "OVER" or _is_named_window(tokens, place)):
             yield from _window_keys(tokens, place, closing.get(place, place))
+
+
+def _other_argument(
+    tokens: Sequence[Token], place: int, closing: Mapping[int, int], unsigned: str
+) -> list[tuple[int, int, str]]:
+    """Return the edits of what nullif compares with its first argument, a name that ends at a place."""
+    first = place
+    while tokens[first - 1].is_sign("."):
+        first -= 2
+    if tokens[first - 2].word != "NULLIF":
+        return []
+    start, stop = tokens[place + 2].start, tokens[closing[first - 1]].start
+    return [(start, start, "("), (stop, stop, f"){unsigned}")]
 
 
 def _name(tokens: Sequence[Token], first: int) -> int:
@@ -102,6 +136,13 @@ def _is_compared(tokens: Sequence[Token], place: int, columns: Collection[str]) 
     """Return whether a column alone is compared with the list of the IN at a place."""
     last = place - 1 - (tokens[place - 1].word == "NOT")
     return last >= 0 and tokens[last].kind in {Kind.WORD, Kind.NAME} and folded(tokens[last]) in columns
+
+
+def _are_doubles(items: Sequence[Token], values: Mapping[str, object]) -> bool:
+    """Return whether a list is of numbers alone, and doubles hold each."""
+    texts = [text for token in items for text in (literals(token) if token.kind is Kind.LITERALS else [token.text])]
+    numbers = [str(values.get(text, text)) for text in texts if text not in {",", "-"}]
+    return all(_NUMBER.fullmatch(number) and abs(float(number)) < _EXACT for number in numbers)
 
 
 def _has_zero(items: Sequence[Token], values: Mapping[str, object]) -> bool:

@@ -1,0 +1,48 @@
+"""Random statements over partitioned tables: against DuckDB, and against themselves in other forms."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from lance_flight.errors import LanceFlightError
+
+from tests.differential.comparing import answer, difference, is_explained
+from tests.differential.statements import Statements
+from tests.differential.tables import Peers, filled
+from tests.selection import IS_FULL
+
+CHUNKS, IN_CHUNK = (50, 300) if IS_FULL else (4, 60)
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Peers:
+    return filled(tmp_path_factory.mktemp("differential") / "root")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_queries_answer_as_duckdb_does(peers: Peers, chunk: int) -> None:
+    statements = (Statements(seed).query() for seed in range(chunk * IN_CHUNK, (chunk + 1) * IN_CHUNK))
+    found = [difference(peers, statement) for statement in statements]
+    assert [each for each in found if each is not None] == []
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS // 4))
+def test_a_condition_divides_the_rows(peers: Peers, chunk: int) -> None:
+    """Ternary logic partitioning: the rows where a condition is true, false and NULL are all rows."""
+    for seed in range(chunk * IN_CHUNK, (chunk + 1) * IN_CHUNK):
+        whole, parts = Statements(seed).partitioned_by_condition()
+        answers = [answer(peers, statement) for statement in (whole, *parts)]
+        errors = [each for each in answers if isinstance(each, LanceFlightError)]
+        assert all(map(is_explained, errors)), (parts, errors)
+        if not errors:
+            all_rows, *divided = answers
+            assert sum(map(Counter, divided), Counter()) == Counter(all_rows), parts
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS // 4))
+def test_a_filter_keeps_what_its_condition_says(peers: Peers, chunk: int) -> None:
+    """NoREC: a condition is planned in another way as a filter than as a value."""
+    for seed in range(chunk * IN_CHUNK, (chunk + 1) * IN_CHUNK):
+        filtered, computed = Statements(seed).counted_twice()
+        assert str(answer(peers, filtered)) == str(answer(peers, computed)), filtered
