@@ -52,6 +52,24 @@ SCANS = [
         id="a range of time",
     ),
     pytest.param(
+        "SELECT * FROM sales WHERE ts >= '2020-01-01' AND country = 'US'",
+        "partitions: 12 / 24",
+        ["used: country = 'US'", "not used: ts >= ", "(every partition may have such rows)"],
+        id="a condition that excludes nothing",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE date_part('month', ts) >= 3 AND date_part('month', ts) <= 12",
+        "partitions: 20 / 24",
+        ["used: ", ">= 3", "not used: ", "<= 12", "(every partition may have such rows)"],
+        id="half of a range",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE country IN ('US', 'DE')",
+        "partitions: 24 / 24",
+        ["not used: ", "(every partition may have such rows)"],
+        id="a list of everything",
+    ),
+    pytest.param(
         "SELECT * FROM sales WHERE amount > 5",
         "partitions: 24 / 24",
         ["not used: amount > 5 (v1 has no partition field over amount)"],

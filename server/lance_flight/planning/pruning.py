@@ -27,8 +27,11 @@ from lance_flight.planning.preimages import with_preimages
 from lance_flight.planning.reasons import PruningReport, Unused
 from lance_flight.planning.scalar_expressions import ComputedCondition
 
-__all__ = ["Partitions", "Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune"]
+__all__ = ["Partitions", "Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune", "without_idle"]
 
+EXCLUDES_NONE = "every partition may have such rows"
+MOST_EXPLAINED = 32
+"""Most conjuncts that EXPLAIN looks at one by one."""
 FEWEST_CERTAIN = 2
 """Fewer partitions are not worth a scan of their own."""
 
@@ -110,6 +113,42 @@ def with_certain(pruning: Pruning, whole: Partitions, schema: NamespaceSchema, p
         for each, left in zip(pruning.versions, dropped, strict=True)
     ]
     return Pruning(versions=tuple(found))
+
+
+def without_idle(
+    pruning: Pruning, whole: Partitions, schema: NamespaceSchema, predicate: Predicate, evaluate: Evaluate | None
+) -> Pruning:
+    """Return the result with those conjuncts as unused that exclude no partition, neither alone nor beside the others.
+
+    This prunes twice for each conjunct, which is for EXPLAIN.
+    """
+    parts = NormalForm.of(predicate, schema).conjuncts
+    used = {text for version in pruning.versions for text in version.used}
+    if len(parts) > MOST_EXPLAINED:
+        return pruning
+
+    def kept(of: Sequence[Predicate]) -> list[Mask]:
+        return [each.rows for each in _left_of(whole, schema, NormalForm.of(all_of(of), schema), evaluate)]
+
+    everything = kept([each.predicate for each in parts])
+    idle: list[set[str]] = [set() for _ in pruning.versions]
+    for part in parts:
+        if part.text not in used:
+            continue
+        alone, others = kept([part.predicate]), kept([each.predicate for each in parts if each is not part])
+        for texts, mine, rest, left in zip(idle, alone, others, everything, strict=True):
+            if mine.all() and np.array_equal(rest, left):
+                texts.add(part.text)
+    return Pruning(
+        versions=tuple(
+            replace(
+                version,
+                used=tuple(text for text in version.used if text not in texts),
+                unused=(*version.unused, *(Unused(text, EXCLUDES_NONE) for text in version.used if text in texts)),
+            )
+            for version, texts in zip(pruning.versions, idle, strict=True)
+        )
+    )
 
 
 def _left_of(

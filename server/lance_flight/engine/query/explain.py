@@ -28,6 +28,7 @@ def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Tab
     rows = [("logical_plan", logical.display_indent()), ("physical_plan", physical.display_indent())]
     if is_restricted:
         rows = [("policy", _NOT_SHOWN)]
+    session.log.is_explained = True
     reports = [report() for report in session.log.reports]
     if analyze:
         session.log.tables_read = 0

@@ -46,6 +46,7 @@ class ScanLog:
     partitions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     ahead: HeldBytes = field(default_factory=HeldBytes)
     reports: list[Callable[[], str]] = field(default_factory=list)
+    is_explained: bool = False
     scans: list[PlannedRead] = field(default_factory=list)
     searches: list[Compute] = field(default_factory=list)
     prunings: dict[str, list[Pruning]] = field(default_factory=dict)

@@ -40,9 +40,9 @@ from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.dimensions import Side
 from lance_flight.planning.index_filters import IndexFilter, index_filter
 from lance_flight.planning.partitions import Partitions, SpecPartitions
-from lance_flight.planning.predicates import ALWAYS, Predicate
+from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 from lance_flight.planning.preimages import with_preimages
-from lance_flight.planning.pruning import Pruning, prune
+from lance_flight.planning.pruning import Pruning, prune, without_idle
 from lance_flight.planning.row_filters import terms
 
 T = TypeVar("T")
@@ -212,7 +212,7 @@ class TableView:
         self.log.prunings.setdefault(self.key, []).append(pruning)
         index_filter = self._index_filter()
         if self.snapshot.is_partitioned or self._indices(predicate, index_filter):
-            self.log.reports.append(partial(self.describe, pruning, predicate, index_filter))
+            self.log.reports.append(partial(self.describe, pruning, predicate, index_filter, self.hint()))
         target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
         is_merging = all(each.name == PARTITION for each in self.extra_columns)
         lanes = deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging)
@@ -277,8 +277,7 @@ class TableView:
         for known in self.pruned:
             if known.predicate == predicate and known.hint == hint:
                 return known.pruning
-        names = [each.name for each in self.extra_columns]
-        made = MadeColumns.of(predicate, names, self.schema) if names else None
+        made = self._made_columns(predicate)
         rest = predicate if made is None else made.others
         pruning = prune(partitions_of(self.snapshot), self.snapshot.schema, rest, self.evaluate, hint)
         if made is not None:
@@ -288,6 +287,15 @@ class TableView:
             self.pruned.append(Pruned(predicate, hint, pruning))
             del self.pruned[:-MOST_PRUNED]
         return pruning
+
+    def _made_columns(self, predicate: Predicate) -> MadeColumns | None:
+        names = [each.name for each in self.extra_columns]
+        return MadeColumns.of(predicate, names, self.schema) if names else None
+
+    def _of_columns(self, predicate: Predicate) -> Predicate:
+        """Return what a predicate says of stored columns."""
+        made = self._made_columns(predicate)
+        return predicate if made is None else made.others
 
     def with_stored_expressions(self, hint: Predicate) -> Predicate:
         """Return a hint whose conditions on computed values know the expressions that the partition fields store."""
@@ -303,11 +311,24 @@ class TableView:
         """True if any spec has a partition field with a custom expression."""
         return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
 
-    def describe(self, pruning: Pruning, predicate: Predicate = ALWAYS, index_filter: IndexFilter | None = None) -> str:
-        """Return what EXPLAIN tells of a scan: its partitions, and the indices for its conditions."""
+    def describe(
+        self,
+        pruning: Pruning,
+        predicate: Predicate,
+        index_filter: IndexFilter | None = None,
+        hint: Predicate = ALWAYS,
+    ) -> str:
+        """Return what EXPLAIN tells of a scan: its partitions, and the indices for its conditions.
+
+        Only EXPLAIN itself finds out which conditions exclude no partition.
+        """
         indices = [] if self.visible is not None else self._indices(predicate, index_filter)
         if self.hides_layout or not self.snapshot.is_partitioned:
             return "\n".join([f"table {self.name}, snapshot {self.snapshot.version}", *map(_index_line, indices)])
+        if self.log.is_explained:
+            schema = self.snapshot.schema
+            condition = all_of([self._of_columns(predicate), with_preimages(hint, schema)])
+            pruning = without_idle(pruning, partitions_of(self.snapshot), schema, condition, self.evaluate)
         full = report(self.name, pruning, self.snapshot.version, indices)
         # The conditions that pruned may be those of masks, over columns that are not granted.
         return full if self.visible is None else full.split("\n", 1)[0]

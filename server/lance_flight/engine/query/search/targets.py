@@ -183,7 +183,7 @@ def _of_scan(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
 def _whole_table(view: TableView) -> SearchTarget:
     """Return the target of all rows of a table."""
     pruning = view.prune(ALWAYS)
-    return _of_pruning(view, pruning, view.describe(pruning))
+    return _of_pruning(view, pruning, view.describe(pruning, ALWAYS))
 
 
 def _of_pruning(
