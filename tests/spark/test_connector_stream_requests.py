@@ -167,3 +167,31 @@ def test_streams_that_cannot_run_are_refused(source: CatalogTable, catalogs: Map
             Writing(other, "a query").write(0, 1)
     with pytest.raises(Refused, match=r"writeStream of a table: option 'commit_id'; expected stream"):
         Writing(source, "a query", commit_id="x").write(0, 1)
+
+
+def test_a_null_of_before_is_an_error_where_spark_takes_a_column_for_not_null(
+    catalogs: Mapping[str, Catalog], database: Database, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT, s STRUCT<x INT>) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (NULL, 1, NULL), (2, 1, {{x: CAST(NULL AS INT)}})")
+    database.run(f"DELETE FROM {table} WHERE true")
+    database.run(f"INSERT INTO {table} VALUES (1, 1, {{x: 1}})")
+    database.run(f"ALTER TABLE {table} ADD COLUMN more INT NOT NULL DEFAULT 5")
+    database.run(f"INSERT INTO {table} (id, p, s) VALUES (3, 1, {{x: 2}})")
+    for changes, column in {
+        "ALTER COLUMN id SET NOT NULL": "id",
+        "ALTER COLUMN id DROP NOT NULL, ALTER COLUMN s.x SET NOT NULL": "s.x",
+        "ALTER COLUMN s.x DROP NOT NULL": "more",
+        "ALTER COLUMN more DROP NOT NULL": None,
+    }.items():
+        database.run(f"ALTER TABLE {table} {changes}")
+        found = catalogs["lake"].table(table)
+        whole = Reading(found)
+        assert sorted(row["id"] for row in whole.batch() or []) == [1, 3]
+        early = Reading(found, starting="earliest", changes="new_rows", versions_per_trigger="1")
+        if column is None:
+            assert sum(len(batch) for batch in iter(early.batch, None)) == 4
+            continue
+        with pytest.raises(Refused, match=f"column '{column}' of table '{table}' is NOT NULL, and NULL") as raised:
+            list(iter(early.batch, None))
+        assert raised.value.code == "invalid_data"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.bulk.stream_batches import checked_stream
 from lance_flight.engine.sql.functions import check_condition
@@ -53,7 +54,8 @@ def opened(relation: Relation, options: Mapping[str, str]) -> StreamPlan:
     if condition is not None:
         check_condition(condition, plan.source)
     read = replace(plan, options=replace(plan.options, filter=condition, partitions=partitions))
-    return plan_stream(read, StreamReadOptions.parse(given))
+    required = tuple(each for each in read.wanted if not each.nullable or pa.types.is_struct(each.type))
+    return replace(plan_stream(read, StreamReadOptions.parse(given)), required=required)
 
 
 def _direct(relation: Relation) -> DirectPlan:

@@ -28,11 +28,15 @@ from lance_flight_client.spark.streaming.portion import StreamPortion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """Plan of a stream: the columns and the filter of a `read`, in the schema that the table had at planning."""
+    """Plan of a stream: the columns and the filter of a `read`, in the schema that the table had at planning.
+
+    Spark takes the columns `required` for NOT NULL, as they are then.
+    """
 
     read: DirectPlan
     options: StreamReadOptions
     schema: NamespaceSchema
+    required: tuple[pa.Field, ...] = ()
 
     @property
     def rules(self) -> DirectPortion:
@@ -169,7 +173,7 @@ class History:
         weighed = [(each, each.rows) for each in added]
         tasks = tasks_for(sum(each.rows for each in added), self._plan.read.options.partitions)
         rules = self._plan.rules
-        return [StreamPortion(rules, task) for task in balanced(weighed, tasks)]
+        return [StreamPortion(rules, task, self._plan.required) for task in balanced(weighed, tasks)]
 
     def _made_again(self) -> Conflict:
         name = self._plan.read.table.name
