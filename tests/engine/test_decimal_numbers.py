@@ -160,3 +160,36 @@ def test_a_change_stores_a_number_as_it_is_written(database: Database, table: st
     database.run(f"UPDATE {table} SET p = {number} WHERE id = 1")
     database.run(f"UPDATE {table} SET p = CASE WHEN id = 2 THEN {number} ELSE p * 1.1 END WHERE id > 1")
     assert database.rows(f"SELECT p FROM {table} ORDER BY id") == [(expected,), (expected,), (Decimal("1.10"),)]
+
+
+@pytest.fixture(scope="module")
+def large(database: Database) -> str:
+    database.run("CREATE TABLE large (c DECIMAL(4, 2), e DECIMAL(18, 2), a DECIMAL(38, 10), f DOUBLE, i INT)")
+    database.run("INSERT INTO large VALUES (99.99, 9999999999999999.99, 9999999999999999999999999999.5, 2.5, 7)")
+    return "large"
+
+
+ROUNDED = {
+    "ceil(c)": Decimal(100),
+    "floor(-c)": Decimal(-100),
+    "ceil(e)": Decimal(10000000000000000),
+    "CEIL (c + 0.005)": Decimal(100),
+    "ceil(ceil(c))": Decimal(100),
+    "round(c)": Decimal(100),
+    "floor(a)": Decimal(9999999999999999999999999999),
+    "ceil(CAST(a AS DECIMAL(39, 10)))": Decimal(10000000000000000000000000000),
+    "avg(CAST(a AS DECIMAL(46, 10)))": Decimal("9999999999999999999999999999.5"),
+    "ceil(f)": 3.0,
+    "floor(i)": 7,
+}
+
+
+@pytest.mark.parametrize(("expression", "expected"), ROUNDED.items())
+def test_what_fits_does_not_overflow(database: Database, large: str, expression: str, expected: float) -> None:
+    assert database.value(f"SELECT {expression} FROM {large}") == expected
+
+
+@pytest.mark.parametrize("expression", ["ceil(a)", "avg(a)"])
+def test_what_has_no_room_is_refused_with_what_to_write(database: Database, large: str, expression: str) -> None:
+    name = expression.partition("(")[0]
+    assert f"write {name}(CAST(a AS DECIMAL(" in database.refuses(f"SELECT {expression} FROM {large}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -20,7 +21,7 @@ from datafusion import DataFrame, Expr, SessionContext
 from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, Union, Values, WindowExpr
 
 from lance_flight.engine.query.partition_wise.plans import Node, expressions
-from lance_flight.engine.sql.tokens import RUNS, Kind, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import RUNS, Kind, Token, closing_places, edited, tokenize
 from lance_flight.errors import LanceFlightError
 
 MOST_ROUNDS = 8
@@ -28,6 +29,7 @@ MOST_ROUNDS = 8
 MOST_DIGITS = 38
 _FRACTION = re.compile(r"(?<![\w.$])\d*\.\d+(?![\w.])")
 _DECIMAL = re.compile("Decimal(?:32|64|128|256)")
+_ROUNDED = re.compile(r"\b(?:ceil|floor)\s*\(", re.IGNORECASE)
 _MARK = re.compile(r"number (?P<place>\d+)")
 _COMPARISONS = frozenset(["=", "!=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
 _SUMS = frozenset(["+", "-", "*", "%"])
@@ -66,9 +68,14 @@ def with_decimal_numbers(
 
     `frame` is its plan as it is, `plan` makes one of another text, and `planned` calls DataFusion and raises this package's errors.
     """
-    numbers = _numbers(text)
-    if not numbers or _DECIMAL.search(frame.logical_plan().display_indent_schema()) is None:
+    numbers, rounded = _numbers(text), _ROUNDED.search(text) is not None
+    if not (numbers or rounded) or _DECIMAL.search(frame.logical_plan().display_indent_schema()) is None:
         return text
+    if rounded:
+        with suppress(LanceFlightError):
+            wide = with_wide_arguments(text)
+            plan(wide)
+            text, numbers = wide, _numbers(wide)
     by_text = {token.text: place for place, token in enumerate(numbers)}
     # One that is grouped by and selected is written twice, and has to be the same there.
     for marks in (list(range(len(numbers))), [by_text[token.text] for token in numbers]):
@@ -99,6 +106,25 @@ def _with_decimals(
         # A product may have more digits than a decimal has.
         plan(exact)
     return exact
+
+
+def with_wide_arguments(text: str) -> str:
+    """Return a query whose ceil and floor have room for one more digit: the decimal 9.5 is not rounded up to one of two digits.
+
+    >>> with_wide_arguments("SELECT ceil(p), floor(p + 1) FROM t")
+    'SELECT ceil((p) + CAST(0 AS TINYINT)), floor((p + 1) + CAST(0 AS TINYINT)) FROM t'
+    """
+    tokens = tokenize(text)
+    closing = closing_places(tokens)
+    edits: list[tuple[int, int, str]] = []
+    for place, token in enumerate(tokens[:-1]):
+        stop = closing.get(place + 1)
+        if token.word in {"CEIL", "FLOOR"} and stop is not None:
+            inside = tokens[place + 2 : stop]
+            if inside and not any(each.word == "TO" or each.is_sign(",") for each in inside):
+                edits.append((inside[0].start, inside[0].start, "("))
+                edits.append((inside[-1].stop, inside[-1].stop, ") + CAST(0 AS TINYINT)"))
+    return edited(text, edits)
 
 
 def _numbers(text: str) -> list[Token]:

@@ -312,6 +312,20 @@ def _cast(found: re.Match[str], _: str) -> str:
 
 _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     (
+        re.compile(r"Decimal overflow while applying (?P<name>ceil|floor)"),
+        lambda found, _: (
+            f"{found['name']} of a DECIMAL of 38 digits has no room for one digit more; write"
+            f" {found['name']}(CAST(a AS DECIMAL(39, 10))), with the column's own scale in place of 10"
+        ),
+    ),
+    (
+        re.compile("Arithmetic Overflow in AvgAccumulator"),
+        (
+            "avg has four digits more behind the point than its DECIMAL, and no room for them; write avg(CAST(a AS DECIMAL(46, 10))), with"
+            " the column's own scale in place of 10, or avg(CAST(a AS DOUBLE))"
+        ),
+    ),
+    (
         re.compile(r"does not satisfy order requirements"),
         (
             "DataFusion cannot sort by a function or an operator over what another one computes, as ORDER BY -murmur3(id);"
