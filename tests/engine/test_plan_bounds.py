@@ -142,11 +142,11 @@ REFUSED = [
 @pytest.mark.parametrize("table", ["t", "p"])
 @pytest.mark.parametrize("sql", REFUSED)
 def test_types_that_do_not_compare_are_an_error_of_the_statement(engine: Engine, sql: str, table: str) -> None:
-    with pytest.raises(SqlError, match="TIME < TIME"):
+    with pytest.raises(SqlError, match=r"the two sides of TIME\(6\) < TIME\(9\)"):
         engine.query(sql.format(t=table))
 
 
 @pytest.mark.parametrize("sql", REFUSED)
 def test_they_are_before_the_statement_is_split(engine: Engine, sql: str) -> None:
-    with pytest.raises(SqlError, match="TIME < TIME"):
+    with pytest.raises(SqlError, match=r"the two sides of TIME\(6\) < TIME\(9\)"):
         engine.plan(sql.format(t="t"), endpoints=4)

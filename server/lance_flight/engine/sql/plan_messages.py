@@ -558,8 +558,19 @@ def sql_types(text: str, names: re.Pattern[str] = _TYPE) -> str:
         if name == "LIST":
             parts.append(f"{sql_types(inside.removeprefix('nullable '))}[]" if inside else "list")
         else:
-            parts.append(f"DECIMAL({inside})" if name == "DECIMAL" and inside else name)
+            parts.append(f"DECIMAL({inside})" if name == "DECIMAL" and inside else f"{name}{_digits(name, inside)}")
     return "".join([*parts, text[at:]])
+
+
+def _digits(name: str, inside: str) -> str:
+    """Return the digits of seconds of a time; nothing for microseconds of a TIMESTAMP, which is how it is written."""
+    unit = inside.partition(",")[0]
+    if name not in {"TIME", "TIMESTAMP"} or unit not in _DIGITS or (name == "TIMESTAMP" and unit == "µs"):
+        return ""
+    return f"({_DIGITS[unit]})"
+
+
+_DIGITS = MappingProxyType({"s": 0, "ms": 3, "µs": 6, "ns": 9})
 
 
 def _closing(text: str, at: int) -> int:
