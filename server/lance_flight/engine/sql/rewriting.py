@@ -23,6 +23,7 @@ from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.row_values import row_value_edits
 from lance_flight.engine.sql.search_conditions import parameters_in
+from lance_flight.engine.sql.selected_memberships import selected_edits
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.text_lengths import text_length_edits
 from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
@@ -85,6 +86,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
     ),
     (unnest_edits,),
     (row_value_edits,),
+    (selected_edits,),
     (lambda _, tokens: membership_edits(tokens),),
     (lambda _, tokens: chain_edits(tokens),),
     (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),

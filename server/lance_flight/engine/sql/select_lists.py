@@ -37,7 +37,7 @@ def with_distinct_names(text: str) -> str:
     for start in (place + 1 for place, token in enumerate(tokens) if token.word == "SELECT"):
         taken: set[tuple[str, ...]] = set()
         for number, item in enumerate(items(tokens, start), 1):
-            if not _is_without_alias(item):
+            if not is_without_alias(item):
                 continue
             name = _name(item)
             if name in taken:
@@ -72,7 +72,10 @@ def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
     for number, item in enumerate(listed):
         if not item or item[-1].is_sign("*"):
             continue
-        alias = item[-1] if not _is_without_alias(item) else None
+        if _is_query(item):
+            yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number}{_END}{_query_name(item)}')}"
+            continue
+        alias = item[-1] if not is_without_alias(item) else None
         name = (folded(alias),) if alias is not None else _name(item)
         before = first.setdefault(name, number)
         if alias is not None:
@@ -82,6 +85,16 @@ def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
             yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number}{_END}{folded(item[-1])}')}"
         elif before != number and bisect(stars, before) == bisect(stars, number):
             yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number - before}{_END}')}"
+
+
+def _is_query(item: list[Token]) -> bool:
+    """Return whether an item is a query in brackets, without an alias: DataFusion calls it like the column of the query."""
+    return item[0].is_sign("(") and item[-1].is_sign(")") and len(item) > 1 and item[1].word == "SELECT"
+
+
+def _query_name(item: list[Token]) -> str:
+    inner = next(items(item, 2))
+    return folded(inner[-1]) if not is_without_alias(inner) else "".join(token.text for token in inner)
 
 
 def names_of(columns: Sequence[str]) -> list[str]:
@@ -125,11 +138,13 @@ def items(tokens: Sequence[Token], start: int) -> Iterator[list[Token]]:
     yield item
 
 
-def _is_without_alias(item: list[Token]) -> bool:
+def is_without_alias(item: list[Token]) -> bool:
     """Return whether an item certainly has no alias, and is one column: its last token belongs to the token before it."""
     if not item or item[-1].is_sign("*"):
         return False
     last, before = item[-1], item[-2] if len(item) > 1 else None
+    if last.word == "END" and item[0].word == "CASE":
+        return True
     if last.kind not in QUOTED and last.kind is not Kind.WORD:
         return True
     return before is None or (before.kind is Kind.SIGN and before.text not in ")]}")
