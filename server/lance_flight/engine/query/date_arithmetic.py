@@ -9,12 +9,15 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, LogicalPlan, SessionContext
 from datafusion import expr as nodes
 
+from lance_flight.engine.sql.interval_products import TIMES
 from lance_flight.errors import Unsupported
 
 _TIME = re.compile(
     r"\binterval\b.*?(?:\d:\d|\b\d*(?:h|m|s|ms|us|ns|hr|hrs|min|mins|sec|secs|hours?|minutes?|seconds?|\w+seconds?)\b)",
     re.IGNORECASE | re.DOTALL,
 )
+_PRODUCT = re.compile(rf"""['"] (?:{"|".join(TIMES)})['"]""")
+"""Matches the unit of a product of an interval of hours or less (`engine.sql.interval_products`)."""
 _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
 _WITHOUT_OPERANDS = frozenset(["Column", "Literal", "Placeholder", "ScalarVariable", "Exists", "ScalarSubquery"])
 
@@ -25,7 +28,7 @@ def may_add_times(sql: str) -> bool:
     >>> may_add_times("SELECT d + INTERVAL '12 hours'"), may_add_times("SELECT d + INTERVAL '3 months'")
     (True, False)
     """
-    return _TIME.search(sql) is not None
+    return _TIME.search(sql) is not None or _PRODUCT.search(sql) is not None
 
 
 def check_date_arithmetic(context: SessionContext, plan: LogicalPlan) -> None:
@@ -36,7 +39,9 @@ def check_date_arithmetic(context: SessionContext, plan: LogicalPlan) -> None:
         waiting += node.inputs()
         for date, interval in _sums(node):
             found = _NANOSECONDS.search(interval.schema_name())
-            if found is not None and any(map(int, filter(None, found.groups()))) and _is_date(context, node, date):
+            is_time = found is not None and any(map(int, filter(None, found.groups())))
+            is_time = is_time or _PRODUCT.search(interval.schema_name()) is not None
+            if is_time and _is_date(context, node, date):
                 shown = date.schema_name().rpartition(".")[2] if date.variant_name() == "Column" else "d"
                 raise Unsupported(
                     "the sum of a DATE and an INTERVAL with hours, minutes or seconds has a time, which a DATE has not;"
@@ -54,9 +59,14 @@ def _sums(node: LogicalPlan) -> Iterator[tuple[Expr, Expr]]:
             sum_of = expression.to_variant()
             left, right = Expr(sum_of.left()), Expr(sum_of.right())
             if sum_of.op() in {"+", "-"}:
-                yield from ((a, b) for a, b in ((left, right), (right, left)) if "Interval" in b.schema_name())
+                yield from ((a, b) for a, b in ((left, right), (right, left)) if _is_interval(b))
         if kind not in _WITHOUT_OPERANDS:
             waiting += expression.rex_call_operands()
+
+
+def _is_interval(value: Expr) -> bool:
+    name = value.schema_name()
+    return "Interval" in name or _PRODUCT.search(name) is not None
 
 
 def _expressions(node: LogicalPlan) -> list[Expr]:

@@ -42,6 +42,7 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(["str_to_date", "parse_date"], "to_date(s, '%Y-%m-%d')"),
         **dict.fromkeys(["strftime", "format_date", "format_timestamp", "time_format"], "to_char(ts, '%Y-%m-%d')"),
         **dict.fromkeys(["date_from_parts", "datefromparts", "makedate"], "make_date(2026, 1, 31)"),
+        "make_interval": "INTERVAL '1 day' * a",
         **dict.fromkeys(["mod", "modulo"], "a % b"),
         "div": "trunc(a / b)",
         **dict.fromkeys(["sign", "sgn"], "signum(a)"),

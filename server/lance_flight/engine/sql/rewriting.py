@@ -14,6 +14,7 @@ from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.date_patterns import date_pattern_edits
 from lance_flight.engine.sql.growth import check_growth
+from lance_flight.engine.sql.interval_products import interval_edits
 from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.lateral_unnest import unnest_edits
 from lance_flight.engine.sql.long_numbers import decimal_edits
@@ -84,6 +85,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
         lambda _, tokens: date_pattern_edits(tokens),
         lambda _, tokens: neighbouring_list_edits(tokens),
     ),
+    (interval_edits,),
     (unnest_edits,),
     (row_value_edits,),
     (selected_edits,),
