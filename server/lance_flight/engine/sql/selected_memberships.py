@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.memberships import left_of
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.select_lists import is_without_alias, items
@@ -60,7 +59,7 @@ class _Reader(Operands):
         done, named = -1, -1
         for select, at in self._places():
             opening = at + 1
-            start = at if self.word_at(at) == "EXISTS" else left_of(self, at - (self.word_at(at - 1) == "NOT"))
+            start = at if self.word_at(at) == "EXISTS" else self.compared(at - (self.word_at(at - 1) == "NOT"))
             if start < done:
                 raise Unsupported(_WITHIN)
             done = self.partners[opening] + 1
