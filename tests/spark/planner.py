@@ -146,7 +146,11 @@ class CatalogTable:
             replaces=replaces,
             predicates=list(predicates),
             write_options=dict(options or {}),
-            compared=[] if compared is None else [{"handle": self.loaded["handle"], "predicates": list(compared)}],
+            compared=[]
+            if compared is None
+            else [
+                {"handle": self.loaded["handle"], "predicates": list(compared), "is_pinned": self.loaded["is_pinned"]}
+            ],
         )
 
     def change(self, predicates: Nodes, become: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:

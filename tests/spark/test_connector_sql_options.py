@@ -85,8 +85,10 @@ def test_writes_are_as_their_options_say(sql: SparkSession, database: Database, 
             f"DELETE FROM {name} WITH (commit_id = 'x') WHERE id = 1",
             f"DELETE FROM {name} WITH (commit_id = 'x')",
             f"MERGE INTO {name} t WITH (commit_id = 'x') USING (SELECT 1L AS id) n ON t.id = n.id WHEN MATCHED THEN DELETE",
+            f"MERGE INTO {name} t WITH (commit_id = 'x') USING (SELECT 9L AS id, 9L AS k) n ON t.id = n.id WHEN NOT MATCHED THEN INSERT *",
+            f"MERGE INTO {name} t WITH (branch = 'side') USING (SELECT 1L AS id, 1L AS k) n ON t.id = n.id WHEN NOT MATCHED THEN INSERT *",
         ):
-            with pytest.raises(PySparkException, match="option 'commit_id'"):
+            with pytest.raises(PySparkException, match=r"option '(commit_id|branch)'"):
                 sql.sql(statement)
     assert database.rows(f"SELECT id FROM {table} ORDER BY 1") == [(1,), (2,), (3,), (4,)]
     assert not database.rows(f"SHOW TABLES LIKE '{table}_new'")

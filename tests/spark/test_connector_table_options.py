@@ -137,6 +137,10 @@ def test_an_option_that_a_write_does_not_have_is_refused(
     for option in ("commit_id", "branch", "snapshot", "report"):
         with pytest.raises(Refused, match=f"option '{option}' through a server"):
             catalogs["far"].table(name).begin(options={option: "1"})
+    # A MERGE that only inserts is an append of what its target, with the same options, does not have.
+    for options in ({"branch": "side"}, {"snapshot": str(history["version"])}):
+        with pytest.raises(Refused, match=r"MERGE of a table: option '(branch|snapshot)'; expected none"):
+            catalogs["lake"].table(name).with_options(**options).begin(options=options, compared=[])
     for command in ("UPDATE", "DELETE", "MERGE"):
         with pytest.raises(Refused, match=f"{command} of a table: option 'commit_id'; expected none"):
             catalogs["lake"].ask("check_row_options", command=command, write_options={"commit_id": "x"})

@@ -38,6 +38,7 @@ from lance_flight_client.spark.connector.reading.relations import (
 from lance_flight_client.spark.connector.table_options import (
     TableReadOptions,
     TableWriteOptions,
+    check_options,
     check_read_names,
     known_options,
 )
@@ -321,7 +322,12 @@ def begin_write(given: Arguments) -> dict[str, Any]:
     if isinstance(relation, NewTable | NewServerTable):
         known_options(given["write_options"], (), "write to a new table")
     options = TableWriteOptions.parse(given["write_options"])
-    compared = [writes.Compared(relation_of(each), each["predicates"]) for each in given["compared"]]
+    if any(each["is_pinned"] for each in given["compared"]):
+        # A MERGE that only inserts has the options of its target twice: those of a point would leave the newest rows out of sight.
+        check_options(options.points, (), "MERGE of a table")
+    compared = [
+        writes.Compared(relation_of(each), each["predicates"]) for each in given["compared"] if not each["is_pinned"]
+    ]
     planned = writes.begun(
         relation, schema, Replaces(given["replaces"]), given["predicates"], options=options, compared=compared
     )

@@ -77,6 +77,11 @@ class TableWriteOptions:
         "a file on the driver that is made when all is committed: JSON with version, rows and partitions"
     )
 
+    @property
+    def points(self) -> list[str]:
+        """The names of the options that a read has as well, and that say which rows of a table's history it is about."""
+        return [name for name in ("branch", "snapshot") if getattr(self, name) is not None]
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> TableWriteOptions:
         """Read options as Spark gives them; `InvalidInput` names what is wrong with them."""

@@ -27,7 +27,7 @@ final class Comparisons {
         QueryExecution running = execution == null ? null : SQLExecution.getQueryExecution(Long.parseLong(execution));
         if (running != null) {
             for (LanceFlightScan scan : compared(running.optimizedPlan(), table.name())) {
-                compared.add(scan.asked());
+                compared.add(scan.asked().put("is_pinned", scan.isPinned()));
             }
         }
         return compared;
@@ -44,7 +44,7 @@ final class Comparisons {
 
     private static void collect(LogicalPlan plan, String table, List<LanceFlightScan> scans) {
         if (plan instanceof DataSourceV2ScanRelation relation && relation.scan() instanceof LanceFlightScan scan
-                && relation.relation().table().name().equals(table) && !scan.isPinned()) {
+                && relation.relation().table().name().equals(table)) {
             scans.add(scan);
         }
         children(plan).forEach(child -> collect(child, table, scans));
