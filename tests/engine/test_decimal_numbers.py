@@ -92,6 +92,8 @@ STATEMENTS = [
     "SELECT a.id FROM t a JOIN t b ON a.p = b.p + 0.2",
     "SELECT p FROM t UNION ALL SELECT 0.05",
     "SELECT id FROM t GROUP BY id, p HAVING sum(p) * 0.1 = 0.03",
+    "SELECT id FROM t WHERE p - p < 1e-20",
+    "SELECT id FROM t WHERE q > 1.5e1 AND f <> 1e300",
     "SELECT id FROM t WHERE p > (SELECT min(p) FROM t) * 2.5",
 ]
 

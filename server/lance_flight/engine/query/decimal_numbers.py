@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -27,7 +28,7 @@ from lance_flight.errors import LanceFlightError
 MOST_ROUNDS = 8
 """Most times that a statement is planned: a number may be beside a column of a subquery that has one itself."""
 MOST_DIGITS = 38
-_FRACTION = re.compile(r"(?<![\w.$])\d*\.\d+(?![\w.])")
+_FRACTION = re.compile(r"(?<![\w.$])(?:\d*\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+)(?![\w.])", re.IGNORECASE)
 _DECIMAL = re.compile("Decimal(?:32|64|128|256)")
 _ROUNDED = re.compile(r"\b(?:ceil|floor)\s*\(", re.IGNORECASE)
 _MARK = re.compile(r"number (?P<place>\d+)")
@@ -152,9 +153,15 @@ def _edits(text: str, numbers: _Marked, chosen: frozenset[int], *, are_marked: b
 
 
 def _decimal(number: str) -> str:
-    whole, _, fraction = number.partition(".")
-    digits = max(len(whole.lstrip("0")) + len(fraction), 1)
-    return f"CAST('{number}' AS DECIMAL({digits}, {len(fraction)}))" if digits <= MOST_DIGITS else number
+    """Return a number as a decimal, where it has no more digits than one.
+
+    >>> _decimal("0.50"), _decimal("1.5e-3"), _decimal("2e2"), _decimal("1e300")
+    ("CAST('0.50' AS DECIMAL(2, 2))", "CAST('0.0015' AS DECIMAL(4, 4))", "CAST('200' AS DECIMAL(3, 0))", '1e300')
+    """
+    _, digits, exponent = Decimal(number).as_tuple()
+    scale = max(-int(exponent), 0)
+    size = max(len(digits) + max(int(exponent), 0), scale, 1)
+    return f"CAST('{Decimal(number):f}' AS DECIMAL({size}, {scale}))" if size <= MOST_DIGITS else number
 
 
 @dataclass(slots=True)
