@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -148,17 +149,16 @@ def test_what_would_be_done_is_said_and_not_done(
     assert there[-1].startswith(f"would overwrite all rows of {place}, at version ")
 
 
-WRONG: list[Any] = [
-    pytest.param(lambda job: of_source(job, columns=("id",)), ("invalid_spec", "no column 'p'"), id="no such field"),
-    pytest.param(lambda job: of_source(job, where="nope = 1"), ("spark", "[UNRESOLVED_COLUMN"), id="no such column"),
-    pytest.param(lambda job: of_source(job, columns=("id +",)), ("spark", "[PARSE_SYNTAX_ERROR]"), id="no SQL"),
-    pytest.param(lambda job: of_source(job, paths=("/no/x.csv",)), ("spark", "[PATH_NOT_FOUND]"), id="no files"),
-    pytest.param(
+WRONG: Mapping[str, tuple[Callable[[Job], Job], tuple[str, str]]] = {
+    "no such field": (lambda job: of_source(job, columns=("id",)), ("invalid_spec", "no column 'p'")),
+    "no such column": (lambda job: of_source(job, where="nope = 1"), ("spark", "[UNRESOLVED_COLUMN")),
+    "no SQL": (lambda job: of_source(job, columns=("id +",)), ("spark", "[PARSE_SYNTAX_ERROR]")),
+    "no files": (lambda job: of_source(job, paths=("/no/x.csv",)), ("spark", "[PATH_NOT_FOUND]")),
+    "a table that cannot be made": (
         lambda job: replace(job, target=replace(job.target, partition_by=None)),
         ("not_found", "to make it, say how it is partitioned"),
-        id="a table that cannot be made",
     ),
-]
+}
 
 
 def of_source(job: Job, **changes: Any) -> Job:
@@ -173,19 +173,16 @@ def describe(spark: SparkSession, job: Job) -> None:
     list(described(spark, job))
 
 
-@pytest.mark.parametrize("do", [run, describe])
-@pytest.mark.parametrize(("change", "told"), WRONG)
-def test_what_cannot_be_done_is_said_in_one_line(
-    spark: SparkSession, target: JobTarget, tmp_path: Path, *, change: Any, told: tuple[str, str], do: Any
-) -> None:
-    before = files(Path(target.root))
-    with pytest.raises((LanceFlightError, JobFailed)) as raised, plain_errors():
-        do(spark, change(Job(source=as_csv(tmp_path), target=target)))
-    code, says = told
-    assert raised.value.code == code
-    assert says in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert files(Path(target.root)) == before
+def test_what_cannot_be_done_is_said_in_one_line(spark: SparkSession, target: JobTarget, tmp_path: Path) -> None:
+    before, job = files(Path(target.root)), Job(source=as_csv(tmp_path), target=target)
+    for case, (change, (code, says)) in WRONG.items():
+        for do in (run, describe):
+            with pytest.raises((LanceFlightError, JobFailed)) as raised, plain_errors():
+                do(spark, change(job))
+            assert raised.value.code == code, case
+            assert says in str(raised.value), case
+            assert "\n" not in str(raised.value), case
+            assert files(Path(target.root)) == before, case
 
 
 def test_a_row_that_cannot_be_read_fails_the_job(
