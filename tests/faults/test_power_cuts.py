@@ -30,7 +30,7 @@ from tests.faults.power import Cut, Cutting, power
 from tests.faults.writes import WRITES, Write, transaction
 from tests.selection import IS_FULL
 
-SEEDS = range(12) if IS_FULL else range(1)
+SEEDS = range(3) if IS_FULL else range(1)
 WAYS = {
     "nothing": lambda _: Cutting(None),
     "names": lambda _: Cutting(None, names=True),
