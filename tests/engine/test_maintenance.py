@@ -107,7 +107,7 @@ def test_repair_table_mends_and_says_how(database: Database, many: str) -> None:
         {
             "kind": "missing directory",
             "name": gone.object_id,
-            "what": f"there is no table in {gone.row['location']!r}",
+            "what": f"there is no table in {gone.row['location']!r}: its rows are lost, and nothing says how many they were",
             "mended": None,
         }
     ]

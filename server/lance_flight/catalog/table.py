@@ -32,7 +32,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import NumberOf, conform
-from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.spec import Evaluate
 
@@ -179,9 +179,22 @@ class Table(ABC):
             yield
         except OutcomeUnknown:
             raise
+        except NotFound as exc:
+            transaction.abort(self.store)
+            raise self._damage_of(transaction.base, exc) from exc
         except BaseException:
             transaction.abort(self.store)
             raise
+
+    def _damage_of(self, snapshot: Snapshot, missing: NotFound) -> LanceFlightError:
+        """Return `Corrupt` for something missing that a snapshot names, while that snapshot is there."""
+        try:
+            is_there = self.snapshot(snapshot.version).committed_at == snapshot.committed_at
+            if not is_there or self.has_expired(snapshot.version, snapshot.metadata.get(NAMESPACE_KEY)):
+                return missing
+        except LanceFlightError:
+            return missing
+        return Corrupt(f"{missing}; expected lance-flight verify and repair, or a restore from a backup")
 
     def write(
         self, transaction: Transaction, tables: Iterable[pa.Table], evaluate: Evaluate, *, operation: str = "append"

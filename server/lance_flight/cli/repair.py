@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 
-from lance_flight.catalog.maintenance.repair import repair
-from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.maintenance.repair import RepairReport, repair
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
@@ -15,7 +15,7 @@ from lance_flight.cli.maintenance import each_table
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     command.description = (
-        "Find damage in a __manifest: partition columns that a writer without support for them dropped, rows without their"
+        "Find damage in a table: a newest version that cannot be read, and in a __manifest partition columns that a writer without support for them dropped, rows without their"
         " table or pinned version, and partition values with several tables. Without --apply nothing is changed. The exit"
         " status is 1 if damage remains."
     )
@@ -23,23 +23,44 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--apply", action="store_true", help="repair what can be repaired, one commit for each kind of damage"
     )
+    command.add_argument(
+        "--yes", action="store_true", help="give up rows that cannot be saved, as the report says, without asking"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Report damage in one table, or all, and repair it with `--apply`."""
-    return each_table(options, partial(_repair, options.apply), only_partitioned=True)
+    return each_table(options, partial(_repair, options.apply, options.yes))
 
 
-def _repair(apply: bool, name: str, table: Table) -> bool:  # noqa: FBT001 - bound by `partial`
-    namespace = partitioned(table)
-    report = repair(namespace, dry_run=not apply)
+def _repair(apply: bool, yes: bool, name: str, table: Table) -> bool:  # noqa: FBT001 - bound by `partial`
+    report = repair(table)
+    if report.findings and apply:
+        if any(finding.gives_up for finding in report.findings):
+            _show(name, report)
+            if not yes and not _agrees(name):
+                print(f"{name}: nothing was changed")
+                return False
+        report = repair(table, dry_run=False, go_back=True)
     if not report.findings:
         print(f"{name}: nothing is wrong")
+    _show(name, report)
+    if report.dry_run and report.findings:
+        print(f"{name}: nothing was changed; --apply puts right what can be")
+    return report.is_whole
+
+
+def _agrees(name: str) -> bool:
+    """Ask whether rows may be given up; where the input is no terminal the answer is no."""
+    if not sys.stdin.isatty():
+        print(f"{name}: rows would be given up; expected --yes, or an answer at a terminal")
+        return False
+    return input(f"{name}: give these up? [y/N] ").strip().lower() in {"y", "yes"}
+
+
+def _show(name: str, report: RepairReport) -> None:
     for finding in report.findings:
         print(
             f"{name}: {finding.kind}: {finding.name}: {finding.what}"
             + (f": {finding.mended}" if finding.mended else "")
         )
-    if report.dry_run and report.findings:
-        print(f"{name}: nothing was changed; --apply puts right what can be")
-    return report.is_whole

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lance_flight.errors import InvalidInput
 
+_TABLE_DIRECTORY = re.compile(r"[0-9a-f]{8}_v[1-9][0-9]*\$.*\$dataset")
 MANIFEST = "__manifest"
 PLAIN_SUFFIX = ".lance"
 """The end of the directory of a plain table."""
@@ -216,6 +217,15 @@ def namespace_name(key: bytes, spec_id: int, values: Sequence[pa.Scalar]) -> str
 def new_mark() -> str:
     """Return eight random hex digits that mark the directories of one writer, apart from those of any other writer."""
     return secrets.token_hex(4)
+
+
+def is_table_directory(name: str) -> bool:
+    """Return whether a directory is called like one of a partition table.
+
+    >>> is_table_directory("0c569589_v1$nmncdr1u87hicy75$dataset"), is_table_directory("__manifest")
+    (True, False)
+    """
+    return _TABLE_DIRECTORY.fullmatch(name) is not None
 
 
 def directory_name(object_id: str, mark: str | None = None) -> str:

@@ -204,15 +204,21 @@ def _of_table(root: Root, name: TableName, now: float) -> Iterator[RootFinding]:
 
 
 def _small_files(label: str, table: Table, tables: list[PartitionTable]) -> Iterator[RootFinding]:
+    unreadable: list[str] = []
+
     def files(each: PartitionTable) -> tuple[int, int]:
         try:
             dataset = partitions.open_table(table.store, each)
-        except LanceFlightError:
+        except LanceFlightError as exc:
+            unreadable.append(str(exc))
             return 0, 0
         _, size, _ = partitions.dataset_summary(dataset)
         return int(dataset.get_version()["metadata"]["total_data_files"]), size or 0
 
     sizes = map_tables(files, tables, "sizes")
+    if unreadable:
+        what = f"{len(unreadable):,} of {len(tables):,} tables are missing or cannot be read: {min(unreadable)}"
+        yield RootFinding(Level.ERROR, label, what, _BROKEN)
     small = [count for count, size in sizes if count > MANY_FILES and size < count * SMALL_BYTES]
     if small:
         yield RootFinding(

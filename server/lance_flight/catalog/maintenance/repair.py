@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.commits.removals import all_removed, edit_of
+from lance_flight.catalog.maintenance.damaged_versions import DamagedVersions
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.version_names import VERSIONS
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.schema_adapter import identified
@@ -42,6 +44,8 @@ class RepairFinding:
     name: str
     what: str
     mended: str | None = None
+    gives_up: bool = False
+    """Whether rows are given up by what mends it."""
 
 
 REPAIR_SCHEMA = pa.schema(
@@ -72,11 +76,28 @@ class RepairReport:
         return pa.Table.from_pylist([asdict(finding) for finding in self.findings], schema=REPAIR_SCHEMA)
 
 
-def repair(namespace: PartitionedNamespace, *, dry_run: bool = True) -> RepairReport:
-    """Find the problems of a namespace, and repair those that can be.
+def repair(table: Table, *, dry_run: bool = True, go_back: bool = False) -> RepairReport:
+    """Find the problems of a table, and repair those that can be; of a plain one its versions alone are looked at.
 
-    `Corrupt` where columns are lost and no version that is still there has them.
+    Where the newest version is damaged nothing else can be looked at. It is repaired by going back to an older one, and only where `go_back`
+    says so. `Corrupt` where no version can be read, or where columns are lost and no version that is still there has them.
     """
+    damaged = DamagedVersions.of(table)
+    if damaged is not None:
+        goes_back = go_back and not dry_run
+        finding = RepairFinding(
+            kind="damaged versions",
+            name=MANIFEST if table.is_partitioned else table.name,
+            what=str(damaged),
+            mended=damaged.go_back() if goes_back else None,
+            gives_up=True,
+        )
+        if not goes_back:
+            return RepairReport(dry_run=dry_run, findings=(finding,))
+        return RepairReport(dry_run=dry_run, findings=(finding, *repair(table, dry_run=dry_run).findings))
+    if not isinstance(table, PartitionedNamespace):
+        return RepairReport(dry_run=dry_run, findings=())
+    namespace = table
     findings = list(_columns(namespace, dry_run=dry_run))
     if not (dry_run and findings):
         # Without its columns there is nothing to look at any further.
@@ -136,14 +157,17 @@ def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[
                 yield RepairFinding(kind="missing version", name=table.object_id, what=what)
             else:
                 gone.append(table)
+        except Corrupt as exc:
+            yield RepairFinding(kind="damaged version", name=table.object_id, what=str(exc))
     if gone and not dry_run:
         _forget(namespace, [_is(table.object_id) for table in gone])
     for table in gone:
         yield RepairFinding(
             kind="missing directory",
             name=table.object_id,
-            what=f"there is no table in {table.location!r}",
+            what=f"there is no table in {table.location!r}: its rows are lost, and nothing says how many they were",
             mended=None if dry_run else "row removed",
+            gives_up=True,
         )
 
 

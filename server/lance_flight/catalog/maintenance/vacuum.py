@@ -7,7 +7,6 @@ remove the snapshots themselves.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ from lance_flight.catalog.storage.store import HERE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, LanceFlightError, Refused
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import MANIFEST
+from lance_flight.model.naming import MANIFEST, is_table_directory
 from lance_flight.model.rules import check_least
 
 HOUR = 3600.0
@@ -40,7 +39,6 @@ Progress = Callable[[int, int], None]
 
 _A_LINK = "a symbolic link, which is not followed"
 _FLOATS = "a snapshot reads whatever is its newest version"
-_TABLE_DIRECTORY = re.compile(r"[0-9a-f]{8}_v[1-9][0-9]*\$.*\$dataset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +191,7 @@ class _Run:
                 if progress is not None:
                     progress(number, len(trimmed))
         for name in self.store.directories():
-            if name not in kept.locations and _TABLE_DIRECTORY.fullmatch(name):
+            if name not in kept.locations and is_table_directory(name):
                 self.directory(name, is_over=name in expired.locations)
 
     def sweep(

@@ -28,7 +28,7 @@ from lance_flight.catalog.storage.further_files import FurtherFiles
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
-from lance_flight.catalog.storage.version_names import BRANCHES
+from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, is_version_name
 from lance_flight.errors import (
     Conflict,
     Corrupt,
@@ -38,6 +38,7 @@ from lance_flight.errors import (
     SerializationFailure,
 )
 from lance_flight.faults import failpoint
+from lance_flight.model.naming import MANIFEST, is_table_directory
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,17 @@ def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
     return dataset
 
 
+def has_lost_manifest(place: Store) -> bool:
+    """Return whether partition tables lie in a directory without a version of a `__manifest`.
+
+    False in object stores, where it looks like that while a table is dropped.
+    """
+    if place.is_remote or not place.exists() or any(map(is_version_name, place.child(MANIFEST, VERSIONS).files())):
+        return False
+    # A writer may still make files, and no versions, in the place of a table that was dropped.
+    return any(is_table_directory(name) and place.child(name).has(VERSIONS) for name in place.directories())
+
+
 class Manifest(VersionLog):
     """One branch of a `__manifest`: the newest snapshots in memory, and the way to commit to it. Safe to share among threads."""
 
@@ -103,7 +115,7 @@ class Manifest(VersionLog):
         self._files = FurtherFiles()
 
     def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
-        self._place.check_files(dataset)
+        self.place.check_files(dataset)
         found = read_snapshot(dataset, self.root, self.table_branch)
         return found or NotFound(
             f"{self.root.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
@@ -128,6 +140,12 @@ class Manifest(VersionLog):
             return super().open(version)
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
+        except NotFound as exc:
+            if version is not None or not has_lost_manifest(self.root):
+                raise
+            raise Corrupt(
+                f"namespace {self.root.name!r} has partition tables, and its {MANIFEST} is lost; expected a restore from a backup"
+            ) from exc
 
     def _open_to_commit(self, version: int) -> LanceDataset:
         """Return a version for what leaves the dataset itself as it is.
@@ -135,7 +153,7 @@ class Manifest(VersionLog):
         Not read where this process has just committed it.
         """
         try:
-            return kept_tables.open(self._place, version)
+            return kept_tables.open(self.place, version)
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
 
@@ -158,19 +176,19 @@ class Manifest(VersionLog):
         this one fails with `Conflict` and nothing is visible.
         """
         check_in_place(self.root.name, base.misplaced)
-        dataset, standing = self._open_to_commit(base.version), LocationGuard.of(self._place, base.version)
+        dataset, standing = self._open_to_commit(base.version), LocationGuard.of(self.place, base.version)
         head = guard_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head.cast(rows.schema), rows]), removed)
         if rewrite.is_retyped:
-            update = retyped(self._place, dataset, rewrite.rows)
+            update = retyped(self.place, dataset, rewrite.rows)
         else:
-            written = self._files.write(self._place, dataset, rewrite.rows)
-            update = rewrite.operation(dataset, self._place.uri, written)
+            written = self._files.write(self.place, dataset, rewrite.rows)
+            update = rewrite.operation(dataset, self.place.uri, written)
         failpoint("manifest_written")
         said = {**said_of(operation, transactions), **properties}
         transaction = Transaction(base.version, update, transaction_properties=said)
-        with committing(self._place.uri, base.version), conflicts(f"another writer changed {self.root.name!r} first"):
+        with committing(self.place.uri, base.version), conflicts(f"another writer changed {self.root.name!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
@@ -178,7 +196,7 @@ class Manifest(VersionLog):
         if int(committed.version) != base.version + 1 or changes_head or rewrite.is_retyped:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
-        kept_tables.keep(self._place, committed)
+        kept_tables.keep(self.place, committed)
         found = self._read(committed, rewrite.applied(base, committed))
         file = self._newest.file(int(committed.version))
         if file is not None:
@@ -224,7 +242,7 @@ class Manifest(VersionLog):
         place = self.root
         try:
             found = self.committed(base, transaction)
-            flush(self._place.uri)
+            flush(self.place.uri)
         except NotFound:
             return None
         except (LanceFlightError, *UNREADABLE) as exc:
@@ -236,7 +254,7 @@ class Manifest(VersionLog):
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
         """Set table metadata, or raise `Conflict` if another writer set one of the same keys since `base`."""
         said = f"another writer changed the metadata of {self.root.name!r} first"
-        with committing(self._place.uri, base.version), conflicts(said):
+        with committing(self.place.uri, base.version), conflicts(said):
             self.open(base.version).update_metadata(dict(values))
 
     def follow(self, snapshot: Snapshot) -> None:
@@ -249,5 +267,5 @@ class Manifest(VersionLog):
         """Add nullable columns, harmless to every reader; raise `Conflict` if another writer committed at the same moment."""
         dataset = self.open()
         said = f"another writer changed {self.root.name!r} first"
-        with committing(self._place.uri, int(dataset.version)), conflicts(said):
+        with committing(self.place.uri, int(dataset.version)), conflicts(said):
             dataset.add_columns(pa.schema(list(fields)))

@@ -35,9 +35,9 @@ class VersionLog(ABC):
         self.root = root
         self.store = store
         self.table_branch = table_branch
-        self._place = store if place is None else place
+        self.place = store if place is None else place
         self._snapshots = SnapshotCache()
-        self._newest = LatestVersion(self._place)
+        self._newest = LatestVersion(self.place)
 
     @abstractmethod
     def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
@@ -94,11 +94,11 @@ class VersionLog(ABC):
 
     def open(self, version: int | None = None) -> LanceDataset:
         """Return the Lance table itself, at a version or at its newest."""
-        return self._open_newest() if version is None else self._place.open(version)
+        return self._open_newest() if version is None else self.place.open(version)
 
     def open_known(self, version: int) -> LanceDataset:
         """Return the Lance table at the version that was the newest one a moment ago, for what it says of itself."""
-        return self._place.open(version)
+        return self.place.open(version)
 
     def _open_newest(self) -> LanceDataset:
         known = self._newest.look()
@@ -106,8 +106,8 @@ class VersionLog(ABC):
             with suppress(NotFound):
                 return self.open_known(known)
         began = self._newest.now()
-        settle(self._place.uri)
-        dataset = self._place.open()
+        settle(self.place.uri)
+        dataset = self.place.open()
         self._newest.saw(int(dataset.version), began)
         return dataset
 

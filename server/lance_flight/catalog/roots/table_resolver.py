@@ -11,6 +11,7 @@ from enum import StrEnum
 from threading import RLock
 from typing import Protocol, Self, TypeVar
 
+from lance_flight.catalog.manifests.manifest import has_lost_manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
@@ -258,8 +259,12 @@ class TableResolver:
             raise _linked("table", name.name)
         if self._is_namespace(whole):
             return self._namespace(whole)
-        is_found = _is_table(plain) and not self._has_row(plain, listing) and self._finds_directories(name.db_schema)
-        return self._plain(plain) if is_found else None
+        return self._find_plain(name, plain, listing) or (self._namespace(whole) if has_lost_manifest(whole) else None)
+
+    def _find_plain(self, name: TableName, place: Store, listing: Listing) -> PlainTable | None:
+        """Return the plain table in a directory, if that counts under this name."""
+        is_found = _is_table(place) and not self._has_row(place, listing) and self._finds_directories(name.db_schema)
+        return self._plain(place) if is_found else None
 
     def _finds_directories(self, db_schema: str) -> bool:
         """Return whether a plain table is there without a row: below the root itself a setting decides."""
@@ -295,6 +300,8 @@ class TableResolver:
                     and not self._has_row(plain, listing)
                 ):
                     found.setdefault(TableName(db_schema, name), False)
+                elif name == directory and has_lost_manifest(place.child(directory)):
+                    found[TableName(db_schema, directory)] = True
         return found | dict.fromkeys(named, False)
 
     def _sub_directories(self) -> list[str]:
@@ -325,7 +332,8 @@ class TableResolver:
     def _is_plain(self, name: str) -> bool:
         if not _is_safe(name) or name.endswith(PLAIN_SUFFIX) or name == PUBLIC or self.store.child(name).is_link:
             return False
-        return not self.store.child(name).has(MANIFEST) and not _has_versions(self.store.child(name))
+        place = self.store.child(name)
+        return not place.has(MANIFEST) and not _has_versions(place) and not has_lost_manifest(place)
 
     def _names(self, db_schema: str) -> list[str]:
         """Return what look like the names of tables in a schema, without opening any."""

@@ -22,7 +22,7 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
-from lance_flight.catalog.storage.version_names import VERSIONS, version_names
+from lance_flight.catalog.storage.version_names import VERSIONS, parse_version, version_names
 from lance_flight.errors import (
     AlreadyExists,
     Corrupt,
@@ -74,6 +74,18 @@ def shared_session() -> lance.Session:
 def unreadable(error: Exception, message: str) -> LanceFlightError:
     """Return the error for what Lance cannot read: the store's own where that failed, else `Corrupt`."""
     return storage_error(error) or Corrupt(message)
+
+
+def is_damage(exc: BaseException) -> bool:
+    """Return whether an error of Lance says that a file is missing or cut short; a system error says something else.
+
+    >>> is_damage(OSError("LanceError(IO): Generic memory error: Invalid range 0..468 for object of size 20 bytes"))
+    True
+    >>> is_damage(OSError("LanceError(IO): Too many open files (os error 24)"))
+    False
+    """
+    text = str(exc)
+    return isinstance(exc, UNREADABLE) and "LanceError(IO)" in text and "(os error" not in text
 
 
 def unstorable(schema: pa.Schema) -> list[str]:
@@ -199,7 +211,7 @@ class Store:
             # It may have come into its place just now.
             return self._dataset(version, uri)
         except UNREADABLE as exc:
-            raise unreadable(exc, f"{self._called(version)} cannot be read: {self.parent.words(exc)}") from exc
+            raise unreadable(exc, f"{self._version_path(version)!r} cannot be read: {self.parent.words(exc)}") from exc
 
     def _dataset(self, version: int | str | None, uri: str) -> LanceDataset:
         session = self.session or shared_session()
@@ -211,6 +223,13 @@ class Store:
 
     def _called(self, version: int | str | None) -> str:
         return repr(self.name) if version is None else f"{self.name!r}, version {version}"
+
+    def _version_path(self, version: int | str | None) -> str:
+        """Return the path of the file of a version (None: the newest) from the directory above, as far as it is known."""
+        found = {number: name for name in self.child(VERSIONS).files() if (number := parse_version(name)) is not None}
+        wanted = max(found, default=0) if version is None else version
+        name = found.get(wanted) if isinstance(wanted, int) else None
+        return self._called(version) if name is None else f"{self.name}/{VERSIONS}/{name}"
 
     def words(self, said: Exception | str) -> str:
         """Return what another library says, with every path as it is seen from this place, and none of Lance's own source.

@@ -1,0 +1,207 @@
+"""Damaged and lost files: every reader says so by name, and `repair` says what it gives up before it does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.maintenance.diagnosis import Level, diagnose
+from lance_flight.catalog.maintenance.repair import RepairFinding, repair
+from lance_flight.catalog.maintenance.verification import verify
+from lance_flight.catalog.roots.table_name import PUBLIC, TableName
+from lance_flight.catalog.table import Table
+from lance_flight.cli import main
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.errors import Corrupt
+
+from tests.engine.database import Database
+
+COMMITS = 4
+"""Of each table: one row into each of its partitions."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a partitioned and a plain table."""
+    asked = Database(tmp_path_factory.mktemp("made") / "root")
+    asked.run("CREATE TABLE parts (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    asked.run("CREATE TABLE plain (id BIGINT, p VARCHAR)")
+    for number in range(COMMITS):
+        for table in ("parts", "plain"):
+            asked.run(f"INSERT INTO {table} VALUES ({number}, 'a'), ({number}, 'b')")
+    return asked.root
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "root"))
+
+
+def newest(place: Path) -> Path:
+    return min((place / "_versions").glob("*.manifest"))
+
+
+def partition(root: Path) -> Path:
+    return min((root / "parts").glob("*$dataset"))
+
+
+def cut(path: Path, size: int = 100) -> None:
+    with path.open("r+b") as file:
+        file.truncate(size)
+
+
+def empty_out(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def of_data(damage: Callable[[Path], None], place: Path) -> None:
+    for path in (place / "data").iterdir():
+        damage(path)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One kind of damage: what it does to a root, the table that it is to, and words of the error."""
+
+    name: str
+    do: Callable[[Path], object]
+    table: str
+    says: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+MANIFEST, LOST = "__manifest/_versions/1844", "its __manifest is lost"
+DAMAGES = [
+    Damage("a short version", lambda root: cut(newest(root / "parts/__manifest")), "parts", MANIFEST),
+    Damage("an empty version", lambda root: cut(newest(root / "parts/__manifest"), 0), "parts", MANIFEST),
+    Damage("a version of zeros", lambda root: empty_out(newest(root / "parts/__manifest")), "parts", MANIFEST),
+    Damage("no manifest", lambda root: shutil.rmtree(root / "parts/__manifest"), "parts", LOST),
+    Damage("no versions", lambda root: shutil.rmtree(root / "parts/__manifest/_versions"), "parts", LOST),
+    Damage(
+        "short manifest data", lambda root: of_data(cut, root / "parts/__manifest"), "parts", "__manifest that cannot"
+    ),
+    Damage(
+        "no manifest data", lambda root: of_data(Path.unlink, root / "parts/__manifest"), "parts", "__manifest/data"
+    ),
+    Damage("no partition", lambda root: shutil.rmtree(partition(root)), "parts", "$dataset"),
+    Damage("no partition versions", lambda root: shutil.rmtree(partition(root) / "_versions"), "parts", "$dataset"),
+    Damage("no partition version", lambda root: newest(partition(root)).unlink(), "parts", "$dataset"),
+    Damage("a short partition version", lambda root: cut(newest(partition(root))), "parts", "$dataset/_versions/1844"),
+    Damage("zeros in a partition version", lambda root: empty_out(newest(partition(root))), "parts", "$dataset/_ver"),
+    Damage("no partition data", lambda root: of_data(Path.unlink, partition(root)), "parts", "$dataset/data"),
+    Damage("short partition data", lambda root: of_data(cut, partition(root)), "parts", "parts"),
+    Damage(
+        "a short plain version", lambda root: cut(newest(root / "plain.lance")), "plain", "plain.lance/_versions/1844"
+    ),
+    Damage(
+        "zeros in a plain version", lambda root: empty_out(newest(root / "plain.lance")), "plain", "plain.lance/_ver"
+    ),
+    Damage("no plain data", lambda root: of_data(Path.unlink, root / "plain.lance"), "plain", "data/"),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+def test_every_reader_says_what_is_damaged(root: Path, damage: Damage) -> None:
+    damage.do(root)
+    asked = Database(root)
+    for sql in (f"SELECT sum(id) FROM {damage.table}", f"UPDATE {damage.table} SET id = id + 1"):
+        said = asked.refuses(sql)
+        assert "[corrupt]" in said
+        assert damage.says in said
+    assert {name for _, name, *_ in asked.rows("SHOW TABLES")} == {"parts", "plain"}
+    assert unsound(asked, damage.table)
+    other = "plain" if damage.table == "parts" else "parts"
+    assert not unsound(asked, other)
+    assert asked.run(f"INSERT INTO {other} VALUES (9, 'a')") == 1
+
+
+def unsound(asked: Database, table: str) -> list[str]:
+    """What verification says that is wrong with a table."""
+    try:
+        report = verify(asked.engine.root.table(TableName(PUBLIC, table)), evaluate)
+    except Corrupt as exc:
+        return [str(exc)]
+    return [str(each) for each in report.unsound]
+
+
+# What only reading all data shows is not looked for by the doctor.
+@pytest.mark.parametrize(
+    "damage", [each for each in DAMAGES if "data" not in each.name or "manifest" in each.name], ids=str
+)
+def test_the_doctor_finds_damage(root: Path, damage: Damage) -> None:
+    damage.do(root)
+    found = [each for each in diagnose(Database(root).engine.root) if each.level is Level.ERROR]
+    assert [each.subject for each in found] == [damage.table]
+    assert damage.says in found[0].text
+
+
+@pytest.mark.parametrize("damage", [cut, lambda path: cut(path, 0), empty_out], ids=["short", "empty", "zeros"])
+@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize("table", ["parts", "plain"])
+def test_repair_goes_back_to_the_newest_version_that_can_be_read(
+    root: Path, damage: Callable[[Path], None], lost: int, table: str
+) -> None:
+    place = root / ("parts/__manifest" if table == "parts" else "plain.lance")
+    for path in sorted((place / "_versions").glob("*.manifest"))[:lost]:
+        damage(path)
+    asked = Database(root)
+    (finding,) = repair(opened(asked, table)).findings
+    check_names(finding, table, lost)
+    assert "[corrupt]" in asked.refuses(f"SELECT id FROM {table}")
+    assert not repair(opened(asked, table), dry_run=False).is_whole
+    assert "[corrupt]" in asked.refuses(f"SELECT id FROM {table}")
+    report = repair(opened(asked, table), dry_run=False, go_back=True)
+    assert report.is_whole
+    kept = sorted(number for number in range(COMMITS - lost) for _ in "ab")
+    assert asked.rows(f"SELECT id FROM {table} ORDER BY id") == [(number,) for number in kept]
+    assert asked.run(f"INSERT INTO {table} VALUES (9, 'a'), (9, 'c')") == 2
+    assert asked.value(f"SELECT count(*) FROM {table}") == len(kept) + 2
+    assert not unsound(Database(root), table)
+    assert len(list((place / ".lance-flight/damaged").iterdir())) == lost
+
+
+def opened(asked: Database, table: str) -> Table:
+    return asked.engine.root.table(TableName(PUBLIC, table))
+
+
+def check_names(finding: RepairFinding, table: str, lost: int) -> None:
+    """A finding names the commits that are given up, and how many rows were in them."""
+    assert finding.kind == "damaged versions"
+    assert finding.gives_up
+    assert finding.mended is None
+    operation = "append 2 rows into 2 partitions" if table == "parts" else "append 2 rows into 1 partitions"
+    assert finding.what.count(operation) == lost
+    assert table != "parts" or f"up to {2 * lost} rows" in finding.what
+
+
+def test_a_table_without_a_version_that_can_be_read_is_corrupt(root: Path) -> None:
+    for path in (root / "parts/__manifest/_versions").glob("*.manifest"):
+        cut(path)
+    with pytest.raises(Corrupt, match="cannot be read"):
+        repair(opened(Database(root), "parts"), dry_run=False, go_back=True)
+
+
+def test_the_command_asks_before_it_gives_rows_up(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(newest(root / "parts/__manifest"))
+    shutil.rmtree(partition(root))
+    assert main(["repair", str(root), "parts", "--apply"]) == 1
+    said = capsys.readouterr().out
+    assert "append 2 rows" in said
+    assert "--yes" in said
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    assert main(["repair", str(root), "parts", "--apply"]) == 1
+    assert "nothing was changed" in capsys.readouterr().out
+    assert "[corrupt]" in Database(root).refuses("SELECT id FROM parts")
+    assert main(["repair", str(root), "parts", "--apply", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "back at version" in said
+    assert "nothing says how many" in said
+    assert Database(root).value("SELECT count(*) FROM parts") == COMMITS - 1
