@@ -13,7 +13,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.writes.ingest import create
 from lance_flight.engine.writes.table_properties import TableProperties
-from lance_flight.errors import Conflict, LanceFlightError, QueryFailed
+from lance_flight.errors import Conflict, Corrupt, LanceFlightError
 
 pytestmark = pytest.mark.slow  # every query over every layout
 
@@ -80,6 +80,6 @@ def test_data_that_is_gone_from_a_table_that_is_there_is_named(
         if "__manifest" not in file.parts:
             file.unlink()
     error = refused(engine.run(Task(sql=sql)))
-    assert isinstance(error, QueryFailed)
+    assert isinstance(error, Corrupt)
     assert str(error).startswith("reading 't' failed: LanceError(IO): Generic N/A error: Not found: ")
     assert str(tmp_path).lstrip("/") not in str(error)

@@ -139,7 +139,7 @@ def test_a_process_that_dies_is_started_again_and_a_task_tells_what_python_could
     assert found.selectExpr("sum(id)").collect() == [(499_500,)]
     for file in (server.root / f"{table}.lance" / "data").iterdir():
         file.unlink()
-    with pytest.raises(IllegalArgumentException, match=rf"\[query_failed\] reading '{table}' failed"):
+    with pytest.raises(IllegalArgumentException, match=rf"\[corrupt\] reading '{table}' failed"):
         found.selectExpr("sum(id + 1)").collect()
 
 

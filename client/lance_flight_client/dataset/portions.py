@@ -16,7 +16,7 @@ from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import TablePart
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
 from lance_flight.catalog.tables.sources import Open, Source
-from lance_flight.errors import InvalidInput, QueryFailed
+from lance_flight.errors import InvalidInput
 from lance_flight.model.schema import is_blob
 from lance_flight.planning.row_filters import RowFilter
 
@@ -87,8 +87,7 @@ class TablePortion:
             try:
                 yield from self._scan(filter).read(self._opens([piece.part for piece in pieces]))
             except UNREADABLE as exc:
-                words = pieces[0].part.table.store.words(exc)
-                raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
+                raise pieces[0].part.table.store.reading_error(self.name, exc) from exc
 
     def take_blobs(self, column: str, indices: Sequence[int]) -> list[BinaryIO | None]:
         """Return the blobs of a column of `source` as files, of the rows at some places in `rows()`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from lance_flight.catalog.history.additions import Added
 from lance_flight.catalog.storage.store import UNREADABLE
-from lance_flight.errors import DataError, QueryFailed
+from lance_flight.errors import DataError
 
 from lance_flight_client.spark.reading.portion import DirectPortion
 
@@ -44,4 +44,4 @@ class StreamPortion:
         try:
             yield from added.read(self.rules.read, self.rules.ids)
         except UNREADABLE as exc:
-            raise QueryFailed(f"reading {self.rules.name!r} failed: {added.table.store.words(exc)}") from exc
+            raise added.table.store.reading_error(self.rules.name, exc) from exc

@@ -30,6 +30,7 @@ from lance_flight.errors import (
     LanceFlightError,
     NotFound,
     OutsideRoot,
+    QueryFailed,
     storage_error,
 )
 from lance_flight.model.json_documents import has_json_inside
@@ -240,6 +241,13 @@ class Store:
         for prefix in (self.uri, self.uri.lstrip("/")):
             text = text.replace(f"{prefix}/", "") if prefix else text
         return text
+
+    def reading_error(self, table: str, exc: Exception) -> LanceFlightError:
+        """Return the error of a client that read a table, for one of another library, or for something missing that a snapshot names."""
+        failed = f"reading {table!r} failed: {self.words(exc)}"
+        if isinstance(exc, NotFound) or is_damage(exc):
+            return Corrupt(f"{failed}; expected lance-flight verify and repair, or a restore from a backup")
+        return QueryFailed(failed)
 
     @property
     def options(self) -> dict[str, str]:

@@ -22,7 +22,7 @@ from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.opening import map_tables
-from lance_flight.catalog.storage.store import UNREADABLE, Store, is_damage
+from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import PARTITION
@@ -32,7 +32,7 @@ from lance_flight.engine.query.hidden_pruning import MadeColumns, narrowed
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
 from lance_flight.engine.query.stored_expressions import has_computed, with_stored_expressions
-from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, storage_error
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
@@ -393,10 +393,7 @@ def failure(
         there = False
     if not there:
         return Conflict(f"table {name!r} was dropped or replaced while it was read")
-    damage = f"reading {name!r} failed: {store.words(exc)}; expected lance-flight verify and repair, or a restore from a backup"
-    if isinstance(exc, LanceFlightError):
-        return Corrupt(damage)
-    return Corrupt(damage) if is_damage(exc) else QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
+    return store.reading_error(name, exc)
 
 
 def partitions_of(snapshot: Snapshot) -> Partitions:
