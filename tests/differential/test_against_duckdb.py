@@ -44,5 +44,6 @@ def test_a_condition_divides_the_rows(peers: Peers, chunk: int) -> None:
 def test_a_filter_keeps_what_its_condition_says(peers: Peers, chunk: int) -> None:
     """NoREC: a condition is planned in another way as a filter than as a value."""
     for seed in range(chunk * IN_CHUNK, (chunk + 1) * IN_CHUNK):
-        filtered, computed = Statements(seed).counted_twice()
-        assert str(answer(peers, filtered)) == str(answer(peers, computed)), filtered
+        filtered, computed = (answer(peers, statement) for statement in Statements(seed).counted_twice())
+        if not isinstance(filtered, LanceFlightError) or not is_explained(filtered):
+            assert str(filtered) == str(computed), Statements(seed).counted_twice()

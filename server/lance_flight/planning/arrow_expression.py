@@ -207,7 +207,7 @@ def _in_list(value: pc.Expression, values: pa.Array) -> pc.Expression:
 
 def _compared_floats(op: Op, left: pc.Expression, right: pc.Expression) -> pc.Expression:
     """Compare floats in SQL's order, in which NaN equals itself and is greater than every number."""
-    if op in {Op.NE, Op.LE, Op.GT}:
+    if op in {Op.NE, Op.LE, Op.GE}:
         return ~_compared_floats(op.negated, left, right)
     is_left, is_right = pc.is_nan(left), pc.is_nan(right)
     match op:
@@ -215,7 +215,7 @@ def _compared_floats(op: Op, left: pc.Expression, right: pc.Expression) -> pc.Ex
             return (left == right) | (is_left & is_right)
         case Op.LT:
             return (left < right) | (is_right & ~is_left)
-    return (left >= right) | is_left
+    return (left > right) | (is_left & ~is_right)
 
 
 def _predicate(node: _Node) -> Predicate:

@@ -224,8 +224,8 @@ class _Meetings:
     def _operands(self, expression: Expr) -> list[Expr]:
         """Return the operands of an expression; none of one that datafusion-python does not show, such as a subquery."""
         try:
-            return list(self.planned(expression.rex_call_operands))
-        except LanceFlightError:
+            return list(expression.rex_call_operands())
+        except RuntimeError:
             return []
 
     def _cast(self, expression: Expr, inner: Expr) -> _Value:

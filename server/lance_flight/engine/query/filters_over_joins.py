@@ -1,31 +1,70 @@
 """Conditions on the result of an outer join, which DataFusion 55 moves below the join by the names of columns.
 
 Where both sides have a column of that name, the condition may come to the wrong one, and rows are lost. A merge join takes no
-conditions from above. Unnecessary with a release of https://github.com/apache/datafusion/pull/25259.
+conditions from above; one that has a condition itself reads wrong columns (https://github.com/apache/datafusion/issues/24414).
+Unnecessary with a release of https://github.com/apache/datafusion/pull/25259.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 from datafusion import Expr, LogicalPlan, SessionContext
 from datafusion import expr as nodes
 
+from lance_flight.errors import Unsupported
+
+_ABOVE_JOIN = re.compile(
+    r"FilterExec: .*\n(?:\s*(?:ProjectionExec|RepartitionExec|CoalescePartitionsExec|CoalesceBatchesExec)\b.*\n)*"
+    r"\s*\w*JoinExec: .*join_type=(?!Inner)"
+)
+"""A condition above an outer join, in the text of a physical plan."""
 _INNER = "Inner Join"
 _WITHOUT_OPERANDS = frozenset(["Literal", "Placeholder", "ScalarVariable", "Exists", "ScalarSubquery"])
 
 
-def has_misplaced_condition(context: SessionContext, plan: LogicalPlan) -> bool:
-    """Return whether an optimised plan has a condition that DataFusion may move to the wrong side of an outer join."""
+def has_misplaced_condition(context: SessionContext, plan: LogicalPlan, physical: Callable[[], str]) -> bool:
+    """Return whether DataFusion moves a condition of an optimised plan to the wrong side of an outer join.
+
+    `physical` shows its physical plan, which is made only for a plan with such joins. `Unsupported` if a join has conditions
+    beside equalities, so that it cannot be a merge join.
+    """
+    waiting, found, has_conditions = [plan], 0, False
+    while waiting:
+        node = waiting.pop()
+        waiting += node.inputs()
+        condition = node.to_variant()
+        has_conditions |= isinstance(condition, nodes.Join) and condition.filter() is not None
+        if isinstance(condition, nodes.Filter):
+            join, is_direct = _join_below(node)
+            shared = set() if join is None else _shared_names(context, join)
+            found += bool(shared & _names(condition.predicate()) if is_direct else shared)
+    if not found or len(_ABOVE_JOIN.findall(physical())) >= found:
+        return False
+    if has_conditions:
+        raise Unsupported(
+            "WHERE over an outer join whose tables have columns of one name, where ON has more than equalities, is not supported;"
+            " give the columns of one table other names: FROM (SELECT a AS b FROM t) AS t"
+        )
+    return True
+
+
+def check_stacked_conditions(context: SessionContext, plan: LogicalPlan) -> None:
+    """Refuse a plan whose conditions stand above each other, if they are about columns of which there are two of one name."""
     waiting = [plan]
     while waiting:
         node = waiting.pop()
         waiting += node.inputs()
         condition = node.to_variant()
         if isinstance(condition, nodes.Filter):
-            join, is_direct = _join_below(node)
-            shared = set() if join is None else _shared_names(context, join)
-            if shared & _names(condition.predicate()) if is_direct else shared:
-                return True
-    return False
+            names = context.create_dataframe_from_logical_plan(node).schema().names
+            twice = {name for name in names if names.count(name) > 1}
+            if twice & _names(condition.predicate()):
+                raise Unsupported(
+                    f"a condition that is NULL whatever the row, beside a join whose tables both have a column {min(twice)!r},"
+                    " is not supported; leave out what is compared with NULL, or write IS NULL"
+                )
 
 
 def _join_below(node: LogicalPlan) -> tuple[LogicalPlan | None, bool]:

@@ -23,7 +23,7 @@ from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
 from lance_flight.engine.query.decimal_numbers import with_decimal_numbers
 from lance_flight.engine.query.evaluations import Evaluations
-from lance_flight.engine.query.filters_over_joins import has_misplaced_condition
+from lance_flight.engine.query.filters_over_joins import check_stacked_conditions, has_misplaced_condition
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.named_tables import NamedTables
@@ -73,7 +73,7 @@ FEW_TABLES = 1_000
 """Most partition tables that are pruned before a query is run, which takes negligible time."""
 MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
-_PUSHED_CONSTANT = re.compile(r"full_filters=\[.*\bBoolean\(\w+\)(?: AND| OR|,|\])")
+_PUSHED_CONSTANT = re.compile(r"_filters=\[.*\bBoolean\(\w+\)(?: AND| OR|,|\])")
 _PUSHING = "push_down_filter"
 SMALL_BATCH_ROWS = 1024
 """Rows of a batch in a cross join; fewer make it slower, as do many more."""
@@ -317,8 +317,13 @@ class QuerySession:
             if not self._pushes_columns(frame) and self.datafusion.remove_optimizer_rule(_PUSHING):
                 # Frames keep the rules that they were made with.
                 frame = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+                check_stacked_conditions(self.datafusion, self.optimised(frame))
             plan = self.optimised(frame)
-            if " Join:" in plan.display_indent() and has_misplaced_condition(self.datafusion, plan):
+            if " Join:" in plan.display_indent() and has_misplaced_condition(
+                self.datafusion,
+                plan,
+                lambda: self.plan(frame).display_indent(),
+            ):
                 frame = self._with_merge_joins(frame)
                 plan = self.optimised(frame)
         except (SqlError, Unsupported):

@@ -21,6 +21,7 @@ _FLOATING_ZERO = re.compile(r"Float(?:32|64)\((-?0)\)")
 _ZERO = re.compile(r"0*\.?0*(?:[eE][+-]?\d+)?")
 _NUMBER = re.compile(r"-?\d*\.?\d*(?:[eE][+-]?\d+)?(?<=[\d.])")
 _EXACT = 2**53
+_QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
 _AFTER_KEY = frozenset(["ASC", "DESC", "NULLS", "ORDER", "ROWS", "RANGE", "GROUPS"])
 
 
@@ -48,7 +49,7 @@ def without_signed_zeros(
     """
     tokens = tokenize(sql)
     closing = closing_places(tokens)
-    edits: list[tuple[int, int, str]] = []
+    edits = _second_arguments(tokens, closing, columns)
     for place in _keys(tokens, closing):
         name = folded(tokens[place])
         if tokens[place].kind in {Kind.WORD, Kind.NAME} and name in columns:
@@ -56,7 +57,7 @@ def without_signed_zeros(
             edits += _other_argument(tokens, place, closing, columns[name])
     for place, token in enumerate(tokens):
         closed = closing.get(place + 1, 0)
-        if token.word != "IN" or not closed:
+        if token.word != "IN" or not closed or tokens[place + 2].word in _QUERIES or tokens[place + 2].is_sign("("):
             continue
         items = tokens[place + 2 : closed]
         edits += [
@@ -92,6 +93,24 @@ def _keys(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[int]:
                 yield last
         elif token.is_sign("(") and (tokens[place - 1].word == "OVER" or _is_named_window(tokens, place)):
             yield from _window_keys(tokens, place, closing.get(place, place))
+
+
+def _second_arguments(
+    tokens: Sequence[Token], closing: Mapping[int, int], columns: Mapping[str, str]
+) -> list[tuple[int, int, str]]:
+    """Return the edits of the columns that nullif compares with something else than such a column."""
+    edits = []
+    for place, token in enumerate(tokens[:-2]):
+        last = closing.get(place + 1, 0) - 1
+        if token.word == "NULLIF" and last > 0 and tokens[last].kind in {Kind.WORD, Kind.NAME}:
+            first = last
+            while tokens[first - 1].is_sign("."):
+                first -= 2
+            compared = _name(tokens, place + 2)
+            is_column = tokens[compared + 1].is_sign(",") and folded(tokens[compared]) in columns
+            if tokens[first - 1].is_sign(",") and folded(tokens[last]) in columns and not is_column:
+                edits.append((tokens[last].stop, tokens[last].stop, columns[folded(tokens[last])]))
+    return edits
 
 
 def _other_argument(
