@@ -337,3 +337,23 @@ def test_nothing_is_written_to_a_table_without_the_branch(
 @pytest.mark.parametrize("name", ["'1 x'", "''", "'a$b'"])
 def test_a_name_that_no_branch_can_have_is_refused(client: Client, name: str) -> None:
     assert "branch name" in client.refuses(f"SET branch = {name}")
+
+
+@pytest.mark.parametrize("stable", ["true", "false"])
+@pytest.mark.parametrize("index", ["CREATE INDEX i ON {t} (id) WITH (min_rows = 1)", None], ids=["indexed", "bare"])
+@pytest.mark.parametrize("statement", ["ALTER TABLE {b} COMPACT", "ALTER TABLE {b} REWRITE PARTITIONS"])
+def test_partitions_that_a_branch_has_not_written_yet_are_maintained_there(
+    database: Database, table: str, statement: str, index: str | None, stable: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p) WITH (stable_row_ids = {stable})")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'a')")
+    if index is not None:
+        database.run(index.format(t=table))
+    database.run(f"INSERT INTO {table} VALUES (3, 'a'), (4, 'b')")
+    database.run(f"ALTER TABLE {table} CREATE BRANCH b")
+    database.query(statement.format(b=f'"{table}@b"'))
+    for name in (f"{table}@b", table):
+        assert database.rows(f'SELECT id FROM "{name}" ORDER BY id') == [(1,), (2,), (3,), (4,)]
+        assert database.rows(f'SELECT p FROM "{name}" WHERE id = 3') == [("a",)]
+    database.run(f"ALTER TABLE {table} PUBLISH BRANCH b")
+    assert database.rows(f"SELECT id FROM {table} ORDER BY id") == [(1,), (2,), (3,), (4,)]

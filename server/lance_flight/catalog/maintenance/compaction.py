@@ -218,8 +218,9 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
     # Lance keeps files apart that are in different segments of an index: where there is none it sees the files alone.
     # In a plain table everybody would see that it has gone.
     is_hidden = dataset.has_index and snapshot.is_partitioned
-    bare = stage_without(store, partitions.resolve(store, table.pin)) if is_hidden else None
-    pin = bare or table.pin
+    # The new files must lie where the version will be that they are for: on a branch, in its own directory.
+    base = partitions.base_of(store, partitions.resolve(store, table.pin), snapshot.table_branch)
+    pin = (stage_without(store, base) if is_hidden else None) or base
     options = {"target_rows_per_fragment": rules.target_rows, "materialize_deletions_threshold": rules.deleted}
     filled = _filled(dataset, snapshot, table)
     planned = Compaction.plan(partitions.open_at(store, pin), options).tasks
