@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.tokens import Kind, Token, folded
-from lance_flight.errors import Unsupported
+from lance_flight.errors import LimitExceeded, Unsupported
 
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE", "FROM"])
 _ENDS = frozenset(
@@ -24,6 +24,8 @@ _ENDS = frozenset(
 _NO_ALIAS = frozenset(
     ["ON", "USING", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "WITH", "AS", *_ENDS]
 )
+_MOST = 16
+"""Most lists that one FROM unnests: each is a query around the one before it."""
 _NESTED = "write it over a query of that table: FROM (SELECT *, unnest(list) AS n FROM t) AS t"
 
 
@@ -107,7 +109,7 @@ class _Reader(Operands):
             at = self._read_item(tables, at, join)
             while at < len(self.tokens) and not self._ends_item(at):
                 at = max(at, self.partners.get(at, at)) + 1
-            if at >= len(self.tokens) or self.text(at) in {")", ";"} or self.word_at(at) in _ENDS:
+            if at >= len(self.tokens) or self.text(at) in {")", ";"} or self._is_end(at):
                 break
             at += self.is_sign(at, ",")
         self._rewrite(select, at, tables)
@@ -115,15 +117,21 @@ class _Reader(Operands):
     def _unnests(self, at: int) -> bool:
         """Return whether a FROM has a call of unnest after its first item."""
         place = at
-        while place < len(self.tokens) and not self.is_sign(place, ")") and self.word_at(place) not in _ENDS:
+        while place < len(self.tokens) and not self.is_sign(place, ")") and not self._is_end(place):
             if place > at and self.word_at(place) == "UNNEST" and self.is_sign(place + 1, "("):
                 return True
             place = max(place, self.partners.get(place, place)) + 1
         return False
 
     def _ends_item(self, at: int) -> bool:
-        words = {"CROSS", "INNER", "LEFT", "RIGHT", "FULL", "JOIN", "NATURAL"} | _ENDS
-        return self.text(at) in {",", ")", ";"} or (self.word_at(at) in words and not self.is_name(at))
+        is_join = self.word_at(at) in {"CROSS", "INNER", "LEFT", "RIGHT", "FULL", "JOIN", "NATURAL"}
+        return self.text(at) in {",", ")", ";"} or (is_join and not self.is_name(at)) or self._is_end(at)
+
+    def _is_end(self, at: int) -> bool:
+        """Return whether a word ends FROM."""
+        word = self.word_at(at)
+        is_word = word in _ENDS or (word == "FROM" and not self.is_comparison(at))
+        return is_word and not self.is_name(at)
 
     def _read_item(self, tables: list[_Table], at: int, join: frozenset[str]) -> int:
         """Read one item of FROM with its alias and its condition; return the token after it."""
@@ -143,6 +151,10 @@ class _Reader(Operands):
         column = columns[0] if columns else name if name is not None else "unnest"
         unnest = _Unnest(opening + 1, closing, name or "unnest", column, is_outer)
         self._owner(tables, unnest).unnested.append(unnest)
+        if sum(len(table.unnested) for table in tables) > _MOST:
+            raise LimitExceeded(
+                f"a query unnests more than {_MOST} lists in FROM; expected fewer, in queries of their own"
+            )
         self.edits.append((self._before(start, join), self.tokens[at - 1].stop, ""))
         return at
 
