@@ -27,6 +27,7 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
     private final JsonNode loaded;
     private final StructType schema;
     private final CaseInsensitiveStringMap options;
+    private CaseInsensitiveStringMap scannedWith = CaseInsensitiveStringMap.empty();
 
     LanceFlightTable(Planner planner, JsonNode loaded) {
         this(planner, loaded, CaseInsensitiveStringMap.empty());
@@ -113,6 +114,7 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+        scannedWith = options;
         LanceFlightTable table = new LanceFlightTable(planner, loaded, options);
         return new LanceFlightScanBuilder(table, table.batch());
     }
@@ -129,6 +131,8 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     @Override
     public void deleteWhere(Predicate[] predicates) {
+        // Spark has a DELETE of all rows scan its table, and gives its options to that scan alone.
+        checkRowOptions("DELETE", scannedWith);
         planner.ask("delete_where", asked(predicates));
     }
 
@@ -141,10 +145,14 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     @Override
     public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
-        if (!info.options().isEmpty()) {
-            ObjectNode arguments = Planner.arguments().put("command", info.command().name());
-            planner.ask("check_row_options", Planner.with(arguments, "write_options", info.options().asCaseSensitiveMap()));
-        }
+        checkRowOptions(info.command().name(), info.options());
         return new RowChanges(this, info.command());
+    }
+
+    private void checkRowOptions(String command, CaseInsensitiveStringMap given) {
+        if (!given.isEmpty()) {
+            ObjectNode arguments = Planner.arguments().put("command", command);
+            planner.ask("check_row_options", Planner.with(arguments, "write_options", given.asCaseSensitiveMap()));
+        }
     }
 }
