@@ -80,7 +80,8 @@ SENTENCES = {
         "SELECT 1 FROM t WHERE EXISTS (SELECT 1 FROM u WHERE k = t.id AND v IN (SELECT b FROM t AS t2 WHERE t2.id = t.id))",
         "two queries further out",
     ),
-    "a slip": ("SELECT flagg FROM t", "Did you mean 'flag'?"),
+    "a slip of a table": ("SELECT q.flag FROM t", "Did you mean 't.flag'?"),
+    "a slip": ("SELECT flagg FROM t", "Did you mean 't.flag'?"),
 }
 
 

@@ -30,6 +30,7 @@ def peers(database: Database) -> Iterator[Peers]:
 
 
 EXPRESSIONS = (
+    *("EXISTS (SELECT k FROM u WHERE u.k = t.a)", "EXISTS (SELECT u.k AS x, 1 FROM u WHERE k = t.a)"),
     *("a IN (SELECT k FROM u)", "a NOT IN (SELECT k FROM u)", "a IN (SELECT k FROM w)", "a NOT IN (SELECT k FROM w)"),
     *(
         "a IN (SELECT k FROM w WHERE false)",
@@ -107,6 +108,8 @@ def test_rows_are_changed_by_what_is_found(peers: Peers, table: str) -> None:
 REFUSED = {
     "SELECT count(*) IN (SELECT k FROM u) FROM t": "of an aggregate",
     "SELECT EXISTS (SELECT a IN (SELECT k FROM u) FROM t)": "not offered within each other",
+    "SELECT EXISTS (SELECT nope FROM u WHERE k = t.id) FROM t": "No field named nope",
+    "SELECT a IN (SELECT v FROM u WHERE u.k = t.id) FROM t": "write EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND …)",
     "SELECT id FROM t ORDER BY a IN (SELECT k FROM u)": "write it in the SELECT list",
     "SELECT EXISTS (SELECT 1 FROM u WHERE k < t.id) FROM t": "in equalities alone",
 }

@@ -278,9 +278,9 @@ def _field(found: re.Match[str], _: str) -> str:
         )
     named = (field.strip() for field in found["fields"].rstrip(".").split(","))
     fields = [field for field in named if _INSIDE.search(field) is None]
-    near = nearest(found["name"], fields, _ALIKE) or nearest(
-        found["name"].rpartition(".")[2], map(_last, fields), _ALIKE
-    )
+    lasts = {_last(field): field for field in fields}
+    near = nearest(found["name"], fields, _ALIKE)
+    near = near or [lasts[name] for name in nearest(_last(found["name"]), lasts, _ALIKE)]
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"No field named {found['name']}.{hint}\nValid fields are {', '.join(fields)}."
 
@@ -339,6 +339,13 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     (
         re.compile(REFUSAL),
         f"{REFUSAL}, and two columns have the same name; write AS and another name for one of them",
+    ),
+    (
+        re.compile(r"\$(?:in|row)\b"),
+        (
+            "IN (SELECT …) whose query names columns of the query around it is not offered for row values, and in SELECT lists;"
+            " write EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND …)"
+        ),
     ),
     (re.compile(r"Physical plan does not support logical expression (?P<kind>\w+)"), _expression),
     (

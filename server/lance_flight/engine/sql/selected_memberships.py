@@ -12,7 +12,7 @@ from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.select_lists import is_without_alias, items
-from lance_flight.engine.sql.tokens import Token
+from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.errors import Unsupported
 
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
@@ -31,6 +31,7 @@ _OF_AGGREGATE = (
     "IN (SELECT …) of an aggregate or a window function in a SELECT list is not offered; name it in a query below:"
     " SELECT n IN (SELECT …) FROM (SELECT count(*) AS n FROM t)"
 )
+_NO_NAMES = frozenset(["NULL", "TRUE", "FALSE"])
 _ALIAS = '"$in"'
 _VALUE = '"$in.value"'
 
@@ -41,7 +42,7 @@ def selected_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, s
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
     >>> text = "SELECT NOT EXISTS (SELECT k FROM u WHERE k = t.id) AS is_new FROM t"
     >>> edited(text, selected_edits(text, tokenize(text)))
-    'SELECT NOT ((SELECT count(*) FROM u WHERE k = t.id) > 0) AS is_new FROM t'
+    'SELECT NOT ((SELECT count(*) + 0 * count(k) FROM u WHERE k = t.id) > 0) AS is_new FROM t'
     """
     if not any(token.word in {"EXISTS", "IN"} for token in tokens):
         return []
@@ -106,7 +107,12 @@ class _Reader(Operands):
         is_plain = words[:1] == ["SELECT"] and not _AFTER_WHERE & set(words) and words.count("SELECT") == 1
         if not is_plain or start is None or self._has_aggregate(opening + 1, start):
             return f"((SELECT count(*) FROM {self._text(opening, closing + 1)} AS {_ALIAS}) > 0)"  # noqa: S608 - planned, not run
-        return f"((SELECT count(*) {self._text(start, closing)}) > 0)"
+        return f"((SELECT count(*){self._named(opening + 2)} {self._text(start, closing)}) > 0)"
+
+    def _named(self, start: int) -> str:
+        """Return a sum of nothing that names the columns of a list, so that one that is not there is an error."""
+        names = [item for item in items(self.tokens, start) if _is_name(item)]
+        return "".join(f" + 0 * count({self.sql[item[0].start : item[-1].stop]})" for item in names)
 
     def _member(self, start: int, at: int) -> str:
         is_negated = self.word_at(at - 1) == "NOT"
@@ -137,3 +143,14 @@ class _Reader(Operands):
 
     def _text(self, start: int, stop: int) -> str:
         return self.sql[self.tokens[start].start : self.tokens[stop - 1].stop]
+
+
+def _is_name(item: Sequence[Token]) -> bool:
+    """Return whether an item is the name of a column, as `k` or `u.k`, without an alias."""
+    if len(item) % 2 == 0:
+        return False
+    return all(token.is_sign(".") if place % 2 else _is_of_name(token) for place, token in enumerate(item))
+
+
+def _is_of_name(token: Token) -> bool:
+    return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in _NO_NAMES)
