@@ -13,7 +13,7 @@ from tests.selection import IS_FULL
 pytestmark = pytest.mark.slow  # a long property
 
 STEPS = 14
-SEEDS = range(60 if IS_FULL else 2)
+SEEDS = range(25 if IS_FULL else 2)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
