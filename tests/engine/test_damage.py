@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import lance
 import pytest
 from lance_flight.catalog.maintenance.diagnosis import Level, diagnose
 from lance_flight.catalog.maintenance.repair import RepairFinding, repair
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.roots.table_name import PUBLIC, TableName
+from lance_flight.catalog.storage.whole_files import recorded_checksum
 from lance_flight.catalog.table import Table
 from lance_flight.cli import main
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt
 
 from tests.engine.database import Database
+from tests.selection import IS_FULL
 
 COMMITS = 4
 """Of each table: one row into each of its partitions."""
@@ -205,3 +209,62 @@ def test_the_command_asks_before_it_gives_rows_up(
     assert "back at version" in said
     assert "nothing says how many" in said
     assert Database(root).value("SELECT count(*) FROM parts") == COMMITS - 1
+
+
+def damaged_files(root: Path) -> list[Path]:
+    """Data files of the newest snapshot, of each partition table and of the plain one."""
+    return [*(root / "parts").glob("*$dataset/data/*.lance"), *(root / "plain.lance/data").glob("*.lance")]
+
+
+@pytest.mark.parametrize("seed", range(200 if IS_FULL else 20))
+def test_a_bit_that_flips_in_a_data_file_is_found(root: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    path = chance.choice(sorted(damaged_files(root)))
+    content = bytearray(path.read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    table = path.relative_to(root).parts[0].removesuffix(".lance")
+    assert main(["verify", str(root), table, "--data"]) == 1
+    said = capsys.readouterr().out
+    assert "[corrupt]" in said
+    assert path.name in said
+    assert unsound(Database(root), table)
+    other = "plain" if table == "parts" else "parts"
+    assert main(["verify", str(root), other, "--data"]) == 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE {t} SET id = id + 1 WHERE id > 1",
+        "DELETE FROM {t} WHERE id = 1",
+        "ALTER TABLE {t} COMPACT",
+        "ALTER TABLE {t} ADD COLUMN n BIGINT DEFAULT 3",
+        "INSERT INTO {t} SELECT id + 10, 'z' FROM {t}",
+    ],
+)
+@pytest.mark.parametrize("table", ["parts", "plain"])
+def test_files_of_every_write_are_sound_and_have_checksums(root: Path, statement: str, table: str) -> None:
+    asked = Database(root)
+    asked.run(statement.format(t=table))
+    assert not unsound(asked, table)
+    assert main(["verify", str(root), table, "--data"]) == 0
+    new = [path.name for path in damaged_files(root)]
+    assert "COLUMN" in statement or all(recorded_checksum(name) is not None for name in new)
+    manifest = lance.dataset(str(root / "parts/__manifest"))
+    files = [file.path for fragment in manifest.get_fragments() for file in fragment.metadata.files]
+    assert all(recorded_checksum(name) is not None for name in files)
+
+
+def test_a_backup_tells_which_files_are_damaged(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["backup", str(root), str(tmp_path / "backups")]) == 0
+    assert main(["verify", str(root), "--against", str(tmp_path / "backups")]) == 0
+    flipped = newest(partition(root))
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 2] ^= 1
+    flipped.write_bytes(content)
+    capsys.readouterr()
+    assert main(["verify", str(root), "parts", "--data", "--against", str(tmp_path / "backups")]) == 1
+    said = capsys.readouterr().out
+    assert "[corrupt]" in said
+    assert flipped.name in said

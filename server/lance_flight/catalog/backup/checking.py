@@ -8,6 +8,7 @@ from functools import partial
 from lance_flight.catalog.backup.backup_manifest import SavedFile
 from lance_flight.catalog.backup.copying import Journal, Progress, digest_of, in_parallel, pieces
 from lance_flight.catalog.backup.targets import StoredBackup
+from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Corrupt, LanceFlightError
 
 
@@ -39,6 +40,20 @@ def check_copy(file: SavedFile, size: int, digest: str) -> None:
         raise Corrupt(f"{file.path!r} has {size:,} bytes in the backup; expected {file.size:,}")
     if digest != file.sha256:
         raise Corrupt(f"{file.path!r} has the SHA-256 {digest} in the backup; expected {file.sha256}")
+
+
+def compare_with(stored: StoredBackup, table: Store) -> list[str]:
+    """Return what is different in the files of a table that a backup holds, too; no file of a table changes once it is written."""
+    damaged = []
+    for file in stored.manifest.files:
+        location, _, path = file.path.partition("/")
+        if location == table.name and path and table.has(path):
+            size, digest = digest_of(pieces(table, path))
+            if (size, digest) != (file.size, file.sha256):
+                damaged.append(
+                    f"{file.path!r} is not the file that backup {stored.manifest.id} holds: {size:,} bytes, of {file.size:,}"
+                )
+    return damaged
 
 
 def _check(stored: StoredBackup, counter: Journal, damaged: list[str], file: SavedFile) -> None:

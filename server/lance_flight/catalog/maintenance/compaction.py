@@ -31,7 +31,7 @@ from lance_flight.catalog.storage.lance_fields import numbers
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.retries import COMMIT
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.whole_files import DATA
+from lance_flight.catalog.storage.whole_files import DATA, sealed
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.filling import partly_stored
@@ -243,13 +243,14 @@ def _filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) ->
 
 def _rewritten(due: _Due, results: Sequence[RewriteResult], *, rebases: bool) -> _Rewritten:
     old = [fragment for result in results for fragment in result.original_fragments]
-    new = [fragment for result in results for fragment in result.new_fragments]
+    written_by = [sealed(due.pieces[0].place.uri, result.new_fragments) for result in results]
+    new = [fragment for fragments in written_by for fragment in fragments]
     due.edit.removal = Removal(removed=tuple(fragment.id for fragment in old))
     due.edit.fragments += new
     if due.segments is not None:
         due.edit.groups += [
-            LanceOperation.RewriteGroup(old_fragments=result.original_fragments, new_fragments=result.new_fragments)
-            for result in results
+            LanceOperation.RewriteGroup(old_fragments=result.original_fragments, new_fragments=fragments)
+            for result, fragments in zip(results, written_by, strict=True)
         ]
         moved = {fragment.id for fragment in old}
         due.edit.touched += [segment for segment in due.segments if not moved.isdisjoint(segment.fragment_ids)]

@@ -6,24 +6,28 @@ changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from lance import LanceDataset
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.whole_files import DATA, damage_of
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source
-from lance_flight.errors import LanceFlightError
+from lance_flight.errors import Corrupt, LanceFlightError
 from lance_flight.model.checksums import Checksum
 from lance_flight.model.grouping import match
+from lance_flight.model.naming import MANIFEST
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, PartitionField
 
@@ -101,12 +105,14 @@ class Check:
     values: pa.Table
     schema: NamespaceSchema
     evaluate: Evaluate
+    reads_rows: bool = True
 
     def run(self) -> VerifiedTable:
         """Read and verify the whole table."""
         checksum, misplaced, problem = Checksum(), 0, None
         try:
-            for batch in self._rows():
+            problem = self._damage()
+            for batch in self._rows() if self.reads_rows else ():
                 checksum += Checksum.of([batch])
                 wrong = self._misplaced(batch)
                 misplaced += len(wrong)
@@ -117,6 +123,14 @@ class Check:
         except UNREADABLE as exc:
             problem = self.root.words(exc)
         return VerifiedTable(object_id=self.table.object_id, checksum=checksum, misplaced=misplaced, problem=problem)
+
+    def _damage(self) -> str | None:
+        """Return what is wrong with the first data file of the table that is not as it was written; None where all are."""
+        if self.root.is_remote:
+            return None
+        pin = partitions.resolve(self.root.child(self.table.location), self.table.pin)
+        dataset = partitions.open_at(self.root.child(self.table.location).uncached, pin)
+        return damage_of_version(self.root, dataset, partitions.places_of_data(dataset, self.table.location, pin))
 
     def undo(self, result: VerifiedTable) -> None:
         """Do nothing: verification writes nothing."""
@@ -151,18 +165,42 @@ def verify(
     snapshot: Snapshot | None = None,
     progress: Progress | None = None,
     *,
+    reads_rows: bool = True,
     run: Runner = THREADS,
 ) -> VerificationReport:
-    """Read all rows of a snapshot (None: the newest one), and report what is wrong.
+    """Check the data files of a snapshot (None: the newest one), read all rows, and report what is wrong.
+
+    Without `reads_rows` nothing but the size and the checksum of each file is looked at.
 
     A partition field one of whose columns was dropped cannot be computed, and is not looked at.
     """
     newest = namespace.snapshot()
     found = newest if snapshot is None else snapshot
     with namespace.hold(found, is_newest=found.version == newest.version):
-        checks = list(_checks(namespace.store, found, evaluate))
+        checks = [replace(each, reads_rows=reads_rows) for each in _checks(namespace.store, found, evaluate)]
         tables = run(checks, of_tables(progress, 0, len(checks), len(checks)))
+        tables += _manifest(namespace, found)
     return VerificationReport(snapshot=found.version, tables=tuple(tables))
+
+
+def _manifest(namespace: Table, snapshot: Snapshot) -> Iterator[VerifiedTable]:
+    """Yield what is wrong with the files of the rows of `__manifest`."""
+    if not namespace.is_partitioned or namespace.branch is not None or namespace.store.is_remote:
+        return
+    dataset = namespace.log.open(snapshot.version)
+    problem = damage_of_version(namespace.store, dataset, {None: f"{MANIFEST}/{DATA}"})
+    if problem is not None:
+        yield VerifiedTable(object_id=MANIFEST, checksum=Checksum(), problem=problem)
+
+
+def damage_of_version(root: Store, dataset: LanceDataset, places: Mapping[int | None, str]) -> str | None:
+    """Return what is wrong with the first data file of a version that is not as it was written; None where all are."""
+    for fragment in dataset.get_fragments():
+        for file in fragment.metadata.files:
+            found = damage_of(Path(root.uri, places[file.base_id], file.path), file.file_size_bytes)
+            if found is not None:
+                return f"[{Corrupt.code}] data file {found}"
+    return None
 
 
 def _checks(root: Store, snapshot: Snapshot, evaluate: Evaluate) -> Iterator[Check]:

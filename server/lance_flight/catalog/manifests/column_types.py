@@ -19,14 +19,14 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.storage.further_files import FileLayout
 from lance_flight.catalog.storage.lance_fields import chosen_numbers, least_number, numbers, walk, with_numbers
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, check_data
+from lance_flight.catalog.storage.whole_files import DATA, sealed
 
 
 def retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceOperation.Merge:
     """Write all `rows` of the next version of a table at a place, in columns of other types, and return its operation."""
     schema = _schema(dataset, rows.schema)
     written = _written(place, dataset, rows, schema)
-    check_data(place.uri, [written])
+    (written,) = sealed(place.uri, [written])
     known = [fragment.metadata for fragment in dataset.get_fragments()]
     # An index may list fragments that are gone: their numbers are not given again.
     segments = (segment for index in dataset.describe_indices() for segment in index.segments)

@@ -231,6 +231,8 @@ def settle(place: str) -> bool:
     A commit that is still running holds its mark locked, and is left alone.
     """
     above, taken = Path(place, PRIVATE), False
+    if "://" in place:
+        return False
     try:
         marks = sorted(name for name in os.listdir(above) if name.startswith(MARK))  # noqa: PTH208 - several times quicker
     except (FileNotFoundError, NotADirectoryError):
@@ -240,7 +242,7 @@ def settle(place: str) -> bool:
             with suppress(FileNotFoundError), _locked(above / name, wait=False) as is_mine:
                 if is_mine:
                     taken |= take_back(place, _base_of(name), is_committed=True)
-                    settle_references(place)
+                    settle_references(place, since=(above / name).stat().st_mtime)
                     (above / name).unlink()
         except OSError:
             # A reader may not write here, and some file systems have no locks.
@@ -257,9 +259,9 @@ def take_back(place: str, base: int, *, is_committed: bool = False) -> bool:
     with _locked(Path(place), wait=True):
         versions = Path(place, VERSIONS)
         newer = {path: n for path in versions.glob("*.manifest") if (n := parse_version(path.name)) and n > base}
-        if is_committed and newer:
-            # The commit after one flushes it.
-            newer = dict([max(newer.items(), key=lambda each: each[1])])
+        if is_committed and set(newer.values()) != {base + 1}:
+            # Nothing is torn that another commit has followed: that one flushed it.
+            return False
         torn = [path for path in newer if not is_whole(path.read_bytes())]
         if not torn and is_committed:
             torn = [path for path, number in newer.items() if not _has_files(place, base, number)]
@@ -273,12 +275,17 @@ def take_back(place: str, base: int, *, is_committed: bool = False) -> bool:
     return bool(torn)
 
 
-def settle_references(place: str) -> None:
-    """Remove tags and branches of a table that a power cut has left torn: the caller knows that none of them was acknowledged."""
+def settle_references(place: str, *, since: float = 0.0) -> None:
+    """Remove tags and branches of a table that a power cut has left torn: those written `since` a moment, which were not acknowledged.
+
+    A branch without any version is one that was being dropped.
+    """
     for kind in (TAGS, BRANCHES_OF):
         for path in Path(place, REFERENCES, kind).glob("*.json"):
             tree = Path(place, BRANCHES, path.stem)
-            if not _is_json(path.read_bytes()) or (kind == BRANCHES_OF and not _has_version(tree)):
+            is_torn = not _is_json(path.read_bytes()) or (kind == BRANCHES_OF and not _has_version(tree))
+            is_dropped = kind == BRANCHES_OF and not any(Path(tree, VERSIONS).glob("*.manifest"))
+            if is_dropped or (is_torn and path.stat().st_mtime >= since):
                 log.warning("%s was never acknowledged, and a power cut left it torn: removed", path)
                 if kind == BRANCHES_OF:
                     shutil.rmtree(tree, ignore_errors=True)

@@ -16,7 +16,7 @@ from lance.fragment import DataFile, write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, check_file
+from lance_flight.catalog.storage.whole_files import DATA, sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,5 @@ class FurtherFiles:
             writer.write_batch(rows)
             writer.close()
             written = layout.fragment(name, writer.size_bytes, rows.num_rows)
-        for file in written.files:
-            check_file(table.uri, file.path, file.file_size_bytes)
-        return written
+        (found,) = sealed(table.uri, [written])
+        return found

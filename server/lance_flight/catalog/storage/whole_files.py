@@ -7,7 +7,10 @@ written, and end early. An object store takes a file whole, or not at all.
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +21,8 @@ from lance import FragmentMetadata
 from lance_flight.catalog.storage.version_names import BRANCHES
 
 DATA = "data"
+_SEALED = re.compile(r"[^/]+-(?P<checksum>[0-9a-f]{8})\.lance")
+_PIECE = 1 << 20
 
 _ARROW_END, _ARROW_HEADER = b"ARROW1", 8
 _ROARING = 12346
@@ -42,6 +47,62 @@ def check_file(place: str, name: str, size: int | None) -> None:
         found = _find(place, f"{DATA}/{name}").stat()
     if found.st_size != size:
         raise _cut_short(Path(name))
+
+
+def seal(place: str, name: str, size: int | None) -> str:
+    """Give a new data file a name that ends in the CRC-32 of its content, and return the name; `OSError` unless it has a size in bytes.
+
+    A version names its files, so that the checksum is part of each version that reads them, of its branches and its backups. Files in object
+    stores, which check what they store, and files with blobs of their own beside them keep their names.
+
+    >>> recorded_checksum("9f86d081884c7d65-1b851995.lance"), recorded_checksum("9f86d081884c7d65.lance")
+    (461707669, None)
+    """
+    check_file(place, name, size)
+    path = Path(place, DATA, name)
+    if "://" in place or not path.exists() or path.with_suffix("").exists():
+        return name
+    sealed = path.with_name(f"{path.stem}-{checksum_of(path):08x}{path.suffix}")
+    path.rename(sealed)
+    return sealed.name
+
+
+def sealed(place: str, fragments: Iterable[FragmentMetadata]) -> list[FragmentMetadata]:
+    """Return the descriptions of new fragments with the names that their files have got (`seal`)."""
+    found = [fragment.to_json() for fragment in fragments]
+    for fragment in found:
+        for file in fragment["files"]:
+            file["path"] = seal(place, file["path"], file.get("file_size_bytes"))
+    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
+
+
+def recorded_checksum(name: str) -> int | None:
+    """Return the CRC-32 that the name of a data file says; None for one that says none."""
+    found = _SEALED.fullmatch(name)
+    return None if found is None else int(found["checksum"], 16)
+
+
+def checksum_of(path: Path) -> int:
+    """Return the CRC-32 of the content of a file."""
+    checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def damage_of(path: Path, size: int | None) -> str | None:
+    """Return what is wrong with a data file; None where it is as it was written, as far as its name says how."""
+    try:
+        found = path.stat().st_size
+        if size is not None and found != size:
+            return f"{path.name!r} has {found:,} bytes; expected {size:,}"
+        recorded = recorded_checksum(path.name)
+        if recorded is not None and checksum_of(path) != recorded:
+            return f"{path.name!r} is not as it was written: its checksum is {checksum_of(path):08x}"
+    except OSError as exc:
+        return f"{path.name!r} cannot be read: {exc.strerror}"
+    return None
 
 
 def check_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> None:

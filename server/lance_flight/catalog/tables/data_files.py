@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.file_versions import check_values, unstorable_
 from lance_flight.catalog.storage.further_files import FileLayout
 from lance_flight.catalog.storage.lance_fields import new_schema, numbers
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.whole_files import DATA, check_file
+from lance_flight.catalog.storage.whole_files import DATA, seal
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import SchemaError
 from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST
@@ -145,5 +145,5 @@ class OpenFile:
     def close(self) -> FragmentMetadata:
         """End the file and return what a commit needs to know of it."""
         self._writer.close()
-        check_file(self._place, self.name, self._writer.size_bytes)
+        self.name = seal(self._place, self.name, self._writer.size_bytes)
         return self._layout.file.fragment(self.name, self._writer.size_bytes, self.rows)

@@ -36,7 +36,7 @@ from lance_flight.catalog.storage.retries import STAGE, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.version_names import BRANCHES
-from lance_flight.catalog.storage.whole_files import DATA, check_data
+from lance_flight.catalog.storage.whole_files import DATA, sealed
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
@@ -99,8 +99,7 @@ def write_files(
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
     )
-    check_data(store.uri, written)
-    return written
+    return sealed(store.uri, written)
 
 
 def read_files(
