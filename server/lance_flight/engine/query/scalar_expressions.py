@@ -12,6 +12,7 @@ from datafusion import Expr
 from datafusion.expr import Projection
 
 from lance_flight.engine.query.partition_wise.plans import unaliased
+from lance_flight.engine.sql.checked_arithmetic import operator_of
 from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.model.arrow_types import is_string
 from lance_flight.planning.predicates import Column
@@ -77,7 +78,8 @@ def _call(function: str, operands: list[Any], depth: int, kind: str = "") -> Sca
 
 
 def _function(expression: Any, depth: int) -> ScalarCall | None:
-    call = _call(shown_name(expression.rex_call_operator()), expression.rex_call_operands(), depth)
+    operator = expression.rex_call_operator()
+    call = _call(operator_of(operator) or shown_name(operator), expression.rex_call_operands(), depth)
     match call:
         case ScalarCall("date_part", (pa.Scalar() as part, moment)) if is_string(part.type) and part.is_valid:
             return ScalarCall("date_part", (pa.scalar(part.as_py().lower()), moment))

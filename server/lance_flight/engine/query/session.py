@@ -26,6 +26,7 @@ from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.filters_over_joins import check_stacked_conditions, has_misplaced_condition
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
+from lance_flight.engine.query.integer_arithmetic import may_overflow
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
 from lance_flight.engine.query.plan_bounds import check_plan, with_joined_subqueries
@@ -47,6 +48,7 @@ from lance_flight.engine.runtime.client_sessions import ANONYMOUS
 from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
+from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
@@ -285,6 +287,7 @@ class QuerySession:
                     if exact != calls.sql:
                         calls = replace(calls, sql=exact)
                         frame = planned(exact)
+                    calls, frame = self._with_checks(calls, frame, plan)
                 # A view is coerced with the query that reads it.
                 strict = with_strict_memberships(calls.sql)
                 if self._is_view and strict == calls.sql and not has_moments(calls.sql):
@@ -306,6 +309,27 @@ class QuerySession:
         raise LimitExceeded(
             f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
         )
+
+    def _with_checks(
+        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
+    ) -> tuple[TypedCalls, DataFrame]:
+        """Return a query whose integers stay within BIGINT, and its plan; as it is where it has no other integers."""
+        if not has_arithmetic(calls.sql) or not may_overflow(
+            self.datafusion, with_joined_subqueries(frame.logical_plan())
+        ):
+            return calls, frame
+        checked = calls.with_checks()
+        try:
+            planned = self._planned_views.plan(
+                lambda: self.planned(lambda: checked.plan(self.datafusion, plan)), self._frame_of_view
+            )
+            self.plan(planned)
+        except (SqlError, Unsupported) as exc:
+            if BEYOND in str(exc):
+                raise
+            # DataFusion cannot sort by an operator over what a function computes here.
+            return calls, frame
+        return checked, planned
 
     def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.

@@ -16,6 +16,16 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionContext, SQLOptions, udf
 
 from lance_flight.engine.sql.bounded_functions import LISTS, guard_edits, register_guards, without_guards
+from lance_flight.engine.sql.checked_arithmetic import (
+    EXACT,
+    SIGNS,
+    WHOLE,
+    computed,
+    signature,
+    with_checked_arithmetic,
+    without_check,
+    without_checks,
+)
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
@@ -68,6 +78,10 @@ def _distance(distance: Distance) -> TypedFunction:
     return TypedFunction(result, distance.compute, known_types)
 
 
+def _checked(word: str) -> TypedFunction:
+    return TypedFunction(lambda *_: signature(word)[1], partial(computed, word))
+
+
 FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
     {
         "murmur3": TypedFunction(_hash_type, lambda columns: murmur3(columns[0])),
@@ -76,6 +90,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: _distance(distance) for name, distance in DISTANCES.items()},
         COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
         **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
+        **{word: _checked(word) for word in (*SIGNS, EXACT, WHOLE)},
         HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
     }
 )
@@ -83,7 +98,15 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
 
 def shown_name(column: str) -> str:
     """Return the name of a result column with the user's names of functions."""
-    return written_once(without_unsigned(without_guards(_CALL_NAME.sub(lambda found: found["word"], column))))
+    return without_checks(
+        written_once(
+            without_unsigned(
+                without_guards(
+                    _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _CHECKED else found[0], column)
+                )
+            )
+        )
+    )
 
 
 @dataclass(slots=True)
@@ -102,27 +125,23 @@ class TypedCalls:
     @classmethod
     def of(cls, sql: str, *, is_shared: bool = True) -> TypedCalls:
         """Give every call of a typed function its own name, and guard the arguments of other calls."""
-        tokens = tokenize(sql)
-        shared: dict[tuple[str, ...], str] = {}
-        edits: list[tuple[int, int, str]] = []
-        calls: dict[str, str] = {}
-        for place, token in enumerate(tokens[:-1]):
-            word = token.text.lower()
-            if word in FUNCTIONS and token.kind not in STRINGS and _is_expression(tokens, place):
-                name = f"__{_SHOWN.get(word, word)}_call{len(calls)}"
-                if word in _DISTANCES and is_shared:
-                    name = shared.setdefault(_call_key(tokens, place), name)
-                calls[name] = word
-                edits.append((token.start, token.stop, name))
-        guards = guard_edits(sql, tokens)
-        return cls(edited(sql, [*edits, *guards]), calls, bool(guards), sql if shared else None)
+        named, calls = _named(sql, frozenset(FUNCTIONS) - _CHECKED, is_shared=is_shared)
+        guards = guard_edits(sql, tokenize(sql))
+        is_written = is_shared and any(word in _DISTANCES for word in calls.values())
+        return cls(edited(sql, sorted([*named, *guards])), calls, bool(guards), sql if is_written else None)
+
+    def with_checks(self) -> TypedCalls:
+        """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
+        sql = with_checked_arithmetic(self.sql)
+        named, calls = _named(sql, _CHECKED, is_shared=True)
+        return TypedCalls(edited(sql, named), {**self.calls, **calls}, self.is_guarded, self.written)
 
     def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
         """Plan the query, registering each call in `context` with the types of its arguments."""
         if self.is_guarded:
             register_guards(context)
         for name, word in self.calls.items():
-            _register(context, name, word, [NEVER])
+            _register(context, name, word, signature(word)[0] if word in _CHECKED else [NEVER])
         known: set[tuple[str, str]] = set()
         sql = self.sql
         while True:
@@ -132,14 +151,34 @@ class TypedCalls:
                 found = _COERCION.search(str(exc))
                 if found is None or (found["name"], found["types"]) in known:
                     raise
-                if self.written is not None and any(found["name"] == name for name, _ in known):
-                    return TypedCalls.of(self.written, is_shared=False).plan(context, plan)
+                is_again = any(found["name"] == name for name, _ in known)
                 known.add((found["name"], found["types"]))
                 word, types = self.calls[found["name"]], arrow_types(context, found["types"])
-                if word == COSINE_OR_SAME and not any(map(is_numbers, types)):
+                if word in _CHECKED:
+                    sql = without_check(sql, found["name"])
+                elif self.written is not None and is_again:
+                    return TypedCalls.of(self.written, is_shared=False).plan(context, plan)
+                elif word == COSINE_OR_SAME and not any(map(is_numbers, types)):
                     sql = same_instead(sql, found["name"])
                 else:
                     _register(context, found["name"], word, types)
+
+
+def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[tuple[int, int, str]], dict[str, str]]:
+    """Return the edits that give the calls of some functions names of their own, and the function of each name."""
+    tokens = tokenize(sql)
+    shared: dict[tuple[str, ...], str] = {}
+    edits: list[tuple[int, int, str]] = []
+    calls: dict[str, str] = {}
+    for place, token in enumerate(tokens[:-1]):
+        word = token.text.lower()
+        if word in words and token.kind not in STRINGS and _is_expression(tokens, place):
+            name = f"__{_SHOWN.get(word, word)}_call{len(calls)}"
+            if word in _SHARED and is_shared:
+                name = shared.setdefault(_call_key(tokens, place), name)
+            calls[name] = word
+            edits.append((token.start, token.stop, name))
+    return edits, calls
 
 
 def _call_key(tokens: Sequence[Token], place: int) -> tuple[str, ...]:
@@ -170,7 +209,10 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
-NUMBERED = frozenset(FUNCTIONS) - _DISTANCES
+_CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
+_SHARED = _DISTANCES | _CHECKED
+"""Functions each of whose calls that are written alike have one name."""
+NUMBERED = frozenset(FUNCTIONS) - _SHARED
 """Functions each of whose calls has a name of its own, so that DataFusion computes what is written twice twice."""
 _TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
 
