@@ -83,6 +83,13 @@ def test_a_comparison_with_a_subquery_may_be_null(peers: Peers, operator: str, p
 
 
 NAMED = [
+    "SELECT x FROM t WHERE x <> ALL (SELECT x FROM t WHERE a = 2)",
+    "SELECT x FROM t WHERE x > ALL (SELECT x FROM t WHERE a = 1 AND x IS NOT NULL) OR x IS NULL",
+    "SELECT x FROM t WHERE NOT (x IN (SELECT x FROM t WHERE a = 2))",
+    "SELECT x FROM t WHERE x NOT IN (SELECT a FROM t WHERE a IS NOT NULL) OR a = 2",
+    "SELECT x FROM t WHERE x NOT IN (SELECT z.x FROM t AS z WHERE z.a > t.a)",
+    "SELECT x FROM t WHERE 3 NOT IN (SELECT x FROM t)",
+    "SELECT x FROM t WHERE x NOT IN (SELECT y FROM v) AND NOT EXISTS (SELECT 1 FROM u WHERE u.y = t.x AND u.b = 1)",
     "SELECT x FROM (SELECT 3 AS k, x FROM t) WHERE k NOT IN (SELECT y FROM u)",
     "SELECT x FROM (SELECT CAST(NULL AS BIGINT) AS k, x FROM t) WHERE k NOT IN (SELECT y FROM v)",
     "SELECT a, count(*) FROM t GROUP BY a HAVING a NOT IN (SELECT y FROM u) OR count(*) > 1",
@@ -117,6 +124,15 @@ def test_changes_touch_the_same_rows(database: Database, table: str) -> None:
     assert database.value(f"SELECT count(*) FROM {table}") == 3
     database.run(f"DELETE FROM {table} WHERE 7 NOT IN (SELECT id FROM {table}) AND id <> 3")
     assert database.query(f"SELECT id FROM {table}")["id"].to_pylist() == [3]
+
+
+def test_a_key_that_is_never_null_is_not_in_its_own_table(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, name VARCHAR) PARTITIONED BY (bucket(4, id) AS quarter)")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, NULL), (4, 'a')")
+    condition = f"id NOT IN (SELECT id FROM {table} WHERE name = 'a')"
+    assert sorted(database.query(f"SELECT id FROM {table} WHERE {condition}")["id"].to_pylist()) == [2, 3]
+    assert database.run(f"DELETE FROM {table} WHERE NOT ({condition})") == 2
+    assert sorted(database.query(f"SELECT id FROM {table}")["id"].to_pylist()) == [2, 3]
 
 
 def test_a_view_compares_as_its_query_does(peers: Peers) -> None:

@@ -57,7 +57,7 @@ def check_stacked_conditions(context: SessionContext, plan: LogicalPlan) -> None
         node = waiting.pop()
         waiting += node.inputs()
         condition = node.to_variant()
-        if isinstance(condition, nodes.Filter):
+        if isinstance(condition, nodes.Filter) and isinstance(_below(node).to_variant(), nodes.Filter):
             names = context.create_dataframe_from_logical_plan(node).schema().names
             twice = {name for name in names if names.count(name) > 1}
             if twice & _names(condition.predicate()):
@@ -67,14 +67,19 @@ def check_stacked_conditions(context: SessionContext, plan: LogicalPlan) -> None
                 )
 
 
-def _join_below(node: LogicalPlan) -> tuple[LogicalPlan | None, bool]:
-    """Return the outer join that a condition is about, if only projections are between them, and whether none is."""
+def _below(node: LogicalPlan) -> LogicalPlan:
+    """Return what a condition is about, below the projections of it."""
     (below,) = node.inputs()
-    is_direct = not isinstance(below.to_variant(), nodes.Projection)
     while isinstance(below.to_variant(), nodes.Projection | nodes.SubqueryAlias):
         (below,) = below.inputs()
+    return below
+
+
+def _join_below(node: LogicalPlan) -> tuple[LogicalPlan | None, bool]:
+    """Return the outer join that a condition is about, if only projections are between them, and whether none is."""
+    below, (first,) = _below(node), node.inputs()
     is_outer = isinstance(below.to_variant(), nodes.Join) and not below.display().startswith(_INNER)
-    return (below if is_outer else None), is_direct
+    return (below if is_outer else None), not isinstance(first.to_variant(), nodes.Projection)
 
 
 def _shared_names(context: SessionContext, join: LogicalPlan) -> set[str]:

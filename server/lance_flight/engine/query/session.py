@@ -39,7 +39,12 @@ from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.statement_searches import SEARCHES, StatementSearches
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.stored_expressions import has_computed
-from lance_flight.engine.query.subqueries import has_constant_not_in, has_correlated_not_in, is_about_membership
+from lance_flight.engine.query.subqueries import (
+    has_constant_not_in,
+    has_correlated_not_in,
+    has_shared_names,
+    is_about_membership,
+)
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
@@ -54,7 +59,7 @@ from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.long_numbers import row_edits
-from lance_flight.engine.sql.memberships import with_strict_memberships
+from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
@@ -219,6 +224,10 @@ class QuerySession:
         if self.named.hidden:
             datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
+        return self._frame_of_text(sql, parameters, is_bound=is_bound)
+
+    def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
+        """Plan a query whose searches and hidden columns are replaced."""
         with located(self._sent, sql):
             rewritten = datafusion_text(sql)
         self._limits.is_costly |= rewritten.is_costly
@@ -228,22 +237,21 @@ class QuerySession:
             self._unbound, self._wanted = calls, None
         values = bound_values(calls.sql, parameters)
 
-        def schema_of(text: str) -> pa.Schema:
-            return pa.schema(self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values).schema())
+        columns = [] if parameters is None else parameters.columns
+        numbers = {f"${place}": column[0].as_py() for place, column in enumerate(columns, 1)}
 
-        numbers = (
-            {} if parameters is None else {f"${n}": each[0].as_py() for n, each in enumerate(parameters.columns, 1)}
-        )
+        def planned(text: str) -> DataFrame:
+            return self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
 
         def plan(text: str, *, is_final: bool = False) -> DataFrame:
-            frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
-            check_recursive_queries(text, schema_of)
+            frame = planned(text)
+            check_recursive_queries(text, lambda part: pa.schema(planned(part).schema()))
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts:
                 self._bounded(frame)
             if may_add_times(text):
                 check_date_arithmetic(self.datafusion, with_joined_subqueries(frame.logical_plan()))
-            right = text if is_final else self._with_right_answers(text, frame.logical_plan(), numbers)
+            right = text if is_final else self._with_right_answers(text, frame.logical_plan(), planned, numbers)
             if right != text:
                 return plan(right, is_final=True)
             if calls.calls and is_bound:
@@ -254,10 +262,15 @@ class QuerySession:
         with located(self._sent, calls.sql):
             return self._readable(calls, plan, numbers, is_bound=is_bound)
 
-    def _with_right_answers(self, text: str, plan: LogicalPlan, values: Mapping[str, object]) -> str:
+    def _with_right_answers(
+        self, text: str, plan: LogicalPlan, planned: Callable[[str], DataFrame], values: Mapping[str, object]
+    ) -> str:
         """Return the text of a query without what DataFusion answers wrongly, as its plan shows."""
         if has_correlated_not_in(plan):
             text = with_strict_memberships(text)
+            plan = planned(text).logical_plan()
+        if has_shared_names(plan):
+            text = with_apart_names(text)
         if may_compare_bits(text):
             text = without_signed_zeros(text, self.named.floating(), values)
         return text
@@ -271,28 +284,20 @@ class QuerySession:
         is_bound: bool,
     ) -> DataFrame:
         """Plan a query, again where DataFusion refuses it as it is written, or its plan shows a wrong answer."""
-
-        def planned(sql: str) -> DataFrame:
-            return self._planned_views.plan(
-                lambda: self.planned(lambda: replace(calls, sql=sql).plan(self.datafusion, plan)), self._frame_of_view
-            )
-
         is_typed = is_unsigned = False
         for _ in range(MOST_MOMENTS):
             try:
-                frame = planned(calls.sql)
+                frame = self._planned(calls, plan)
                 if not is_typed:
                     is_typed = True
-                    exact = with_decimal_numbers(calls.sql, frame, planned, self.datafusion, self.planned)
-                    if exact != calls.sql:
-                        calls = replace(calls, sql=exact)
-                        frame = planned(exact)
-                    calls, frame = self._with_checks(calls, frame, plan)
+                    calls, frame = self._with_exact_numbers(calls, frame, plan)
                 # A view is coerced with the query that reads it.
                 strict = with_strict_memberships(calls.sql)
                 if self._is_view and strict == calls.sql and not has_moments(calls.sql):
                     return frame
                 coerced = self._coerced(frame, is_bound=is_bound)
+                if not is_bound:
+                    return coerced
                 if strict != calls.sql and has_constant_not_in(frame.logical_plan(), self.optimised(coerced)):
                     calls = replace(calls, sql=strict)
                 elif not is_unsigned and compares_bits(self.optimised(coerced).display_indent()):
@@ -310,26 +315,41 @@ class QuerySession:
             f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
         )
 
-    def _with_checks(
+    def _planned(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> DataFrame:
+        """Plan a query with its calls, and the views that it names."""
+        return self._planned_views.plan(
+            lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
+        )
+
+    def _with_exact_numbers(
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
     ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query whose integers stay within BIGINT, and its plan; as it is where it has no other integers."""
-        if not has_arithmetic(calls.sql) or not may_overflow(
-            self.datafusion, with_joined_subqueries(frame.logical_plan())
-        ):
+        """Return a query with decimals beside decimals, whose integers stay within BIGINT, and its plan."""
+
+        def planned(sql: str) -> DataFrame:
+            return self._planned(replace(calls, sql=sql), plan)
+
+        exact = with_decimal_numbers(calls.sql, frame, planned, self.datafusion, self.planned)
+        if exact != calls.sql:
+            calls, frame = replace(calls, sql=exact), planned(exact)
+        if not has_arithmetic(calls.sql):
+            return calls, frame
+        if not may_overflow(self.datafusion, with_joined_subqueries(frame.logical_plan())):
             return calls, frame
         checked = calls.with_checks()
+
+        def plan_whole(text: str) -> DataFrame:
+            found = plan(text)
+            found.execution_plan()  # some calls are checked against their signatures only now
+            return found
+
         try:
-            planned = self._planned_views.plan(
-                lambda: self.planned(lambda: checked.plan(self.datafusion, plan)), self._frame_of_view
-            )
-            self.plan(planned)
+            return checked, self._planned(checked, plan_whole)
         except (SqlError, Unsupported) as exc:
             if BEYOND in str(exc):
                 raise
             # DataFusion cannot sort by an operator over what a function computes here.
             return calls, frame
-        return checked, planned
 
     def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.

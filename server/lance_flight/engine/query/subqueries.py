@@ -20,7 +20,9 @@ from lance_flight.errors import Unsupported
 
 _USE = re.compile(r"(?:\b(?P<word>NOT IN|IN|EXISTS|ANY|ALL) )?\(<subquery>\)")
 _NOT_IN = "NOT IN (<subquery>)"
-_STRICT_JOIN = re.compile(r"LeftAnti Join: (?! *Filter: ).+ null_aware")
+_NOT_EXISTS = "NOT EXISTS (<subquery>)"
+_KEYED_JOIN = re.compile(r"(?:Left|Right)Anti Join: (?! *Filter: )(?!null_aware)\S")
+_RELATION = re.compile(r"^\s*(?:TableScan|SubqueryAlias): (?P<name>\S+)")
 _OUTER = "outer_ref("
 _SUBQUERY = "Subquery:"
 _AGGREGATE = "Aggregate:"
@@ -41,10 +43,14 @@ _HAVING = (
 
 @dataclass(frozen=True, slots=True)
 class _Subquery:
-    """Subquery of a plan: the word before its bracket, and the operators in it from its top, each with its indentation."""
+    """Subquery of a plan: the word before its bracket, and the operators in it from its top, each with its indentation.
+
+    `around` are those that the query around it reads, after it in the text of the plan.
+    """
 
     word: str
     lines: Sequence[str]
+    around: Sequence[str]
 
     @property
     def is_correlated(self) -> bool:
@@ -81,8 +87,45 @@ def has_correlated_not_in(plan: LogicalPlan) -> bool:
 
 def has_constant_not_in(plan: LogicalPlan, optimised: LogicalPlan) -> bool:
     """Return whether a NOT IN compares a constant: it becomes no join with a key, and what is NULL is forgotten."""
-    wanted: int = plan.display_indent().count(_NOT_IN)
-    return wanted > len(_STRICT_JOIN.findall(optimised.display_indent()))
+    text = plan.display_indent()
+    if _NOT_IN not in text:
+        return False
+    wanted: int = text.count(_NOT_IN) + text.count(_NOT_EXISTS)
+    return wanted > len(_KEYED_JOIN.findall(optimised.display_indent()))
+
+
+def has_shared_names(plan: LogicalPlan) -> bool:
+    """Return whether a comparison with ANY or ALL reads a table of a name that the query around it has, too.
+
+    DataFusion takes the columns of both for those of the subquery: `id <> ALL (SELECT id FROM t)` compares t.id with itself.
+    """
+    text = plan.display_indent()
+    if " ANY (<subquery>)" not in text and " ALL (<subquery>)" not in text:
+        return False
+    found = False
+    for each in _subqueries(text.splitlines()):
+        shared = _relations(each.lines) & _relations(each.around) if each.word in {"ANY", "ALL"} else set()
+        if shared and each.is_correlated:
+            raise Unsupported(
+                f"a subquery that is compared with IN, ANY or ALL reads {min(shared)!r}, as does the query around it, of which it"
+                " names columns; give one of them an alias"
+            )
+        found |= bool(shared)
+    return found
+
+
+def _relations(lines: Sequence[str]) -> set[str]:
+    """Return the names that the relations of some operators have outside of them."""
+    found: set[str] = set()
+    hidden = len(max(lines, key=len, default="")) + 1
+    for line in lines:
+        if _depth(line) <= hidden:
+            hidden = len(line) + 1
+        named = _RELATION.match(line)
+        if named is not None and _depth(line) <= hidden:
+            found.add(named["name"].rpartition(".")[2])
+            hidden = _depth(line)
+    return found
 
 
 def is_about_membership(message: str) -> bool:
@@ -112,7 +155,8 @@ def _subqueries(lines: Sequence[str]) -> Iterator[_Subquery]:
         if line.strip() == _SUBQUERY:
             word = next(named.get(depth - 2, iter(())), "")
             stop = next((at for at in range(place + 1, len(lines)) if _depth(lines[at]) <= depth), len(lines))
-            yield _Subquery(word, lines[place + 1 : stop])
+            end = next((at for at in range(stop, len(lines)) if _depth(lines[at]) < depth), len(lines))
+            yield _Subquery(word, lines[place + 1 : stop], lines[stop:end])
         else:
             named[depth] = iter([found["word"] or "" for found in _USE.finditer(line)])
 

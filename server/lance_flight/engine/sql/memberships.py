@@ -104,6 +104,25 @@ def with_strict_memberships(text: str) -> str:
     return edited(text, membership_edits(tokenize(text), is_strict=True))
 
 
+def with_apart_names(text: str) -> str:
+    """Return a text whose comparisons with ANY and ALL read tables under names of their own.
+
+    >>> with_apart_names("SELECT 1 FROM t WHERE x <> ALL (SELECT x FROM t)")
+    'SELECT 1 FROM t WHERE x <> ALL (SELECT * FROM (SELECT x FROM t) AS __compared_0)'
+    """
+    tokens = tokenize(text)
+    closing = closing_places(tokens)
+    edits: list[tuple[int, int, str]] = []
+    for place, token in enumerate(tokens[:-2]):
+        closed = closing.get(place + 1)
+        if token.word in {"ANY", "ALL", "SOME"} and closed is not None and tokens[place + 2].word in _QUERIES:
+            edits += [
+                (tokens[place + 2].start, tokens[place + 2].start, "SELECT * FROM ("),
+                (tokens[closed].start, tokens[closed].start, f") AS __compared_{len(edits)}"),
+            ]
+    return edited(text, sorted(edits))
+
+
 def _memberships(operands: Operands) -> Iterator[_Membership]:
     """Yield each IN over a subquery; the conditions around are known once all are read."""
     tokens, current = operands.tokens, _Condition()

@@ -60,11 +60,7 @@ def without_signed_zeros(
         if token.word != "IN" or not closed or tokens[place + 2].word in _QUERIES or tokens[place + 2].is_sign("("):
             continue
         items = tokens[place + 2 : closed]
-        edits += [
-            (token.stop, token.stop, columns[folded(token)])
-            for token, following in zip(items, tokens[place + 3 : closed + 1], strict=True)
-            if token.kind in {Kind.WORD, Kind.NAME} and folded(token) in columns and following.text in {",", ")"}
-        ]
+        edits += _member_edits(tokens, place, closed, columns)
         is_compared = _is_compared(tokens, place, columns) or (is_any and _are_doubles(items, values))
         if is_compared and _has_zero(items, values):
             edits.append((tokens[closed].start, tokens[closed].start, _BOTH_ZEROS))
@@ -149,6 +145,28 @@ def _window_keys(tokens: Sequence[Token], opened: int, closed: int) -> Iterator[
             following = tokens[last + 1]
             if last < closed and (following.text in {",", ")"} or following.word in _AFTER_KEY):
                 yield last
+
+
+def _member_edits(
+    tokens: Sequence[Token], place: int, closed: int, columns: Mapping[str, str]
+) -> list[tuple[int, int, str]]:
+    """Return the edits of the columns in a list, and of the column or literal that is compared with them."""
+    last = place - 1 - (tokens[place - 1].word == "NOT")
+    members = [
+        tokens[at]
+        for at in range(place + 2, closed)
+        if tokens[at].kind in {Kind.WORD, Kind.NAME}
+        and folded(tokens[at]) in columns
+        and tokens[at + 1].text in {",", ")"}
+    ]
+    compared = tokens[last]
+    if not members or compared.kind not in {Kind.WORD, Kind.NAME, Kind.NUMBER} or compared.word == "END":
+        return []
+    return [
+        (token.stop, token.stop, columns[folded(token)])
+        for token in [compared, *members]
+        if token.kind is not Kind.NUMBER and folded(token) in columns
+    ]
 
 
 def _is_compared(tokens: Sequence[Token], place: int, columns: Collection[str]) -> bool:
