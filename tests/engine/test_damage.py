@@ -211,6 +211,42 @@ def test_the_command_asks_before_it_gives_rows_up(
     assert Database(root).value("SELECT count(*) FROM parts") == COMMITS - 1
 
 
+@pytest.mark.parametrize("layout", ["p", "bucket(2, id)", "year(at), p", "truncate(1, p)"])
+@pytest.mark.parametrize("lose", ["__manifest", "__manifest/_versions"])
+def test_a_lost_manifest_is_made_anew(
+    tmp_path: Path, layout: str, lose: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Database(tmp_path / "root")
+    asked.run(f"CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, at TIMESTAMP) PARTITIONED BY ({layout})")
+    for number, p in enumerate(["NULL", "'x1'", "'x0'", "NULL", "'x0'", "'x1'"]):
+        asked.run(f"INSERT INTO t VALUES ({number}, {p}, '202{number}-05-05')")
+    asked.run("UPDATE t SET at = NULL WHERE id = 3")
+    asked.run("DELETE FROM t WHERE id = 4")
+    rows = asked.rows("SELECT * FROM t ORDER BY id")
+    shutil.rmtree(asked.root / "t" / lose)
+    command = ["repair", str(asked.root), "t", "--partition-by", layout]
+    assert main(command) == 1
+    assert "5 rows" in capsys.readouterr().out
+    assert "[corrupt]" in Database(asked.root).refuses("SELECT id FROM t")
+    assert main([*command, "--apply"]) == 1
+    assert main([*command, "--apply", "--yes"]) == 0
+    found = Database(asked.root)
+    assert found.rows("SELECT * FROM t ORDER BY id") == rows
+    assert not unsound(found, "t")
+    assert found.run("INSERT INTO t VALUES (9, 'x1', '2021-05-05')") == 1
+    assert found.run("UPDATE t SET p = 'y' WHERE id = 9") == 1
+    assert found.value("SELECT count(*) FROM t") == len(rows) + 1
+    assert main(["repair", str(asked.root), "t", "--partition-by", layout, "--apply", "--yes"]) != 0
+
+
+def test_a_lost_manifest_is_not_made_anew_with_other_partitions(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(root / "parts/__manifest")
+    assert main(["repair", str(root), "parts", "--partition-by", "id", "--apply", "--yes"]) != 0
+    assert "is of the partition" in capsys.readouterr().err
+    assert main(["repair", str(root), "parts", "--partition-by", "p", "--apply", "--yes"]) == 0
+    assert Database(root).value("SELECT count(*) FROM parts") == 2 * COMMITS
+
+
 def damaged_files(root: Path) -> list[Path]:
     """Data files of the newest snapshot, of each partition table and of the plain one."""
     return [*(root / "parts").glob("*$dataset/data/*.lance"), *(root / "plain.lance/data").glob("*.lance")]

@@ -144,7 +144,8 @@ class Manifest(VersionLog):
             if version is not None or not has_lost_manifest(self.root):
                 raise
             raise Corrupt(
-                f"namespace {self.root.name!r} has partition tables, and its {MANIFEST} is lost; expected a restore from a backup"
+                f"namespace {self.root.name!r} has partition tables, and its {MANIFEST} is lost; expected a restore from a backup, or"
+                " lance-flight repair --partition-by"
             ) from exc
 
     def _open_to_commit(self, version: int) -> LanceDataset:
