@@ -21,6 +21,7 @@ REFUSED = {
     "Schema contains duplicate unqualified field name": "no names for two casts of one column in GROUP BY",
     "two columns have the same name": "no plan for a correlated subquery that selects a column and a cast of it",
     "a subquery cannot stand in this clause": "no plan for a subquery that names columns in a condition of a join",
+    "is not offered for row values, and in SELECT lists": "no plan for correlated IN as a value",
     r"EXISTS \(SELECT …\) cannot stand here": "no plan for EXISTS as a value",
     r"IN \(SELECT …\) cannot stand here": "no plan for correlated IN inside CASE and OR",
 }

@@ -197,7 +197,7 @@ def _check_subqueries(plan: LogicalPlan) -> None:
     inputs = sum(below.display_indent().count(_PROJECTION) for below in plan.inputs())
     if plan.display_indent().count(_PROJECTION) - line.count(_PROJECTION) - inputs > 1:
         raise Unsupported(
-            "a subquery of ON, ORDER BY, GROUP BY, an aggregate or a window reads another subquery or a view, or there are two of them;"
+            "a subquery of a SELECT list, ON, ORDER BY, GROUP BY, an aggregate or a window reads another subquery or a view, or there are two of them;"
             " write them in FROM or WITH, and join them"
         )
 

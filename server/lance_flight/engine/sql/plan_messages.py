@@ -277,12 +277,13 @@ def _field(found: re.Match[str], _: str) -> str:
             " DataFusion plans subqueries that name columns of the query right around them; write a join"
         )
     named = (field.strip() for field in found["fields"].rstrip(".").split(","))
-    fields = [field for field in named if _INSIDE.search(field) is None]
+    fields = [field for field in named if _INSIDE.search(field) is None and not field.startswith(('"$in"', '"$row"'))]
     lasts = {_last(field): field for field in fields}
     near = nearest(found["name"], fields, _ALIKE)
     near = near or [lasts[name] for name in nearest(_last(found["name"]), lasts, _ALIKE)]
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"No field named {found['name']}.{hint}\nValid fields are {', '.join(fields)}."
+    valid = f"\nValid fields are {', '.join(fields)}." if fields else ""
+    return f"No field named {found['name']}.{hint}{valid}"
 
 
 _ALIKE = 0.75
@@ -341,7 +342,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         f"{REFUSAL}, and two columns have the same name; write AS and another name for one of them",
     ),
     (
-        re.compile(r"\$(?:in|row)\b"),
+        re.compile(r'^(?!No field named "?[^"$]).*\$(?:in|row)\b', re.DOTALL),
         (
             "IN (SELECT …) whose query names columns of the query around it is not offered for row values, and in SELECT lists;"
             " write EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND …)"
