@@ -96,7 +96,9 @@ class Statements:
 
     def _ordered(self) -> str:
         with self._source() as (source, relations):
-            first = f"coalesce({self.value(self.chance.choice(list(KINDS)), 1)}, NULL) {self._pick('ASC', 'DESC')} {self._nulls()}"
+            # Zeros of both signs are in an order.
+            kind = self.chance.choice(list(KINDS))
+            first = f"coalesce({self._whole() if kind == NUMBER else self.value(kind, 1)}, NULL) {self._pick('ASC', 'DESC')} {self._nulls()}"
             keys = ", ".join([first, *(f"{each.alias}.{each.key} NULLS FIRST" for each in relations)])
             where = f" WHERE {self.condition(2)}" if self._happens(0.5) else ""
             offset = f" OFFSET {self.chance.randint(0, 3)}" if self._happens(0.3) else ""
@@ -257,7 +259,7 @@ class Statements:
             lambda: f"({self.value(NUMBER, depth)} {self._pick('+', '-', '*')} {self.value(NUMBER, 0)})",
             lambda: f"({self.value(NUMBER, depth)} {self._pick('+', '-')} {self.value(NUMBER, 0)})",
             lambda: f"abs({self.value(NUMBER, depth)})",
-            lambda: f"(- {self._column(NUMBER)})",
+            lambda: f"(- {self._whole()})",
             lambda: f"({self._whole()} % {self._pick('2', '3', '-5')})",
             lambda: f"length({self.value(TEXT, depth)})",
             lambda: f"extract({self._pick('year', 'month', 'day')} FROM {self._column(self._pick(DAY, MOMENT))})",

@@ -10,6 +10,10 @@ from tests.engine.database import Database
 
 # Condition on the column → the rows that it holds for, of 0.0, -0.0, 2.5, NULL.
 CONDITIONS = {
+    "0 IN (7, {0})": [1, 2],
+    "{0} IN ({0}, 7)": [1, 2, 3],
+    "z.{0} IN (8, d, r)": [1, 2, 3],
+    "CASE WHEN id > 0 THEN {0} END IN ({0}, 7)": [1, 2, 3],
     "{0} IN (0, 2.5)": [1, 2, 3],
     "{0} IN (0, 7)": [1, 2],
     "{0} IN (-0.0, 7, 8, 9, 10)": [1, 2],
@@ -57,6 +61,12 @@ def test_windows_take_both_zeros_for_one(zeros: Database, column: str) -> None:
     )
     assert [list(row.values()) for row in found.to_pylist()] == [[1, 2, 1, 3], [2, 2, 1, 3], [3, 1, 3, 1], [4, 1, 4, 4]]
     assert found.column_names[1].startswith(f"count(*) PARTITION BY [z.{column}] ")
+
+
+@pytest.mark.parametrize("column", ["d", "r"])
+def test_distinct_zeros_are_one(zeros: Database, column: str) -> None:
+    found = zeros.rows(f"SELECT count(DISTINCT z.{column}) FILTER (WHERE id > 0), count(DISTINCT {column}) FROM z")
+    assert found == [(2, 2)]
 
 
 def test_the_sign_of_a_zero_is_kept(zeros: Database) -> None:

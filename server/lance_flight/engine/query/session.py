@@ -363,11 +363,7 @@ class QuerySession:
                 frame = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
                 check_stacked_conditions(self.datafusion, self.optimised(frame))
             plan = self.optimised(frame)
-            if " Join:" in plan.display_indent() and has_misplaced_condition(
-                self.datafusion,
-                plan,
-                lambda: self.plan(frame).display_indent(),
-            ):
+            if self.misplaces_conditions(frame):
                 frame = self._with_merge_joins(frame)
                 plan = self.optimised(frame)
         except (SqlError, Unsupported):
@@ -379,6 +375,13 @@ class QuerySession:
             return frame
         self._optimised = coerced, plan
         return coerced
+
+    def misplaces_conditions(self, frame: DataFrame) -> bool:
+        """Return whether DataFusion moves a condition of a query to the wrong side of an outer join."""
+        plan = self.optimised(frame)
+        return " Join:" in plan.display_indent() and has_misplaced_condition(
+            self.datafusion, plan, lambda: self.plan(frame).display_indent()
+        )
 
     def _with_merge_joins(self, frame: DataFrame) -> DataFrame:
         """Return a query whose joins by equality are merge joins, which DataFusion makes of several partitions alone."""

@@ -13,7 +13,7 @@ from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, 
 
 DOUBLE, REAL = " - (-0.0)", " - CAST(-0.0 AS REAL)"
 """What removes the sign of a zero, by the type of a column."""
-_WORDS = re.compile(r"\b(?:IN|CASE|NULLIF|OVER|WINDOW)\b", re.IGNORECASE)
+_WORDS = re.compile(r"\b(?:IN|CASE|NULLIF|OVER|WINDOW|DISTINCT)\b", re.IGNORECASE)
 _BOTH_ZEROS = ", 0.0, -0.0"
 _SHOWN = re.compile(r" - (?:Float64\(-0\)|CAST\(Float64\(-0\) AS Float32\))|, Float64\(0\), Float64\(-0\)")
 _LIST = re.compile(r" IN \(\[(?P<items>[^\]]*)\]\)")
@@ -21,6 +21,8 @@ _FLOATING_ZERO = re.compile(r"Float(?:32|64)\((-?0)\)")
 _ZERO = re.compile(r"0*\.?0*(?:[eE][+-]?\d+)?")
 _NUMBER = re.compile(r"-?\d*\.?\d*(?:[eE][+-]?\d+)?(?<=[\d.])")
 _EXACT = 2**53
+_BEFORE_NAME = {"CASE": (1, "WHEN"), "NULLIF": (2, ","), "DISTINCT": (1, ")")}
+"""How many tokens after a word the name begins whose bits count, and what follows it."""
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
 _AFTER_KEY = frozenset(["ASC", "DESC", "NULLS", "ORDER", "ROWS", "RANGE", "GROUPS"])
 
@@ -77,18 +79,16 @@ def without_unsigned(name: str) -> str:
 
 
 def _keys(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[int]:
-    """Yield the last place of each name that alone is a key of a window, what CASE compares, or the argument of nullif."""
+    """Yield the last place of each name whose bits count: alone as a key of a window, in CASE, nullif, count(DISTINCT …)."""
     for place, token in enumerate(tokens[:-1]):
-        if token.word == "CASE":
-            last = _name(tokens, place + 1)
-            if tokens[last + 1].word == "WHEN":
-                yield last
-        elif token.word == "NULLIF" and tokens[place + 1].is_sign("("):
-            last = _name(tokens, place + 2)
-            if tokens[last + 1].is_sign(","):
-                yield last
-        elif token.is_sign("(") and (tokens[place - 1].word == "OVER" or _is_named_window(tokens, place)):
+        if token.is_sign("(") and (tokens[place - 1].word == "OVER" or _is_named_window(tokens, place)):
             yield from _window_keys(tokens, place, closing.get(place, place))
+        elif token.word in _BEFORE_NAME:
+            opening, following = _BEFORE_NAME[token.word]
+            is_called = tokens[place + 1 if opening > 1 else place - 1].is_sign("(") or token.word == "CASE"
+            last = _name(tokens, place + opening)
+            if is_called and (tokens[last + 1].word or tokens[last + 1].text) == following:
+                yield last
 
 
 def _second_arguments(

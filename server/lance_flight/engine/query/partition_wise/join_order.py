@@ -23,7 +23,8 @@ def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFra
     if not exchanged:
         return None
     try:
-        return session.planned(partial(rebuilt, session.datafusion, root, {}, exchanged))
+        swapped = session.planned(partial(rebuilt, session.datafusion, root, {}, exchanged))
+        return None if session.misplaces_conditions(swapped) else swapped
     except (Unsupported, SqlError):
         return None
 
