@@ -16,6 +16,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import private_place, settle_abandoned
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -143,8 +144,9 @@ def test_a_place_that_nobody_ever_locked_is_left_alone_for_a_day(engine: Engine,
     yesterday = time.time() - 25 * 3600
     for name in ("old", "ticket.key"):
         os.utime(place / PRIVATE / name, (yesterday, yesterday))
+    fill_reserve(engine.root.store)
     settle_abandoned(engine.root.store)
-    assert private(place) == ["new", "ticket.key"]
+    assert private(place) == ["new", "reserve", "ticket.key"]
 
 
 @pytest.mark.parametrize("rows", [1, 0])

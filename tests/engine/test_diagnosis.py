@@ -15,6 +15,7 @@ from lance_flight.catalog.maintenance.diagnosis import MANY_FILES, Level, diagno
 from lance_flight.catalog.manifests.manifest import FENCE_KEY
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
 from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
@@ -107,6 +108,7 @@ def test_a_sound_root_is_said_to_be_one_and_left_as_it_is(
     usage = shutil.disk_usage("/")._replace(total=100, free=50)  # that of this machine may be small
     monkeypatch.setattr(diagnosis.shutil, "disk_usage", lambda _: usage)
     root = Path(engine.root.store.uri)
+    fill_reserve(engine.root.store)
     before = sorted(root.rglob("*"))
     assert main(["doctor", str(root)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
+from lance_flight.catalog.storage.leases import INTERVAL
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error
 
@@ -21,6 +23,7 @@ from tests.faults.conftest import Before
 from tests.faults.disks import REMOUNT, Disk, files_up_to
 from tests.faults.failpoints import watched
 from tests.faults.writes import START, STOPS, TIMES, WRITES, Stop, Write
+from tests.flight.statements import statement
 from tests.selection import IS_FULL
 from tests.service.server_process import serving
 
@@ -194,6 +197,64 @@ def test_room_is_made_on_a_device_that_is_entirely_full(device: Disk, root: Path
             assert device.used < before
             assert server.run("INSERT INTO kept VALUES (100, 'a', 1)") == 1
         assert read(server, "kept") == sorted([*START, (100, "a", 1)])
+
+
+ROOM_MAKERS = (
+    "TRUNCATE TABLE t",
+    "DELETE FROM t WHERE p = 'a'",
+    "ALTER TABLE t DROP PARTITION (p = 'a')",
+    "DROP TABLE t",
+)
+RESERVE = Path(".lance-flight", "reserve")
+
+
+def reserve(root: Path) -> set[int]:
+    """The sizes of the files of the reserve."""
+    return {path.stat().st_size for path in (root / RESERVE).iterdir()}
+
+
+@pytest.mark.parametrize("sql", [*ROOM_MAKERS, "VACUUM t"])
+def test_statements_that_free_room_run_on_a_device_that_is_entirely_full(device: Disk, root: Path, sql: str) -> None:
+    """Vacuum frees what was replaced long ago, and no other statement may use the reserve."""
+    with serving(root) as server:
+        INGEST.set_up(server, "t")
+        server.run("UPDATE t SET n = 1 WHERE p = 'b'")
+        age(root / "t", hours=24 * 30)
+        files, before = data_files(root / "t"), device.used
+        with device.with_room(files=0, pages=0):
+            assert "[storage_full]" in server.refuses("INSERT INTO t VALUES (100, 'a', 1)")
+            server.run(sql)
+            if sql.startswith(("VACUUM", "DROP TABLE")):
+                assert device.used < before
+        if sql == "VACUUM t":
+            assert data_files(root / "t") < files
+            assert read(server, "t") == sorted((number, p, int(p == "b")) for number, p, _ in START)
+        elif sql == "DROP TABLE t":
+            assert server.rows("SHOW TABLES") == []
+        else:
+            left = set() if sql.startswith("TRUNCATE") else {"b", None}
+            assert {p for _, p, _ in read(server, "t")} == left
+            server.run("DELETE FROM t WHERE id = 1")
+        assert reserve(root) == {32 << 10}, "it is there again"
+        assert len(list((root / RESERVE).iterdir())) == 32
+
+
+def test_a_truncated_table_is_vacuumed_on_the_device_that_is_still_full(device: Disk, root: Path) -> None:
+    """A query of another server is at work with the old rows: its lease found no room."""
+    with serving(root) as server, serving(root) as other:
+        INGEST.set_up(server, "t")
+        with device.with_room(files=0, pages=0):
+            info = other.client.get_flight_info(statement("SELECT id FROM t"))
+            time.sleep(INTERVAL + 2)
+            server.run("TRUNCATE TABLE t")
+            age(root / "t", hours=24 * 30)
+            files = data_files(root / "t")
+            server.run("VACUUM t RETAIN 0 HOURS FORCE")
+            (ticket,) = [endpoint.ticket for endpoint in info.endpoints]
+            rows = other.client.do_get(ticket).read_all().column("id").to_pylist()
+            assert sorted(rows) == sorted(number for number, _, _ in START)
+            assert data_files(root / "t") == files
+        assert read(server, "t") == []
 
 
 READ_ONLY = 1

@@ -14,6 +14,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -58,6 +59,7 @@ def build(release: str, source: Path) -> None:
         has_backup = _back_up(root, Path(directory) / "backup", environment)
         for passing in (root / ".lance-flight" / "ticket.key", *root.rglob("leases/*.json")):
             passing.unlink(missing_ok=True)
+        shutil.rmtree(root / ".lance-flight" / "reserve", ignore_errors=True)
         described = {
             "release": release,
             "commit": subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=source, text=True).strip(),

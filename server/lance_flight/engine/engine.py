@@ -13,6 +13,7 @@ from lance_flight.backend_values import Description, IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
+from lance_flight.catalog.storage.reserve import run_with_reserve
 from lance_flight.engine.query.endpoints import is_ordered, split
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.plan_cache import PlanCache
@@ -157,7 +158,10 @@ class Engine:
             with recorded(statement, running.subject):
                 if isinstance(statement, MaintenanceStatement):
                     return self._run_maintenance(running, statement, parameters, scope)
-                running.rows = self._run_change(running, statement, parameters, scope)
+                change = partial(self._run_change, running, statement, parameters, scope)
+                # What a transaction has written before is not run again.
+                is_whole = statement.frees_room and scope.transaction is None
+                running.rows = run_with_reserve(self.root.store, change) if is_whole else change()
             return running.rows
 
     def plan(

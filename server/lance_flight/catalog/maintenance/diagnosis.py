@@ -20,6 +20,7 @@ from lance_flight.catalog.storage.formats import PLAIN_TABLE, TABLE, check_table
 from lance_flight.catalog.storage.leases import EXPIRING, GRACE, LEASES, SUFFIX
 from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.reserve import RESERVE
 from lance_flight.catalog.storage.staging_area import LOCK, UNCLAIMED_SECONDS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
@@ -163,7 +164,7 @@ def _left_over(store: Store, now: float) -> Iterator[RootFinding]:
         return
     old = [
         name
-        for name in private.directories()
+        for name in set(private.directories()) - {RESERVE}
         if not Path(private.uri, name, LOCK).exists()
         and Path(private.uri, name).stat().st_mtime < now - UNCLAIMED_SECONDS
     ]

@@ -26,6 +26,7 @@ from lance_flight.catalog.storage.leases import (
     SUFFIX,
     SnapshotId,
     leased,
+    leases,
     make_private,
     put,
     snapshots_in,
@@ -97,7 +98,8 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         make_private(namespace, EXPIRING)
         put(place, name + SUFFIX, candidates)
     # Only after the announcement: a reader leases an old snapshot, or tags it, first and then looks at the announcement.
-    expired = (candidates - leased(namespace, now) - _anchored(manifest)) | confirmed
+    in_use = leased(namespace, now) | leases.held(namespace)
+    expired = (candidates - in_use - _anchored(manifest)) | confirmed
     if announce and expired:
         put(place, name + CONFIRMED, expired)
     if announce:

@@ -18,11 +18,12 @@ import pyarrow as pa
 from lance_flight.catalog.commits.checks import OLD_SECONDS
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
 from lance_flight.catalog.maintenance.sweep import Sweep, SweepTotals
-from lance_flight.catalog.storage.leases import clock_of, leases
+from lance_flight.catalog.storage.leases import GRACE, INTERVAL, clock_of, leases
 from lance_flight.catalog.storage.location_guard import LocationGuard
+from lance_flight.catalog.storage.reserve import last_full, run_with_reserve
 from lance_flight.catalog.storage.store import HERE, Store
 from lance_flight.catalog.table import Table
-from lance_flight.errors import Conflict, LanceFlightError, Refused
+from lance_flight.errors import Conflict, LanceFlightError, Refused, StorageFull
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, is_table_directory
 from lance_flight.model.rules import check_least
@@ -32,6 +33,8 @@ FLOOR_HOURS = 7 * 24.0
 TRANSACTION_HOURS = 24.0
 TRANSACTION_FLOOR_HOURS = 2 * OLD_SECONDS / HOUR
 """Less only by force: a transaction looks for its files before it commits from half of this age on, and a commit takes some time."""
+RENEWED_SECONDS = INTERVAL + 2
+"""Within which each process renews its leases."""
 WORKERS = 4
 
 Progress = Callable[[int, int], None]
@@ -134,6 +137,22 @@ def vacuum(
     A dry run, which writes nothing, takes this machine's.
     """
     rules = (rules or VacuumRules()).checked()
+    return run_with_reserve(namespace.store, partial(_vacuum, namespace, rules, progress, now))
+
+
+def _await_leases(store: Store, now: float) -> None:
+    """Wait until readers have published what they read, if the disk had no room for that lately; `StorageFull` if it still has none."""
+    found = last_full(store)
+    if found < now - GRACE:
+        return
+    time.sleep(RENEWED_SECONDS)
+    if last_full(store) > found:
+        raise StorageFull(
+            "no space is left for the root: readers cannot publish what they read; expected room to be made"
+        )
+
+
+def _vacuum(namespace: Table, rules: VacuumRules, progress: Progress | None, now: float | None) -> VacuumReport:
     # A manifest that lost its pins must not be taken for one that pins nothing.
     namespace.snapshot()
     leases.publish(namespace.store)
@@ -141,6 +160,8 @@ def vacuum(
     standing = LocationGuard.of(history, int(history.open().version))
     run = _Run(namespace.store, rules, standing, _now(namespace.store, rules) if now is None else now)
     retain = rules.retain_hours * HOUR
+    if rules.force and not rules.dry_run:
+        _await_leases(namespace.store, run.now)
     with expire(namespace.store, history, retain=retain, now=run.now, announce=not rules.dry_run) as expiry:
         failpoint("expiry_announced")
         if namespace.is_partitioned:

@@ -26,9 +26,10 @@ from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.formats import LEASE
 from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.reserve import note_full
 from lance_flight.catalog.storage.store import Store, StoredFile
 from lance_flight.catalog.storage.version_names import VERSIONS
-from lance_flight.errors import NotFound, OutsideRoot
+from lance_flight.errors import NotFound, OutsideRoot, StorageFull
 from lance_flight.model.naming import MANIFEST
 
 LEASES = "leases"
@@ -137,7 +138,7 @@ class Leases:
     def publish(self, namespace: Store) -> None:
         """Write what this process reads of a namespace to its lease, or remove the lease."""
         with self._lock:
-            snapshots = {snapshot for uri, snapshot in self._holds if uri == namespace.uri}
+            snapshots = self._held(namespace)
             place = namespace.child(PRIVATE, LEASES)
             try:
                 if snapshots:
@@ -150,6 +151,19 @@ class Leases:
             except (OSError, OutsideRoot) as exc:
                 # The table was dropped, or is read-only here: the retention floor protects the reader all the same.
                 log.debug("no lease on %s: %s", namespace.uri, exc)
+                if StorageFull.of(exc, "the root") is not None:
+                    note_full(namespace)
+                    # What is published stays valid, though it names nothing new.
+                    with suppress(OSError):
+                        os.utime(Path(place.uri, self._name))
+
+    def held(self, namespace: Store) -> set[SnapshotId]:
+        """Return the snapshots of a namespace that this process reads, published or not."""
+        with self._lock:
+            return self._held(namespace)
+
+    def _held(self, namespace: Store) -> set[SnapshotId]:
+        return {snapshot for uri, snapshot in self._holds if uri == namespace.uri}
 
     def publish_all(self) -> None:
         """Renew every lease, and remove those that have ended."""

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.reserve import RESERVE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import StorageFull
 
@@ -107,7 +108,7 @@ def settle_abandoned(root: Store) -> None:
     if root.is_remote:
         return
     root.child(PRIVATE).check_way()
-    for name in root.child(PRIVATE).directories():
+    for name in set(root.child(PRIVATE).directories()) - {RESERVE}:
         place = StagingArea(root, root.child(PRIVATE, name))
         if place.store.is_link:
             log.warning("the private place %s is a symbolic link, which is not followed", name)

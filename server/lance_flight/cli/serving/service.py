@@ -24,6 +24,7 @@ from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.durability import Durability, durability, write_file
 from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import Caches, Store, caches
 from lance_flight.cli.serving.identity import authentication, certificates
@@ -121,6 +122,7 @@ def build(
     store = root_store(root, config.storage, create=create)
     settle_abandoned(store)
     key, tls_files = ticket_key(store, config), certificates(config)
+    fill_reserve(store)
     tls = None if tls_files is None else tls_files.read()
     peers = FlightPeers(
         addresses=config.peer_addresses, sealer=TicketSealer(key), tls=tls, neighbours=neighbours or Neighbours()

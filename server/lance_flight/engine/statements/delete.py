@@ -19,6 +19,7 @@ class Delete(RowChange):
     """DELETE FROM t [[AS] a] [WHERE condition]."""
 
     forms = ("DELETE",)
+    frees_room = True
     rewrites = False
 
     target: Target

@@ -17,6 +17,7 @@ class DropTable(TableStatement, ChangeStatement):
     """DROP TABLE [IF EXISTS] t."""
 
     forms = ("DROP",)
+    frees_room = True
     needs = (Privilege.DDL,)
 
     table: TableRef

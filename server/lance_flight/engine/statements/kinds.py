@@ -55,6 +55,8 @@ class Statement(ABC):
     """
     nests: ClassVar[bool] = False
     """True if another statement is part of this one."""
+    frees_room: ClassVar[bool] = False
+    """True if the statement may use the reserve of the root on a full disk."""
     read: ClassVar[Callable[..., Statement]]
     """Class method that parses the rest of a form: `read(cursor)`. Tokens that it leaves are an error.
 

@@ -24,6 +24,7 @@ class Truncate(TableStatement, TargetChange):
     """TRUNCATE [TABLE] t."""
 
     forms = ("TRUNCATE",)
+    frees_room = True
     needs = REMOVING
 
     table: TableRef

@@ -23,6 +23,7 @@ class DropPartition(Alteration):
     """ALTER TABLE t DROP PARTITION (field = value, …)."""
 
     forms = ("ALTER TABLE t DROP PARTITION",)
+    frees_room = True
     needs = REMOVING
 
     table: TableRef
