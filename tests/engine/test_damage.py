@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.diagnosis import Level, diagnose
 from lance_flight.catalog.maintenance.repair import RepairFinding, repair
@@ -267,6 +268,24 @@ def test_a_bit_that_flips_in_a_data_file_is_found(root: Path, seed: int, capsys:
     assert unsound(Database(root), table)
     other = "plain" if table == "parts" else "parts"
     assert main(["verify", str(root), other, "--data"]) == 0
+
+
+@pytest.mark.parametrize("table", ["parts", "plain"])
+@pytest.mark.parametrize("gone", ["id % 7 = 0", "id % 2 = 0"], ids=["a list", "bits"])
+def test_a_bit_that_flips_in_a_deletion_file_is_found(
+    tmp_path: Path, table: str, gone: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Database(tmp_path / "root")
+    asked.ingest(table, pa.table({"id": range(50_000)}), partition_by="bucket(1, id)" if table == "parts" else None)
+    asked.run(f"DELETE FROM {table} WHERE {gone}")
+    assert main(["verify", str(asked.root), "--data"]) == 0
+    (path,) = [path for path in asked.root.rglob("_deletions/*") if "__manifest" not in path.parts]
+    content = path.read_bytes()
+    for place in range(0, len(content), len(content) // 8):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        capsys.readouterr()
+        assert main(["verify", str(asked.root), table, "--data"]) == 1
+        assert path.name in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
-from lance_flight.catalog.storage.whole_files import DATA, check_deletions
+from lance_flight.catalog.storage.whole_files import DATA, sealed_deletions
+from lance_flight.catalog.tables.partitions import path_of_base
 from lance_flight.faults import failpoint
 from lance_flight.model.spec import PartitionSpec
 
@@ -26,16 +27,15 @@ class Removal:
     @classmethod
     def of(cls, dataset: LanceDataset, offsets: Iterable[tuple[int, Sequence[int]]]) -> Removal:
         """Take the rows at `offsets` out of each fragment; the deletion files are written here."""
-        updated, removed, rows = [], [], 0
+        updated: list[FragmentMetadata] = []
+        removed, rows = [], 0
         for number, gone in offsets:
             left = dataset.get_fragment(number).delete_rows(gone)
-            check_deletions(dataset.uri, [] if left is None else [left])
+            updated += sealed_deletions(path_of_base(dataset.uri), [] if left is None else [left])
             failpoint("rows_removed")
             rows += len(gone)
             if left is None:
                 removed.append(number)
-            else:
-                updated.append(left)
         return cls(tuple(updated), tuple(removed), rows)
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.whole_files import DATA, damage_of
+from lance_flight.catalog.storage.whole_files import DATA, damage_of, deletion_damage
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
@@ -200,6 +200,12 @@ def damage_of_version(root: Store, dataset: LanceDataset, places: Mapping[int | 
             found = damage_of(Path(root.uri, places[file.base_id], file.path), file.file_size_bytes)
             if found is not None:
                 return f"[{Corrupt.code}] data file {found}"
+        deletions = fragment.metadata.deletion_file
+        if deletions is not None:
+            above = PurePosixPath(places[deletions.base_id]).parent
+            found = deletion_damage(Path(root.uri, above, deletions.path(fragment.fragment_id)), deletions.id)
+            if found is not None:
+                return f"[{Corrupt.code}] deletion file {found}"
     return None
 
 

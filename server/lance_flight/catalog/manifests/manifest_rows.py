@@ -18,7 +18,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
-from lance_flight.catalog.storage.whole_files import check_deletions
+from lance_flight.catalog.storage.whole_files import sealed_deletions
 
 FREE_ROWS = 1 << 10
 """Written again in the time that one deletion file takes."""
@@ -71,8 +71,8 @@ class Rewrite:
 
     def operation(self, dataset: LanceDataset, place: str, written: FragmentMetadata) -> LanceOperation.Update:
         """Return the operation that Lance commits to the table at a place, and write its deletion files."""
-        updated = [dataset.get_fragment(number).delete_rows(offsets.tolist()) for number, offsets in self.gone.items()]
-        check_deletions(place, updated)
+        left = [dataset.get_fragment(number).delete_rows(offsets.tolist()) for number, offsets in self.gone.items()]
+        updated = sealed_deletions(place, left)
         return LanceOperation.Update(
             removed_fragment_ids=sorted(self.folded), updated_fragments=updated, new_fragments=[written]
         )

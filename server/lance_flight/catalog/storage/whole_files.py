@@ -23,6 +23,8 @@ from lance_flight.catalog.storage.version_names import BRANCHES
 DATA = "data"
 _SEALED = re.compile(r"[^/]+-(?P<checksum>[0-9a-f]{8})\.lance")
 _PIECE = 1 << 20
+_TURNED = 0x4C464352
+"""Bits that differ in the halves of the number of a deletion file which says its checksum."""
 
 _ARROW_END, _ARROW_HEADER = b"ARROW1", 8
 _ROARING = 12346
@@ -74,6 +76,36 @@ def sealed(place: str, fragments: Iterable[FragmentMetadata]) -> list[FragmentMe
         for file in fragment["files"]:
             file["path"] = seal(place, file["path"], file.get("file_size_bytes"))
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
+
+
+def sealed_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> list[FragmentMetadata]:
+    """Return the descriptions of fragments whose new deletion files, which `check_deletions` finds whole, have got numbers that say their CRC-32.
+
+    Lance names a deletion file by any number of 64 bits: one half is the checksum, and the other the same with some bits turned.
+    """
+    known = list(fragments)
+    check_deletions(place, known)
+    found = [fragment.to_json() for fragment in known]
+    for fragment, each in zip(known, found, strict=True):
+        path = _find(place, fragment.deletion_file.path(fragment.id))
+        if "://" in place or not path.exists():
+            continue
+        checksum = checksum_of(path)
+        number = checksum << 32 | checksum ^ _TURNED
+        path.rename(path.with_name(path.name.replace(str(fragment.deletion_file.id), str(number))))
+        each["deletion_file"]["id"] = number
+    return [FragmentMetadata.from_json(json.dumps(each)) for each in found]
+
+
+def deletion_damage(path: Path, number: int) -> str | None:
+    """Return what is wrong with a deletion file of a number; None where it is as it was written, as far as the number says how."""
+    try:
+        recorded = number >> 32
+        if number & 0xFFFFFFFF == recorded ^ _TURNED and checksum_of(path) != recorded:
+            return f"{path.name!r} is not as it was written: its checksum is {checksum_of(path):08x}"
+    except OSError as exc:
+        return f"{path.name!r} cannot be read: {exc.strerror}"
+    return None
 
 
 def recorded_checksum(name: str) -> int | None:
