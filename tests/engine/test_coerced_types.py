@@ -144,6 +144,44 @@ def test_a_recursive_query_whose_parts_lose_values_is_refused(
     assert f"[invalid_sql] column 'x' of the recursive query 'c' is {says}" in said
 
 
+ENDLESS = {
+    "SELECT max(x) + 1 FROM c WHERE x < 5": "is an aggregate, which has a row also of no rows",
+    "SELECT y FROM (SELECT count(*) AS y FROM c AS d WHERE x < 5 ORDER BY 1) AS q": "is an aggregate",
+    "SELECT DISTINCT sum(x) OVER () FROM (SELECT min(x) AS x FROM c) AS q": "is an aggregate",
+    "SELECT 1 WHERE 2 IN (SELECT x + 1 FROM c)": "names itself in a subquery of a condition",
+    "SELECT a.x + b.x FROM c AS a, c AS b WHERE a.x < 5": "names itself more than once",
+}
+
+
+@pytest.mark.parametrize("repeated", ENDLESS)
+def test_a_repeated_part_that_cannot_end_or_be_planned_is_refused(database: Database, repeated: str) -> None:
+    said = database.refuses(f"WITH RECURSIVE c AS (SELECT 1 AS x UNION ALL {repeated}) SELECT x FROM c LIMIT 10")
+    assert ENDLESS[repeated] in said
+
+
+# Repeated parts that PostgreSQL refuses in part, with the answers of DuckDB.
+REPEATED = {
+    "SELECT max(x) + 1 FROM c HAVING max(x) < 4": [1, 2, 3, 4],
+    "SELECT y + 1 FROM (SELECT max(x) AS y FROM c) AS q WHERE y < 4": [1, 2, 3, 4],
+    "SELECT max(x) + 1 FROM c WHERE x < 4 GROUP BY x": [1, 2, 3, 4],
+    "SELECT DISTINCT x + 1 FROM c WHERE x < 4": [1, 2, 3, 4],
+    "SELECT sum(x) OVER () + 1 FROM c WHERE x < 4": [1, 2, 3, 4],
+    "(SELECT x + 1 FROM c WHERE x < 4 ORDER BY x LIMIT 1)": [1, 2, 3, 4],
+    "SELECT c.x + n FROM c LEFT JOIN (SELECT max(n) AS n FROM (VALUES (1)) AS v(n)) AS w ON true WHERE x < 4": [
+        1,
+        2,
+        3,
+        4,
+    ],
+}
+
+
+@pytest.mark.parametrize("repeated", REPEATED)
+def test_a_repeated_part_that_ends_runs(database: Database, repeated: str) -> None:
+    sql = f"WITH RECURSIVE c AS (SELECT 1 AS x UNION ALL {repeated}) SELECT x FROM c"
+    assert [x for (x,) in database.rows(sql)] == REPEATED[repeated]
+
+
 def test_a_recursive_query_of_one_type_runs(database: Database) -> None:
     sql = "WITH RECURSIVE c(n, x) AS (SELECT 1, 1.0 UNION ALL SELECT n + 1, x + 0.5 FROM c WHERE n < ?) SELECT x FROM c"
     assert database.rows(sql, [3]) == [(1.0,), (1.5,), (2.0,)]

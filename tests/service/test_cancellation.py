@@ -30,11 +30,12 @@ LONG = {
     "a join": f"SELECT count(*) AS n FROM {NUMBERS} AS a JOIN {NUMBERS} AS b ON a.value = -b.value",
     "a product": "SELECT count(*) AS n FROM generate_series(1, 100000) AS a JOIN generate_series(1, 100000) AS b"
     " ON a.value + b.value < 0",
+    "a recursion": "WITH RECURSIVE a AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM a) SELECT count(*) AS n FROM a",
     "a stream": f"SELECT value FROM {NUMBERS}",
     "an insert": f"INSERT INTO kept SELECT value AS id FROM {NUMBERS}",
     "a delete": f"DELETE FROM kept WHERE id IN (SELECT -value FROM {NUMBERS})",
 }
-QUERIES = ("a sort", "an aggregate", "a join", "a product", "a stream")
+QUERIES = ("a sort", "an aggregate", "a join", "a product", "a recursion", "a stream")
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("name", ["an aggregate", "a product", "an insert", "a delete"])
+@pytest.mark.parametrize("name", ["an aggregate", "a product", "a recursion", "an insert", "a delete"])
 def test_a_statement_that_takes_too_long_is_ended(impatient: Server, name: str) -> None:
     said = impatient.refuses(LONG[name])
     assert "[statement_timeout] the statement was ended after 1 seconds" in said

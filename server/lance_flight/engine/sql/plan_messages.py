@@ -398,6 +398,14 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"Unexpected empty work table"),
+        "a recursive query names itself in a subquery of a condition or of a value; write a join with it",
+    ),
+    (
+        re.compile(r"Multiple recursive references"),
+        "a recursive query names itself more than once in the part that repeats; expected one name of it",
+    ),
+    (
         re.compile(r"Scalar subquery returned more than one row"),
         "a subquery in the place of a value gave more than one row; write an aggregate, as (SELECT max(v) …), or LIMIT 1",
     ),

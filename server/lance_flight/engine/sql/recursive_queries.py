@@ -1,7 +1,8 @@
-"""Types of recursive queries: DataFusion casts the rows of the repeated part to the types of the first part.
+"""Recursive queries that are refused: those whose types lose values, and those that cannot end.
 
-Where that loses a part of a value, as in `SELECT 1 AS x UNION ALL SELECT x + 0.5 …`, the query gives wrong rows or never ends.
-PostgreSQL refuses it as well. DataFusion 55 casts by design: https://github.com/apache/datafusion/pull/9795.
+DataFusion casts the rows of the repeated part to the types of the first part. Where that loses a part of a value, as in
+`SELECT 1 AS x UNION ALL SELECT x + 0.5 …`, the query gives wrong rows or never ends. An aggregate without GROUP BY has one row also of
+no rows, so a repeated part such as `SELECT max(x) + 1 FROM c WHERE x < 5` never ends. PostgreSQL refuses both. DataFusion 55 casts by design: https://github.com/apache/datafusion/pull/9795.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+from datafusion import DataFrame, LogicalPlan
 
 from lance_flight.engine.sql.clause_words import SET_OPERATORS
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.tokens import Token, closing_places, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
 from lance_flight.errors import SqlError
+
+_OF_ONE_ROW = "Aggregate: groupBy=[[]]"
+_OF_AS_MANY_ROWS = ("Projection:", "SubqueryAlias:", "Sort:", "WindowAggr:", "Distinct:")
+"""Operators that have a row if their input has one; a sort with a LIMIT is another one."""
 
 
 class RecursiveQuery(NamedTuple):
@@ -62,15 +68,32 @@ def _union(tokens: Sequence[Token], start: int, stop: int, closing: dict[int, in
     return found
 
 
-def check_recursive_queries(text: str, schema_of: Callable[[str], pa.Schema]) -> None:
-    """Refuse a recursive query whose repeated part has values that the types of its first part cannot hold."""
+def check_recursive_queries(text: str, planned: Callable[[str], DataFrame]) -> None:
+    """Refuse a recursive query whose repeated part has values that the types of its first part cannot hold, or always has a row."""
     for query in recursive_queries(text):
-        for first, repeated in zip(schema_of(query.first), schema_of(query.repeated), strict=False):
+        repeated_part = planned(query.repeated)
+        if _always_has_a_row(repeated_part.logical_plan(), query.name):
+            raise SqlError(
+                f"the part that repeats of the recursive query {query.name!r} is an aggregate, which has a row also of no rows, so that"
+                " the query never ends; write the aggregate in the query that reads it, or HAVING with a condition that ends it"
+            )
+        for first, repeated in zip(_schema(planned(query.first)), _schema(repeated_part), strict=False):
             if _loses(repeated.type, first.type):
                 raise SqlError(
                     f"column {first.name!r} of the recursive query {query.name!r} is {first.type} in its first part and"
                     f" {repeated.type} in the part that repeats; expected one type: write a CAST in the first part"
                 )
+
+
+def _schema(frame: DataFrame) -> pa.Schema:
+    return pa.schema(frame.schema())
+
+
+def _always_has_a_row(plan: LogicalPlan, name: str) -> bool:
+    """Return whether a plan has a row whatever the rows of the relation of a name, which it aggregates."""
+    while plan.display().startswith(_OF_AS_MANY_ROWS):
+        (plan,) = plan.inputs()
+    return plan.display().startswith(_OF_ONE_ROW) and f"SubqueryAlias: {name}\n" in plan.display_indent()
 
 
 def _loses(kind: pa.DataType, wanted: pa.DataType) -> bool:
