@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from datafusion import DataFrame, Expr, LogicalPlan, SessionContext
-from datafusion import expr as nodes
 
+from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
 from lance_flight.engine.sql.interval_products import TIMES
 from lance_flight.errors import Unsupported
 
@@ -19,7 +19,6 @@ _TIME = re.compile(
 _PRODUCT = re.compile(rf"""['"] (?:{"|".join(TIMES)})['"]""")
 """Matches the unit of a product of an interval of hours or less (`engine.sql.interval_products`)."""
 _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
-_WITHOUT_OPERANDS = frozenset(["Column", "Literal", "Placeholder", "ScalarVariable", "Exists", "ScalarSubquery"])
 
 
 def may_add_times(sql: str) -> bool:
@@ -51,39 +50,20 @@ def check_date_arithmetic(context: SessionContext, plan: LogicalPlan) -> None:
 
 def _sums(node: LogicalPlan) -> Iterator[tuple[Expr, Expr]]:
     """Yield what intervals are added to or taken from, with each interval."""
-    waiting = _expressions(node)
+    waiting = expressions_of(node)
     while waiting:
         expression = waiting.pop()
-        kind = expression.variant_name()
-        if kind == "BinaryExpr":
+        if expression.variant_name() == "BinaryExpr":
             sum_of = expression.to_variant()
             left, right = Expr(sum_of.left()), Expr(sum_of.right())
             if sum_of.op() in {"+", "-"}:
                 yield from ((a, b) for a, b in ((left, right), (right, left)) if _is_interval(b))
-        if kind not in _WITHOUT_OPERANDS:
-            waiting += expression.rex_call_operands()
+        waiting += operands_of(expression)
 
 
 def _is_interval(value: Expr) -> bool:
     name = value.schema_name()
     return "Interval" in name or _PRODUCT.search(name) is not None
-
-
-def _expressions(node: LogicalPlan) -> list[Expr]:
-    match node.to_variant():
-        case nodes.Filter() as found:
-            return [found.predicate()]
-        case nodes.Projection() as found:
-            return list(found.projections())
-        case nodes.Aggregate() as found:
-            return [*found.group_by_exprs(), *found.aggregate_exprs()]
-        case nodes.Sort() as found:
-            return [key.expr() for key in found.sort_exprs()]
-        case nodes.WindowExpr() as found:
-            return list(found.get_window_expr())
-        case nodes.Join() as found if found.filter() is not None:
-            return [found.filter()]
-    return []
 
 
 def _is_date(context: SessionContext, node: LogicalPlan, value: Expr) -> bool:

@@ -22,6 +22,7 @@ from datafusion import DataFrame, Expr, SessionContext
 from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, Union, Values, WindowExpr
 
 from lance_flight.engine.query.partition_wise.plans import Node, expressions
+from lance_flight.engine.query.plan_expressions import operands_of
 from lance_flight.engine.sql.tokens import RUNS, Kind, Token, closing_places, edited, tokenize
 from lance_flight.errors import LanceFlightError
 
@@ -199,7 +200,7 @@ class _Meetings:
         variant = expression.variant_name()
         if variant in _LEAVES:
             return _Value(_LEAVES[variant], expression=expression)
-        parts = self._operands(expression)
+        parts = operands_of(expression)
         match variant:
             case "Alias" | "Negative":
                 return self._of(parts[0])
@@ -220,13 +221,6 @@ class _Meetings:
         for each in parts:
             self._of(each)
         return _Value(None, expression=expression)
-
-    def _operands(self, expression: Expr) -> list[Expr]:
-        """Return the operands of an expression; none of one that datafusion-python does not show, such as a subquery."""
-        try:
-            return list(expression.rex_call_operands())
-        except RuntimeError:
-            return []
 
     def _cast(self, expression: Expr, inner: Expr) -> _Value:
         if inner.variant_name() == "Literal":

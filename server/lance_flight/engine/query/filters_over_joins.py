@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datafusion import Expr, LogicalPlan, SessionContext
 from datafusion import expr as nodes
 
+from lance_flight.engine.query.plan_expressions import operands_of
 from lance_flight.errors import Unsupported
 
 _ABOVE_JOIN = re.compile(
@@ -21,7 +22,6 @@ _ABOVE_JOIN = re.compile(
 )
 """A condition above an outer join, in the text of a physical plan."""
 _INNER = "Inner Join"
-_WITHOUT_OPERANDS = frozenset(["Literal", "Placeholder", "ScalarVariable", "Exists", "ScalarSubquery"])
 
 
 def has_misplaced_condition(context: SessionContext, plan: LogicalPlan, physical: Callable[[], str]) -> bool:
@@ -93,9 +93,7 @@ def _names(condition: Expr) -> set[str]:
     waiting = [condition]
     while waiting:
         part = waiting.pop()
-        kind = part.variant_name()
-        if kind == "Column":
+        if part.variant_name() == "Column":
             found.add(part.to_variant().name())
-        elif kind not in _WITHOUT_OPERANDS:
-            waiting += part.rex_call_operands()
+        waiting += operands_of(part)
     return found

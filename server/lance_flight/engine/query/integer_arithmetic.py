@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from datafusion import Expr, LogicalPlan, SessionContext
-from datafusion import expr as nodes
 
-_WITHOUT_OPERANDS = frozenset(
-    ["Column", "Literal", "Placeholder", "ScalarVariable", "Exists", "ScalarSubquery", "Wildcard"]
-)
+from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
+
 _COUNT = (0, 2**53)
 _SMALL = (-(2**31), 2**31 - 1)
 _SMALL_FUNCTIONS = frozenset(
@@ -77,30 +75,12 @@ def may_overflow(context: SessionContext, plan: LogicalPlan) -> bool:
         node = waiting.pop()
         below = node.inputs()
         waiting += below
-        expressions = _expressions(node)
+        expressions = expressions_of(node)
         if any(_has_arithmetic(each) for each in expressions):
             columns = _columns(context, below)
             if any(_overflows(each, columns) for each in expressions):
                 return True
     return False
-
-
-def _expressions(node: LogicalPlan) -> list[Expr]:
-    match node.to_variant():
-        case nodes.Filter() as found:
-            return [found.predicate()]
-        case nodes.Projection() as found:
-            return list(found.projections())
-        case nodes.Aggregate() as found:
-            return [*found.group_by_exprs(), *found.aggregate_exprs()]
-        case nodes.WindowExpr() as found:
-            return list(found.get_window_expr())
-        case nodes.Sort() as found:
-            return [key.expr() for key in found.sort_exprs()]
-        case nodes.Join() as found:
-            condition = found.filter()
-            return [side for sides in found.on() for side in sides] + ([] if condition is None else [condition])
-    return []
 
 
 def _columns(context: SessionContext, below: Sequence[LogicalPlan]) -> Mapping[str, _Range]:
@@ -117,10 +97,6 @@ def _columns(context: SessionContext, below: Sequence[LogicalPlan]) -> Mapping[s
     return found
 
 
-def _operands(expression: Expr) -> list[Expr]:
-    return [] if expression.variant_name() in _WITHOUT_OPERANDS else list(expression.rex_call_operands())
-
-
 def _has_arithmetic(expression: Expr) -> bool:
     return any(True for _ in _arithmetic(expression))
 
@@ -135,7 +111,7 @@ def _arithmetic(expression: Expr) -> Iterator[Expr]:
         is_sum = kind in {"AggregateFunction", "WindowFunction"} and part.schema_name().startswith("sum(")
         if is_operator or is_sum:
             yield part
-        waiting += _operands(part)
+        waiting += operands_of(part)
 
 
 def _overflows(expression: Expr, columns: Mapping[str, _Range]) -> bool:
@@ -145,7 +121,7 @@ def _overflows(expression: Expr, columns: Mapping[str, _Range]) -> bool:
     values: list[_Range | None] = []
     while waiting:
         part, is_read = waiting.pop()
-        operands = _operands(part)
+        operands = operands_of(part)
         if not is_read:
             waiting.append((part, True))
             waiting += [(each, False) for each in reversed(operands)]
