@@ -154,7 +154,7 @@ def test_a_version_that_is_gone_is_reported_and_its_row_stays(place: Path) -> No
             RepairFinding(
                 kind="missing version",
                 name=broken.object_id,
-                what=f"directory {broken.row['location']!r} has no Version(version=3)",
+                what=f"directory {broken.row['location']!r} has no version 3",
             ),
         )
     assert broken.object_id in {row["object_id"] for row in manifest_rows(place)}

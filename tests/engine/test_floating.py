@@ -16,7 +16,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import TableProperties
-from lance_flight.errors import NotFound
+from lance_flight.errors import Corrupt
 
 from tests.stock import manifest, stored_tables
 
@@ -71,7 +71,7 @@ def test_a_table_that_is_not_there_fails_only_the_statements_that_read_it(engine
     assert ids(engine, "SELECT id FROM t WHERE part < 3", endpoints=4) == [1, 2]
     assert engine.query("SELECT part, rows FROM t$partitions ORDER BY part")["rows"].to_pylist() == [1, 1, None, 1]
     assert engine.query("SELECT field_id FROM t$specs")["field_id"].to_pylist() == ["part"]
-    with pytest.raises(NotFound, match=gone.replace("$", r"\$")):
+    with pytest.raises(Corrupt, match=gone.replace("$", r"\$")):
         ids(engine, "SELECT id FROM t")
 
 

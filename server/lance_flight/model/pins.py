@@ -29,6 +29,9 @@ class Latest:
     def columns(self) -> PinColumns:
         return PinColumns()
 
+    def __str__(self) -> str:
+        return "newest version"
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -39,6 +42,9 @@ class Version:
     @property
     def columns(self) -> PinColumns:
         return PinColumns(read_version=self.version)
+
+    def __str__(self) -> str:
+        return f"version {self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,9 @@ class BranchVersion:
     def columns(self) -> PinColumns:
         return PinColumns(read_version=self.version, read_branch=self.branch)
 
+    def __str__(self) -> str:
+        return f"version {self.version} of branch {self.branch!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class Tag:
@@ -72,6 +81,9 @@ class Tag:
     @property
     def columns(self) -> PinColumns:
         return PinColumns(read_tag=self.tag)
+
+    def __str__(self) -> str:
+        return f"tag {self.tag!r}"
 
 
 Pin = Latest | Version | BranchVersion | Tag
