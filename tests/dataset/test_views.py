@@ -161,7 +161,7 @@ WRONG = [
     pytest.param({"columns": "id"}, InvalidInput, "list of names", id="columns as text"),
     pytest.param({"filter": "nope = 1"}, SqlError, "nope", id="a filter over no column"),
     pytest.param({"filter": "id +"}, SqlError, "Expected", id="a filter that is no SQL"),
-    pytest.param({"filter": "site"}, SqlError, "boolean", id="a filter that is no condition"),
+    pytest.param({"filter": "site"}, SqlError, "BOOLEAN", id="a filter that is no condition"),
     pytest.param({"filter": "id > 1 LIMIT 1"}, SqlError, "LIMIT", id="a filter and more"),
     pytest.param({"filter": pc.field("nope") == 1}, InvalidInput, "nope", id="an expression over no column"),
     pytest.param({"filter": pc.field("id") + 1}, InvalidInput, "bool", id="an expression that is no condition"),

@@ -93,7 +93,9 @@ def test_a_query_is_planned_once_and_run_once(engine: Engine, asked: Counter[str
     assert asked[PHYSICAL] == asked[RUN] == 0
     first = engine.run(task).read_all()
     # The bounds of plans make joins of subqueries in expressions, by a few rules of the optimiser.
-    assert asked == {SQL: 1, OPTIMISED: 1 + ("SELECT (SELECT" in sql), run: 1}
+    # A sum of BIGINT is planned again with what refuses one beyond it.
+    plannings = 1 + ("sum(" in sql)
+    assert asked == {SQL: plannings, OPTIMISED: 4 if "SELECT (SELECT" in sql else 1, run: 1}
     asked.clear()
     assert engine.run(planned(engine, sql)).read_all().num_rows == first.num_rows
     assert asked == {run: 1}
@@ -126,7 +128,7 @@ def test_other_parameters_are_bound_and_nothing_else(engine: Engine, asked: Coun
         asked.clear()
         task = planned(engine, sql, pa.record_batch({"k": [number]}))
         assert engine.run(task).read_all()["s"].to_pylist() == [9 + 3 * number]
-        assert asked == {SQL: 1, OPTIMISED: 1, RUN: 1}
+        assert asked == {SQL: 2, OPTIMISED: 1, RUN: 1}
 
 
 def test_partitions_are_pruned_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

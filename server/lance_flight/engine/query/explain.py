@@ -9,6 +9,7 @@ from datafusion import DataFrame
 
 from lance_flight.engine.query.partition_wise.division import divide
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.sql.checked_arithmetic import without_checks
 
 EXPLAIN_SCHEMA = pa.schema(
     [pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)]
@@ -39,6 +40,7 @@ def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Tab
         rows.append(("analyze", f"rows: {produced}\n{opened}seconds: {seconds:.3f}"))
     rows += [("partitions", report) for report in reports]
     rows += [] if is_restricted else division.notes
+    rows = [(kind, without_checks(text)) for kind, text in rows]
     return pa.Table.from_arrays(
         [pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA
     )

@@ -53,7 +53,7 @@ from lance_flight.engine.runtime.client_sessions import ANONYMOUS
 from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
-from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic
+from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic, sorts_rows
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
@@ -243,17 +243,17 @@ class QuerySession:
         def planned(text: str) -> DataFrame:
             return self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
 
-        def plan(text: str, *, is_final: bool = False) -> DataFrame:
+        def plan(text: str) -> DataFrame:
             frame = planned(text)
-            check_recursive_queries(text, planned)
+            check_recursive_queries(text, lambda part: pa.schema(planned(part).schema()))
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts:
                 self._bounded(frame)
             if may_add_times(text):
                 check_date_arithmetic(self.datafusion, with_joined_subqueries(frame.logical_plan()))
-            right = text if is_final else self._with_right_answers(text, frame.logical_plan(), planned, numbers)
+            right = self._with_right_answers(text, frame.logical_plan(), planned, numbers)
             if right != text:
-                return plan(right, is_final=True)
+                frame = planned(right)
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
                 frame.execution_plan()
@@ -340,7 +340,10 @@ class QuerySession:
 
         def plan_whole(text: str) -> DataFrame:
             found = plan(text)
-            found.execution_plan()  # some calls are checked against their signatures only now
+            # Some calls are checked against their signatures only now, and keys of sorts later still.
+            self._optimised = found, found.optimized_logical_plan()
+            if sorts_rows(text):
+                found.execution_plan()
             return found
 
         try:

@@ -24,6 +24,7 @@ EXACT, WHOLE = "exact_integer", "whole_sum"
 BEYOND = "is beyond BIGINT"
 """Words of the error of a result that is too large."""
 _ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|\bsum\b", re.IGNORECASE)
+_ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
 MOST_OPERATORS = 500
 """Most operators that are checked: each that is none of integers costs a planning."""
 _FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
@@ -58,6 +59,11 @@ def signature(word: str) -> tuple[list[pa.DataType], pa.DataType]:
 def has_arithmetic(text: str) -> bool:
     """Return whether a query may have operators or sums of numbers."""
     return _ARITHMETIC.search(text) is not None
+
+
+def sorts_rows(text: str) -> bool:
+    """Return whether a query may have ORDER BY."""
+    return _ORDER.search(text) is not None
 
 
 def with_checked_arithmetic(text: str) -> str:
