@@ -245,7 +245,7 @@ class QuerySession:
 
         def plan(text: str) -> DataFrame:
             frame = planned(text)
-            check_recursive_queries(text, lambda part: pa.schema(planned(part).schema()))
+            check_recursive_queries(text, planned)
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts:
                 self._bounded(frame)
