@@ -404,7 +404,6 @@ PLANNED = [
     ),
     pytest.param("SELECT * EXCLUDE (a) FROM t", "SELECT * FROM t", id="* EXCLUDE"),
     pytest.param("SELECT * EXCEPT (a) FROM t", "SELECT * FROM t", id="* EXCEPT"),
-    pytest.param("SELECT t.* REPLACE (a + 1 AS a) FROM t", "SELECT t.* FROM t", id="* REPLACE"),
     pytest.param("SELECT sum(a) FILTER (WHERE a = 1) FROM t", "SELECT sum(a) FROM t", id="FILTER"),
     pytest.param("SELECT sum(DISTINCT a) FROM t", "SELECT sum(a) FROM t", id="DISTINCT in an aggregate"),
     pytest.param("SELECT array_agg(a ORDER BY id) FROM t", "SELECT array_agg(a) FROM t", id="ORDER BY in an aggregate"),

@@ -398,6 +398,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"wildcard \* with RENAME"),
+        "RENAME after * is not offered; write the columns: SELECT a AS b, c",
+    ),
+    (
         re.compile(r"Unexpected empty work table"),
         "a recursive query names itself in a subquery of a condition or of a value; write a join with it",
     ),
@@ -444,7 +448,9 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     ),
     (
         re.compile(
-            r"No field named (?P<name>[^\n]*?)\.(?: Did you mean [^\n]*\?)?\nValid fields are (?P<fields>.*)", re.DOTALL
+            r"No field named (?P<name>[^\n]*?)\.(?: Did you mean [^\n]*\?)?(?:\nColumn names are case sensitive\.[^\n]*)?"
+            r"\nValid fields are (?P<fields>.*)",
+            re.DOTALL,
         ),
         _field,
     ),

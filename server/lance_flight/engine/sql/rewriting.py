@@ -30,6 +30,7 @@ from lance_flight.engine.sql.text_lengths import text_length_edits
 from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED
 from lance_flight.engine.sql.vector_operators import operator_edits
+from lance_flight.engine.sql.wildcard_options import wildcard_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded, Unsupported
 
@@ -85,6 +86,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
         lambda _, tokens: date_pattern_edits(tokens),
         lambda _, tokens: neighbouring_list_edits(tokens),
     ),
+    (wildcard_edits,),
     (interval_edits,),
     (unnest_edits,),
     (row_value_edits,),

@@ -74,7 +74,8 @@ class _Reader(Operands):
     def _names(self, select: int) -> Iterator[tuple[int, int, str]]:
         """Yield the edits that call columns without an alias by what the client wrote, and not by what it is written out as."""
         for item in items(self.tokens, select + 1):
-            if item and {"EXISTS", "IN"} & {token.word for token in item} and is_without_alias(item):
+            is_membership = bool({"EXISTS", "IN"} & {token.word for token in item})
+            if is_membership and is_without_alias(item) and not _is_wildcard(item):
                 stop = item[-1].stop
                 yield stop, stop, f" AS {quoted(self.sql[item[0].start : stop])}"
 
@@ -143,6 +144,12 @@ class _Reader(Operands):
 
     def _text(self, start: int, stop: int) -> str:
         return self.sql[self.tokens[start].start : self.tokens[stop - 1].stop]
+
+
+def _is_wildcard(item: Sequence[Token]) -> bool:
+    """Return whether an item is `*` or `t.*`, with options."""
+    star = next((place for place, token in enumerate(item) if token.is_sign("*")), None)
+    return star == 0 or (star is not None and item[star - 1].is_sign("."))
 
 
 def _is_name(item: Sequence[Token]) -> bool:
