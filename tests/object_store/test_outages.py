@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -140,6 +141,32 @@ def test_a_short_outage_is_waited_out(proxy: tuple[str, Faults], stored: Bucket)
         assert said(bucket.database, sql) == ""
         assert faults.injected[Fault.SLOW_DOWN] == 4
     assert sorted(copied.database.rows("SELECT id FROM plain")) == [(1,), (2,)]
+
+
+READS = ("SELECT * FROM t", "DESCRIBE t", "SELECT * FROM t$snapshots")
+
+
+@pytest.mark.parametrize("sql", READS)
+def test_a_query_ends_with_its_time_while_requests_are_sent_again(
+    proxy: tuple[str, Faults], stored: Bucket, sql: str
+) -> None:
+    endpoint, faults = proxy
+    copied = stored.copy()
+    filesystems._s3.cache_clear()  # clients stop to send again once much has failed
+    faults.bucket, bucket = copied.name, replace(copied, endpoint=endpoint)
+    database = opened(bucket, faults)
+    engine = database.engine
+    engine.apply(replace(engine.limits, statement_timeout=0.5))
+    faults.set(Rule(fault=Fault.SLOW_DOWN, times=10**9))
+    began = time.monotonic()
+    assert (
+        said(database, sql)
+        == "[57014] [statement_timeout] the statement was ended after 0.5 seconds (statement_timeout)"
+    )
+    assert time.monotonic() - began < 2
+    faults.set()
+    engine.apply(replace(engine.limits, statement_timeout=0))
+    assert said(database, sql) == ""
 
 
 class _Refusing(BaseHTTPRequestHandler):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +23,7 @@ from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
 from lance_flight.engine.query.scope import ALONE, Scope
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.admission import AdmissionSlot
@@ -57,6 +60,8 @@ from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest_options import APPENDED, IngestOptions
 from lance_flight.errors import LimitExceeded, NotFound, SqlError
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -209,14 +214,19 @@ class Engine:
     ) -> QueryPlan:
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[SnapshotLease] = []
-        shares, rows, ordered = 1, None, False
+        shares, rows = 1, None
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
             context = in_transaction(self.sessions.of_scope(scope, running), transaction, holds=holds)
-            session, answered = self._answering.answer(statement, context, scope.branch, parameters)
-            if answered.frame is not None:
+
+            def work() -> tuple[QuerySession, Answer, bool]:
+                session, answered = self._answering.answer(statement, context, scope.branch, parameters)
+                if answered.frame is None:
+                    return session, answered, False
                 session.plan_ahead(answered.frame)
-                ordered = is_ordered(answered.frame.logical_plan())
+                return session, answered, is_ordered(answered.frame.logical_plan())
+
+            session, answered, ordered = work() if transaction else self._read_in_time(running, work)
             if isinstance(answered, PlannedQuery):
                 shares, rows = split(answered, endpoints)
             readings, views = dict(session.named.readings), session.view_digests
@@ -233,6 +243,12 @@ class Engine:
             ordered=ordered,
             partitions=running.scanned,
         )
+
+    def _read_in_time(self, running: RunningStatement, read: Callable[[], T]) -> T:
+        """Run work that only reads; in an object store give it up once the statement is over, since requests sent again cannot be ended."""
+        if not self.root.store.is_remote:
+            return read()
+        return running.cancellation.awaited(partial(copy_context().run, read))
 
     def _keep(self, running: RunningStatement, holds: list[SnapshotLease]) -> datetime:
         """Keep the snapshots of a query until its tickets expire, and return that time."""
@@ -287,7 +303,8 @@ class Engine:
         with self.running.working(running, issuer):
             self.running.open_streams.wait_for_room(running.cancellation)
             with self.running.turn(running, issuer):
-                schema, batches = self._begun(running, task, access, temporary_of(task, session))
+                begin = partial(self._begun, running, task, access, temporary_of(task, session))
+                schema, batches = self._read_in_time(running, begin)
         streamed = self.running.streamed(running, task.share.part, issuer, batches)
         opened = self.running.open_streams.opened(streamed, running.ahead, running.cancellation, issuer.peer)
         return BatchStream(schema, streamed, opened)

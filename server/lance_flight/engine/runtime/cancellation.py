@@ -33,7 +33,7 @@ class Cancellation:
         self._is_committing = False
         self._wakers: dict[int, Callable[[], None]] = {}
         self._numbers = count()
-        self._abandoned: Future[Any] | None = None
+        self._abandoned: list[Future[Any]] = []
 
     @property
     def is_cancelled(self) -> bool:
@@ -93,7 +93,7 @@ class Cancellation:
                 woken.get(timeout=seconds or None)
         is_over = outcome.done()
         if not is_over:
-            self._abandoned = outcome
+            self._abandoned.append(outcome)
         self.check()
         if not is_over:
             raise TimeoutError
@@ -104,10 +104,12 @@ class Cancellation:
 
     def after_abandoned(self, then: Callable[[], None]) -> None:
         """Call `then` once no abandoned work is running any more; at once without any."""
-        if self._abandoned is None:
+        running = next((outcome for outcome in self._abandoned if not outcome.done()), None)
+        if running is None:
             then()
         else:
-            self._abandoned.add_done_callback(lambda _: then())
+            # Work within other work is given up before that.
+            running.add_done_callback(lambda _: self.after_abandoned(then))
 
     def begin_commit(self) -> None:
         """Make the statement uncancellable; raise the reason if it was cancelled before."""
