@@ -53,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, before: Before) -> Callable[[W
 
 def nothing_private_is_left(root: Path) -> bool:
     private = root / ".lance-flight"
-    return not private.exists() or {path.name for path in private.iterdir()} <= {"ticket.key"}
+    return not private.exists() or {path.name for path in private.iterdir()} <= {"ticket.key", "reserve"}
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=str)

@@ -109,7 +109,7 @@ def test_every_table_is_written_migrated_and_read_again(
 def test_rows_with_times_of_a_zone_are_pruned_once_they_are_where_they_belong(tmp_path: Path) -> None:
     released = ReleasedRoot.of("0.1.0.dev2")
     root = released.unpack(tmp_path)
-    sql = "EXPLAIN SELECT id FROM zoned WHERE at < '2024-05-01T00:00:00Z'"
+    sql = "EXPLAIN SELECT id FROM zoned WHERE at = '2024-03-01T06:30:00Z'"
 
     def says() -> str:
         return "\n".join(str(row) for row in engine_of(root).query(sql).to_pylist())
