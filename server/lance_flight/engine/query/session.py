@@ -65,7 +65,7 @@ from lance_flight.engine.sql.parameters import bound_values, parameter_count, wi
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries
 from lance_flight.engine.sql.references import CATALOG, quoted
-from lance_flight.engine.sql.signed_zeros import compares_bits, may_compare_bits, without_signed_zeros
+from lance_flight.engine.sql.signed_zeros import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
@@ -238,7 +238,8 @@ class QuerySession:
         values = bound_values(calls.sql, parameters)
 
         columns = [] if parameters is None else parameters.columns
-        numbers = {f"${place}": column[0].as_py() for place, column in enumerate(columns, 1)}
+        # A date may be beyond those of Python.
+        numbers = {f"${n}": column[0].as_py() for n, column in enumerate(columns, 1) if is_number(column.type)}
 
         def planned(text: str) -> DataFrame:
             return self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
