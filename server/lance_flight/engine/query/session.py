@@ -214,7 +214,7 @@ class QuerySession:
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
             return self._planned_views.plan(
-                lambda: self.planned(lambda: self._bounded(substrait.planned(self.datafusion, plan_sent))),
+                lambda: self.planned(lambda: self._frame_of_plan(plan_sent)),
                 self._frame_of_view,
             )
         sql = with_hidden_calls(sql if parameters is None else with_listed_values(sql, parameters), parameters)
@@ -225,6 +225,17 @@ class QuerySession:
             datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
         return self._frame_of_text(sql, parameters, is_bound=is_bound)
+
+    def _frame_of_plan(self, sent: bytes) -> DataFrame:
+        """Plan what was sent as Substrait; `Unsupported` for what DataFusion answers wrongly, which has no other text."""
+        frame = self._bounded(substrait.planned(self.datafusion, sent))
+        plan = frame.logical_plan()
+        if has_correlated_not_in(plan) or has_shared_names(plan):
+            raise Unsupported(
+                "NOT IN, ANY and ALL over such a subquery are not supported in Substrait; send NOT EXISTS, or SQL"
+            )
+        check_date_arithmetic(self.datafusion, with_joined_subqueries(plan))
+        return frame
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         """Plan a query whose searches and hidden columns are replaced."""
