@@ -21,6 +21,9 @@ os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parent.parent / 
 # Nothing here multiplies matrices, and each process that imports numpy would keep a core busy for a while waiting for that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# A flush of the device waits for what all workers write. What it protects is tried in faults/test_power_cuts.
+os.environ.setdefault("LANCE_FLIGHT_DURABILITY", "none")
+
 # Nothing that is collected is garbage, and the collector reads all of it again and again.
 gc.disable()
 

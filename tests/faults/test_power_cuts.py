@@ -62,6 +62,14 @@ def named(case: str) -> Iterator[None]:
         raise AssertionError(f"power cut at {case}: {exc!r}") from exc
 
 
+@pytest.fixture(scope="module", autouse=True)
+def durable() -> Iterator[None]:
+    """Commits are flushed, which other tests leave out."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(durability.durability, "mode", durability.Durability.COMMIT)
+        yield
+
+
 @pytest.fixture
 def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power is cut while a test looks at what a cut has left."""
