@@ -244,7 +244,7 @@ ACTIONS: dict[str, tuple[str, str] | None] = {
     "CREATE SCHEMA s": ("CREATE SCHEMA", "s"),
     "DROP SCHEMA s": ("DROP SCHEMA", "s"),
     "CREATE INDEX ON t (a)": ("CREATE INDEX", "public.t"),
-    "ALTER TABLE t ADD COLUMN b BIGINT": ("ADD COLUMN", "public.t"),
+    "ALTER TABLE t ADD COLUMN b BIGINT": ("ALTER COLUMNS", "public.t"),
     "ALTER TABLE t RENAME TO u": ("RENAME", "public.t"),
     "ALTER TABLE t CREATE BRANCH b": ("CREATE BRANCH", "public.t"),
     "ALTER TABLE t DROP PARTITION (a = 1)": ("DROP PARTITION", "public.t"),

@@ -11,7 +11,7 @@ from lance_flight.catalog.maintenance.migration import migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.errors import Corrupt, NotFound
+from lance_flight.errors import Corrupt
 
 from tests.catalog.pinned_layouts import DE, SPEC, TABLES, US, lay_out, repin, table_of
 from tests.catalog.reading import read_ids
@@ -137,7 +137,7 @@ def test_an_illegal_combination_names_its_row_when_it_is_read_and_when_it_is_wri
 )
 def test_a_pin_to_what_is_not_there_is_named(pinned: Path, pins: dict[str, str]) -> None:
     repin(pinned, f"{US}$dataset", **pins)
-    with pytest.raises(NotFound, match="b4a3c2d1_us"):
+    with pytest.raises(Corrupt, match="b4a3c2d1_us"):
         read_ids(pinned)
 
 

@@ -118,7 +118,7 @@ def threads(server: Server) -> int:
 
 def places(server: Server) -> int:
     """The private places of a root, of which each session with temporary tables has one."""
-    return sum(path.is_dir() and path.name != "leases" for path in (server.root / PRIVATE).iterdir())
+    return sum(path.is_dir() and path.name not in {"leases", "reserve"} for path in (server.root / PRIVATE).iterdir())
 
 
 def test_sessions_beyond_the_limit_end_and_take_along_what_they_had(server: Server, say: Callable[[str], None]) -> None:

@@ -226,7 +226,7 @@ WRONG = [
     pytest.param({"table": "nulls", "columns": "idd"}, NotFound, "idd", id="no such column"),
     pytest.param({"table": "nulls", "filter": "nope = 1"}, SqlError, "nope", id="a filter over no column"),
     pytest.param({"table": "nulls", "filter": "id +"}, SqlError, "Expected", id="a filter that is no SQL"),
-    pytest.param({"table": "nulls", "filter": "part"}, SqlError, "boolean", id="a filter that is no condition"),
+    pytest.param({"table": "nulls", "filter": "part"}, SqlError, "BOOLEAN", id="a filter that is no condition"),
     pytest.param({"table": "nulls", "filter": "id > 1 LIMIT 1"}, SqlError, "LIMIT", id="a filter and more"),
     pytest.param({"table": "nulls", "snapshot": "4711"}, NotFound, "4711", id="no such version"),
     pytest.param({"table": "nulls", "tag": "none"}, NotFound, "none", id="no such tag"),
