@@ -56,6 +56,8 @@ def test_a_deletion_touches_the_same_rows(database: Database, table: str) -> Non
 
 
 OUTER = {
+    "SELECT a.k FROM l AS b RIGHT JOIN r AS a ON a.i = b.i LEFT JOIN l AS c ON a.k = c.j"
+    " WHERE 0 NOT IN (b.i, c.i, a.i) AND b.j IS DISTINCT FROM 9": [],
     "SELECT l.i FROM l RIGHT JOIN r ON r.i = l.j WHERE coalesce(l.i, 0) = 0 AND r.k >= 0": [None, None],
     "SELECT l.i FROM r LEFT JOIN l ON r.i = l.j WHERE r.k % 2 = 0 AND coalesce(l.i, 0) = 0": [None, None],
     "SELECT l.i FROM r FULL JOIN l ON r.i = l.j WHERE coalesce(l.i, 3) = 3": [None, None, 3, None],

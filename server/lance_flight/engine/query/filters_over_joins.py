@@ -14,13 +14,17 @@ from datafusion import Expr, LogicalPlan, SessionContext
 from datafusion import expr as nodes
 
 from lance_flight.engine.query.plan_expressions import operands_of
-from lance_flight.errors import Unsupported
+from lance_flight.errors import SqlError, Unsupported
 
 _ABOVE_JOIN = re.compile(
     r"FilterExec: .*\n(?:\s*(?:ProjectionExec|RepartitionExec|CoalescePartitionsExec|CoalesceBatchesExec)\b.*\n)*"
     r"\s*\w*JoinExec: .*join_type=(?!Inner)"
 )
 """A condition above an outer join, in the text of a physical plan."""
+_ALIKE = (
+    "WHERE over such an outer join, whose tables have columns of one name, is not supported;"
+    " give the columns of one table other names: FROM (SELECT a AS b FROM t) AS t"
+)
 _INNER = "Inner Join"
 
 
@@ -30,7 +34,7 @@ def has_misplaced_condition(context: SessionContext, plan: LogicalPlan, physical
     `physical` shows its physical plan, which is made only for a plan with such joins. `Unsupported` if a join has conditions
     beside equalities, so that it cannot be a merge join.
     """
-    waiting, found, has_conditions = [plan], 0, False
+    waiting, above, is_shared, has_conditions = [plan], 0, False, False
     while waiting:
         node = waiting.pop()
         waiting += node.inputs()
@@ -39,15 +43,21 @@ def has_misplaced_condition(context: SessionContext, plan: LogicalPlan, physical
         if isinstance(condition, nodes.Filter):
             join, is_direct = _join_below(node)
             shared = set() if join is None else _shared_names(context, join)
-            found += bool(shared & _names(condition.predicate()) if is_direct else shared)
-    if not found or len(_ABOVE_JOIN.findall(physical())) >= found:
+            above += join is not None
+            is_shared |= bool(shared & _names(condition.predicate()) if is_direct else shared)
+    if not is_shared or len(_ABOVE_JOIN.findall(physical())) >= above:
         return False
     if has_conditions:
-        raise Unsupported(
-            "WHERE over an outer join whose tables have columns of one name, where ON has more than equalities, is not supported;"
-            " give the columns of one table other names: FROM (SELECT a AS b FROM t) AS t"
-        )
+        raise Unsupported(_ALIKE)
     return True
+
+
+def check_merge_joins(planned: Callable[[], object]) -> None:
+    """Refuse a query whose merge joins DataFusion fails to plan (`Unsupported`)."""
+    try:
+        planned()
+    except SqlError as exc:
+        raise Unsupported(_ALIKE) from exc
 
 
 def check_stacked_conditions(context: SessionContext, plan: LogicalPlan) -> None:

@@ -23,7 +23,11 @@ from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
 from lance_flight.engine.query.decimal_numbers import with_decimal_numbers
 from lance_flight.engine.query.evaluations import Evaluations
-from lance_flight.engine.query.filters_over_joins import check_stacked_conditions, has_misplaced_condition
+from lance_flight.engine.query.filters_over_joins import (
+    check_merge_joins,
+    check_stacked_conditions,
+    has_misplaced_condition,
+)
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.integer_arithmetic import may_overflow
@@ -329,9 +333,18 @@ class QuerySession:
 
     def _planned(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> DataFrame:
         """Plan a query with its calls, and the views that it names."""
+        whole = partial(self._plan_whole, plan) if calls.has_checks else plan
         return self._planned_views.plan(
-            lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
+            lambda: self.planned(lambda: calls.plan(self.datafusion, whole)), self._frame_of_view
         )
+
+    def _plan_whole(self, plan: Callable[[str], DataFrame], text: str) -> DataFrame:
+        """Plan a query as far as all of its calls are checked against their signatures."""
+        found = plan(text)
+        self._optimised = found, found.optimized_logical_plan()
+        if sorts_rows(text):
+            found.execution_plan()
+        return found
 
     def _with_exact_numbers(
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
@@ -350,16 +363,8 @@ class QuerySession:
             return calls, frame
         checked = calls.with_checks()
 
-        def plan_whole(text: str) -> DataFrame:
-            found = plan(text)
-            # Some calls are checked against their signatures only now, and keys of sorts later still.
-            self._optimised = found, found.optimized_logical_plan()
-            if sorts_rows(text):
-                found.execution_plan()
-            return found
-
         try:
-            return checked, self._planned(checked, plan_whole)
+            return checked, self._planned(checked, plan)
         except (SqlError, Unsupported) as exc:
             if BEYOND in str(exc):
                 raise
@@ -381,6 +386,7 @@ class QuerySession:
             if self.misplaces_conditions(frame):
                 frame = self._with_merge_joins(frame)
                 plan = self.optimised(frame)
+                check_merge_joins(lambda: self.plan(frame))
         except (SqlError, Unsupported):
             if is_bound:
                 raise

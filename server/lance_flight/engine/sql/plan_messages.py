@@ -45,7 +45,7 @@ _INSIDE = re.compile(
     r"\b[A-Z]\w+ ?\{ ?\w+:"  # the fields of a value of Rust
     r"|\bSpan\(|\bIdent\(|\bLocation\(|\bSome\(|\bExpr::|\bLogicalPlan\b|<subquery>|outer_ref\("
     r"|__\w+|_table_number|bug in DataFusion|Physical plan does not support|[Pp]hysical expr\b|sqltorel|after Analyzer"
-    r"|[Uu]nwrap|\bpanicked\b|\.rs:\d"
+    r"|[Uu]nwrap|\bpanicked\b|\.rs:\d|Assertion failed"
 )
 """Signs of what is inside a plan: dumps of its expressions, names that rewriting made, places in DataFusion's source."""
 

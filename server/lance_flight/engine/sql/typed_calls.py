@@ -130,6 +130,11 @@ class TypedCalls:
         is_written = is_shared and any(word in _DISTANCES for word in calls.values())
         return cls(edited(sql, sorted([*named, *guards])), calls, bool(guards), sql if is_written else None)
 
+    @property
+    def has_checks(self) -> bool:
+        """Return whether operators or sums of integers are calls."""
+        return not _CHECKED.isdisjoint(self.calls.values())
+
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
