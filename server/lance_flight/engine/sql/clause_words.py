@@ -106,6 +106,8 @@ AFTER_TABLE: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
 NEVER_COLUMN_ALIASES = frozenset(["WITH", "SORT", "TOP", "LATERAL", "FETCH", "CLUSTER", "DISTRIBUTE", "INTO"])
 SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT", "MINUS"])
 AFTER_FROM = frozenset(["WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET"])
+QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
+"""First words of a subquery in brackets."""
 QUERY_STARTS = frozenset(["SELECT", "WITH", "VALUES", "FROM"])
 BEFORE_OPERAND = frozenset(
     [

@@ -157,3 +157,11 @@ class Operands(TokenPlaces):
             elif (token.word == "END" and is_case) or (token.kind is Kind.SIGN and token.text in ")]}" and opened):
                 pairs.append((opened.pop(), at))
         return pairs
+
+
+class OperandsOfText(Operands):
+    """Finds the bounds of operands in the tokens of `sql`, which rewrites quote."""
+
+    def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self.sql = sql

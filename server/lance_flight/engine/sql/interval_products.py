@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from lance_flight.engine.sql.comparisons import Operands
+from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.errors import Unsupported
 
@@ -92,11 +92,7 @@ def interval_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, s
     return _Reader(text, tokens).read()
 
 
-class _Reader(Operands):
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self.sql = text
-
+class _Reader(OperandsOfText):
     def read(self) -> list[tuple[int, int, str]]:
         """Return the edits of the whole text."""
         edits: list[tuple[int, int, str]] = []

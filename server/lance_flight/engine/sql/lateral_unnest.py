@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lance_flight.engine.sql.comparisons import Operands
+from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.tokens import Kind, Token, folded
 from lance_flight.errors import LimitExceeded, Unsupported
@@ -74,10 +74,9 @@ def unnest_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str
     return _Reader(text, tokens).read()
 
 
-class _Reader(Operands):
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self.sql = text
+class _Reader(OperandsOfText):
+    def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
+        super().__init__(sql, tokens)
         self.edits: list[tuple[int, int, str]] = []
 
     def read(self) -> list[tuple[int, int, str]]:

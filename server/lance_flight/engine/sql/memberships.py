@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
 from lance_flight.engine.sql.tokens import Token, closing_places, edited, tokenize
 from lance_flight.errors import Unsupported
 
-_QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
 _CONDITIONS = frozenset(["WHERE", "HAVING", "ON"])
 _CONNECTIVES = frozenset(["AND", "OR"])
 _CLAUSES = frozenset(["SELECT", "FROM", "BY", "SET", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "QUALIFY"])
@@ -115,7 +115,7 @@ def with_apart_names(text: str) -> str:
     edits: list[tuple[int, int, str]] = []
     for place, token in enumerate(tokens[:-2]):
         closed = closing.get(place + 1)
-        if token.word in {"ANY", "ALL", "SOME"} and closed is not None and tokens[place + 2].word in _QUERIES:
+        if token.word in {"ANY", "ALL", "SOME"} and closed is not None and tokens[place + 2].word in QUERIES:
             edits += [
                 (tokens[place + 2].start, tokens[place + 2].start, "SELECT * FROM ("),
                 (tokens[closed].start, tokens[closed].start, f") AS __compared_{len(edits)}"),
@@ -143,7 +143,7 @@ def _memberships(operands: Operands) -> Iterator[_Membership]:
             current = _Condition()
         elif word == "OR":
             current.has_or = True
-        elif word == "IN" and operands.is_sign(at + 1, "(") and operands.first_word(at + 1) in _QUERIES:
+        elif word == "IN" and operands.is_sign(at + 1, "(") and operands.first_word(at + 1) in QUERIES:
             is_negated = operands.word_at(at - 1) == "NOT"
             operator = at - is_negated
             left = operands.compared(operator)

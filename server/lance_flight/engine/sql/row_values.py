@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lance_flight.engine.sql.comparisons import Operands
+from lance_flight.engine.sql.clause_words import QUERIES
+from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 _OPERATORS = frozenset(["=", "<>", "!=", "<", "<=", ">", ">="])
-_QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
 _BEFORE = frozenset(
     [
         *("WHERE", "AND", "OR", "NOT", "ON", "HAVING", "QUALIFY", "SELECT", "WHEN", "THEN", "ELSE", "BY", "CASE"),
@@ -76,12 +76,11 @@ def _may_begin(tokens: Sequence[Token], at: int) -> bool:
     return before.kind is Kind.SIGN and before.text in "(,[="
 
 
-class _Reader(Operands):
+class _Reader(OperandsOfText):
     """Reads the comparisons of row values of a text, from its first token to its last."""
 
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self.sql = text
+    def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
+        super().__init__(sql, tokens)
         self.queries = 0
 
     def read(self) -> Iterator[tuple[int, int, str]]:
@@ -100,7 +99,7 @@ class _Reader(Operands):
     def _row(self, at: int) -> _Row | None:
         """Return the row value whose bracket opens at a token; None where there is none."""
         closing = self.partners.get(at)
-        if closing is None or not self.is_sign(at, "(") or self.first_word(at) in _QUERIES:
+        if closing is None or not self.is_sign(at, "(") or self.first_word(at) in QUERIES:
             return None
         commas, place = [at], at + 1
         while place < closing:
@@ -159,7 +158,7 @@ class _Reader(Operands):
         return self.text(at), 1
 
     def _is_query(self, at: int) -> bool:
-        return self.is_sign(at, "(") and self.first_word(at) in _QUERIES
+        return self.is_sign(at, "(") and self.first_word(at) in QUERIES
 
     def _between(self, row: _Row, at: int, *, is_negated: bool) -> tuple[int, str] | None:
         low = self._row_at(at, row)
@@ -185,7 +184,7 @@ class _Reader(Operands):
         closing = self.partners.get(at)
         if closing is None or not self.is_sign(at, "("):
             return None
-        if self.first_word(at) in _QUERIES:
+        if self.first_word(at) in QUERIES:
             return closing + 1, self._member_of_query(row, at, closing, is_negated=is_negated)
         rows, place = [], at + 1
         while place < closing:

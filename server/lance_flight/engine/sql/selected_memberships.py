@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lance_flight.engine.sql.comparisons import Operands
+from lance_flight.engine.sql.clause_words import QUERIES
+from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.select_lists import is_without_alias, items
 from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.errors import Unsupported
 
-_QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
 _AFTER_WHERE = frozenset(
     [
         *("GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION", "EXCEPT", "INTERSECT"),
@@ -49,11 +49,7 @@ def selected_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, s
     return _Reader(text, tokens).read()
 
 
-class _Reader(Operands):
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self.sql = text
-
+class _Reader(OperandsOfText):
     def read(self) -> list[tuple[int, int, str]]:
         """Return the edits of the whole text."""
         edits: list[tuple[int, int, str]] = []
@@ -86,7 +82,7 @@ class _Reader(Operands):
             word = "" if self.is_name(at) else token.word
             select, is_query = frames[-1]
             if token.is_sign("("):
-                starts_query = self.first_word(at) in _QUERIES
+                starts_query = self.first_word(at) in QUERIES
                 frames.append((None if starts_query else select, starts_query))
             elif token.is_sign(")") and len(frames) > 1:
                 frames.pop()
@@ -98,7 +94,7 @@ class _Reader(Operands):
                 yield select, at
 
     def _is_over_query(self, opening: int) -> bool:
-        return self.is_sign(opening, "(") and opening in self.partners and self.first_word(opening) in _QUERIES
+        return self.is_sign(opening, "(") and opening in self.partners and self.first_word(opening) in QUERIES
 
     def _exists(self, opening: int) -> str:
         closing = self.partners[opening]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, folded, literals, tokenize
 
 DOUBLE, REAL = " - (-0.0)", " - CAST(-0.0 AS REAL)"
@@ -25,7 +26,6 @@ _NUMBER = re.compile(r"-?\d*\.?\d*(?:[eE][+-]?\d+)?(?<=[\d.])")
 _EXACT = 2**53
 _BEFORE_NAME = {"CASE": (1, "WHEN"), "NULLIF": (2, ","), "DISTINCT": (1, ")")}
 """How many tokens after a word the name begins whose bits count, and what follows it."""
-_QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE"])
 _AFTER_KEY = frozenset(["ASC", "DESC", "NULLS", "ORDER", "ROWS", "RANGE", "GROUPS"])
 
 
@@ -66,7 +66,7 @@ def without_signed_zeros(
             edits += _other_argument(tokens, place, closing, columns[name])
     for place, token in enumerate(tokens):
         closed = closing.get(place + 1, 0)
-        if token.word != "IN" or not closed or tokens[place + 2].word in _QUERIES or tokens[place + 2].is_sign("("):
+        if token.word != "IN" or not closed or tokens[place + 2].word in QUERIES or tokens[place + 2].is_sign("("):
             continue
         items = tokens[place + 2 : closed]
         edits += _member_edits(tokens, place, closed, columns)
