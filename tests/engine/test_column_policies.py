@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from lance_flight import audit
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query import mixed_rows
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.scope import Scope
@@ -107,6 +109,12 @@ OTHERS = [
     "ALTER TABLE renamed RENAME COLUMN note TO secret",
     "ALTER TABLE renamed ADD COLUMN note VARCHAR DEFAULT 'open'",
 ]
+APART = [
+    "CREATE TABLE apart (id BIGINT, note VARCHAR, place FLOAT[2], email VARCHAR) PARTITIONED BY (email)",
+    "INSERT INTO apart SELECT value, 'hush', [0.0, 1.0], concat('m', value / 20) FROM range(80)",
+    "CREATE INDEX ON apart (id)",
+]
+"""Rows of four equal values of a column that is not granted, twenty each; in the columns that are, all but `id` are equal."""
 NARROWED = [
     f"CREATE TABLE customers ({COLUMNS}) PARTITIONED BY (region)",
     f"INSERT INTO customers VALUES {rows_as('id', 'name', 'region')}",
@@ -123,7 +131,7 @@ STORED_MASKS = [
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A root with all columns, and for each principal one that has just what it may see."""
     place = tmp_path_factory.mktemp("columns")
-    for name, statements in {"full": [*FULL, *OTHERS], "narrow": NARROWED, "masked": STORED_MASKS}.items():
+    for name, statements in {"full": [*FULL, *OTHERS, *APART], "narrow": NARROWED, "masked": STORED_MASKS}.items():
         made = engine(place / name)
         for sql in statements:
             made.update(sql)
@@ -406,6 +414,89 @@ def test_explain_counts_partitions_by_granted_columns_alone(
     plan = full.plan(sql, scope=Scope(access=RESTRICTED[who]))
     assert plan is not None
     assert (plan.partitions == full.plan(sql).partitions) == (table == "customers")  # type: ignore[union-attr]
+
+
+def same_email(ids: list[int]) -> float:
+    """Return the part of neighbours that have the same hidden value: 0.24 on average of rows in random order, 0.96 of partitions in turn."""
+    return sum(one // 20 == other // 20 for one, other in itertools.pairwise(ids)) / (len(ids) - 1)
+
+
+IN_ORDER = [
+    "SELECT id FROM apart",
+    "SELECT * FROM apart WHERE note = 'hush' AND id >= 0",
+    "SELECT id, upper(note) FROM apart ORDER BY note",
+    "SELECT id FROM apart LIMIT 40",
+    "SELECT id, count(*) FROM apart GROUP BY id",
+    "SELECT DISTINCT id FROM apart",
+    "SELECT id, row_number() OVER () AS n FROM apart ORDER BY n",
+    "SELECT unnest(array_agg(id)) AS id FROM apart",
+    "SELECT a.id FROM apart a JOIN apart b ON a.id = b.id",
+    "SELECT id FROM apart UNION ALL SELECT id FROM apart WHERE id < 0",
+]
+FOUND = [
+    "SELECT id FROM vector_search('apart', 'place', [0.0, 1.0], k => {k})",
+    "SELECT id FROM full_text_search('apart', 'note', 'hush', k => {k})",
+    "SELECT id FROM hybrid_search('apart', 'place', [0.0, 1.0], 'note', 'hush', k => {k})",
+    "SELECT id FROM vector_search('apart', 'place', queries => [[0.0, 1.0]], k => {k})",
+    "SELECT id FROM apart ORDER BY array_distance(place, [0.0, 1.0]) LIMIT {k}",
+]
+SHOWN_APART = {
+    "narrow": granting("SELECT (id, note, place) ON apart"),
+    "masked": granting("SELECT (id, note, place, NULL AS email) ON apart"),
+}
+
+
+@pytest.mark.parametrize("sql", [*IN_ORDER, *(each.format(k=k) for each in FOUND for k in (30, 80))])
+def test_no_order_of_rows_tells_which_have_equal_hidden_values(attacked: Engine, who: str, sql: str) -> None:
+    if "_search" in sql and who == "masked":
+        return  # refused, of tables with masks
+    ids = query(attacked, sql, SHOWN_APART[who])["id"].to_pylist()
+    assert len(set(ids)) == len(ids) >= 30
+    assert same_email(ids) < 0.6, ids
+
+
+def test_no_stream_tells_how_many_rows_have_equal_hidden_values(attacked: Engine, who: str) -> None:
+    for sql in ("SELECT id FROM apart", "SELECT 1 FROM apart", "SELECT id FROM apart WHERE id % 2 = 0"):
+        plan = attacked.plan(sql, endpoints=256, scope=Scope(access=SHOWN_APART[who]))
+        assert plan is not None
+        assert (len(plan.tasks), plan.rows, plan.partitions) == (1, None, None)
+        assert len(list(attacked.run(plan.tasks[0], access=SHOWN_APART[who]))) == 1
+        assert attacked.plan(sql, endpoints=256).tasks[3:]  # type: ignore[union-attr]
+
+
+def test_rows_that_do_not_fit_into_memory_are_mixed_in_files(
+    attacked: Engine, who: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mixed_rows, "MOST_HELD", 200)
+    monkeypatch.setattr(attacked.sessions.memory, "spill_directory", str(tmp_path))
+    found = query(attacked, "SELECT id, note FROM apart", SHOWN_APART[who])
+    assert sorted(found["id"].to_pylist()) == list(range(80))
+    assert found["note"].to_pylist() == ["hush"] * 80
+    assert same_email(found["id"].to_pylist()) < 0.6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_indices_count_no_tables_where_these_tell_hidden_values(attacked: Engine, who: str) -> None:
+    for sql in ("SHOW INDEXES FROM apart", "SELECT * FROM apart$indexes"):
+        (row,) = query(attacked, sql, SHOWN_APART[who]).to_pylist()
+        assert {name for name, value in row.items() if value is not None} == {
+            "name",
+            "column_name",
+            "kind",
+            "options",
+            "min_rows",
+        }
+        assert query(attacked, sql).to_pylist()[0]["tables"] == 4
+
+
+def test_no_error_about_a_damaged_file_tells_in_which_partition_a_row_lies(full: Engine, who: str) -> None:
+    for path in Path(full.root.store.uri).glob("apart/*$*/data/*.lance"):
+        path.unlink()
+    for sql in ("SELECT * FROM apart WHERE id = 3", *(each.format(k=3) for each in FOUND)):
+        said = told(full, sql, SHOWN_APART[who])
+        assert "$" not in said, said
+        assert said.startswith("Corrupt") or "without masks" in said
+    assert "$" in told(full, "SELECT * FROM apart")
 
 
 @pytest.mark.parametrize("hidden", ["_partition", "_rowid"])

@@ -24,6 +24,8 @@ from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.model.index_kinds import IndexKind
 
+_MORE = 8
+"""Times as many rows are asked for where the last ones found are equal."""
 ROUNDING = 2.0**-18
 """The part of a distance by which it may differ where its vector is measured in two ways."""
 
@@ -154,6 +156,21 @@ def best(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return ranked(search, rows)
+
+
+def best_of_equal(search: AnySearch, find: Callable[[AnySearch], pa.Table]) -> pa.Table:
+    """Return the best of the rows that `find` returns best first; which of equal ones, and in which order, is random."""
+    count = search.count
+    while True:
+        rows = find(replace(search, count=count))
+        scores = rows[search.result.name].to_numpy()
+        if rows.num_rows < count or scores[search.count - 1] < scores[-1] or scores[search.count - 1] > scores[-1]:
+            break
+        count *= _MORE
+    # Equal scores have one place; NaN is no score, and equals itself here.
+    places = np.cumsum(np.append(False, ~((scores[1:] == scores[:-1]) | np.isnan(scores[1:]))))[: len(scores)]
+    order = np.lexsort((np.random.default_rng().random(len(scores)), places))
+    return rows.take(pa.array(order[: search.count]))
 
 
 def _search_each(

@@ -125,7 +125,7 @@ class Scan:
 
     def _start(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not self.schema.names and self.filter is None and self.search is None:
-            return _empty_batches(source.count_rows(), self.batch_rows)
+            return empty_batches(source.count_rows(), self.batch_rows)
         columns = source.columns
         targets = {name: self._target(name, source) for name in self._needed}
         fields = {name: physical(columns, name, self.ids.get(name)) for name in targets}
@@ -441,7 +441,7 @@ def _cast(column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source, f
         raise
 
 
-def _empty_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def empty_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield batches without columns, of so many rows."""
     for start in range(0, rows, batch_rows):
         yield pa.RecordBatch.from_arrays([pa.nulls(min(batch_rows, rows - start))], ["rows"]).select([])

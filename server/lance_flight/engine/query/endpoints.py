@@ -18,6 +18,8 @@ def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
     session, frame = planned.session, planned.frame
     if endpoints == 1 or not session.views or not is_pure_scan(session.optimised(frame)):
         return 1, None
+    if any(view.hides_layout for view in session.views.values()):
+        return 1, None
     scans = session.logical_scans(frame)
     if scans is None or len(scans) != 1:
         # A scalar subquery scans as well, and must see all of its table.

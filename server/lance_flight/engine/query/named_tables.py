@@ -175,7 +175,9 @@ class NamedTables:
     def divisible(self) -> dict[str, TableView]:
         """Return those of the scanned tables by whose partitions a query may be divided; a column that a scan makes is of no partition."""
         return {
-            name: view for name, view in self.scanned.items() if view.snapshot.is_partitioned and not view.extra_columns
+            name: view
+            for name, view in self.scanned.items()
+            if view.snapshot.is_partitioned and not view.extra_columns and not view.hides_layout
         }
 
     def provider_of(self, key: str) -> Provider:
@@ -304,6 +306,7 @@ class NamedTables:
             on_read=self._noting(found),
             visible=visible,
             hides_layout=hides_layout,
+            spill_directory=self._context.spill_directory,
         )
         self.views[key] = view
         return view

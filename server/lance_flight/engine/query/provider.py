@@ -31,6 +31,8 @@ from lance_flight.thread_states import keep_worker_state
 
 Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
 """Function that computes rows anew with the named columns, and possibly further ones."""
+Arrange: TypeAlias = Callable[[Iterable[pa.RecordBatch], pa.Schema, int], Iterator[pa.RecordBatch]]
+"""Function that returns rows of a schema in another order, in batches of so many."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,11 @@ class ScanPlan(Protocol):
     @property
     def index_filter(self) -> IndexFilter | None:
         """Return what indices answer of the conditions above the scan; None if nothing."""
+        ...
+
+    @property
+    def arrange(self) -> Arrange | None:
+        """Return what changes the order of the rows of a lane; None for the order in which they lie."""
         ...
 
 
@@ -169,10 +176,16 @@ class PlannedRead:
         """Yield the rows of some tables, with these columns (None: all)."""
         schema = projected(self.readable.schema, columns)
         with self.log.noting(self.readable.failure):
-            for residual, tables in work:
-                for batch in self._scan(residual, schema, batch_rows).read(tables):
-                    self.log.cancellation.check()
-                    yield batch
+            rows = self._stored_batches(work, schema, batch_rows)
+            yield from rows if self.plan.arrange is None else self.plan.arrange(rows, schema, batch_rows)
+
+    def _stored_batches(
+        self, work: Sequence[tuple[Predicate | None, Sequence[Open]]], schema: pa.Schema, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        for residual, tables in work:
+            for batch in self._scan(residual, schema, batch_rows).read(tables):
+                self.log.cancellation.check()
+                yield batch
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
         source = self.readable.schema

@@ -46,7 +46,7 @@ class StatementContext:
 
     The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
     `access` grants on the rows of all tables. Leases that keep the snapshots from being vacuumed are put into `holds`. `runtime` bounds what
-    DataFusion holds for the statement, by its `pool`, and `planning_timeout` how many seconds it plans. `running` is the statement's entry
+    DataFusion holds for the statement, by its `pool`, `spill_directory` is where it may keep rows, and `planning_timeout` says how many seconds it plans. `running` is the statement's entry
     in the registry; None if it cannot be cancelled. `subject` says to the audit trail who runs it.
     """
 
@@ -64,6 +64,7 @@ class StatementContext:
     access: Access = UNLIMITED
     holds: list[SnapshotLease] | None = None
     runtime: RuntimeEnvBuilder | None = None
+    spill_directory: str | None = None
     pool: Pool = field(default_factory=Pool)
     planning_timeout: float = 0.0
     running: RunningStatement | None = None

@@ -29,10 +29,11 @@ from lance_flight.catalog.tables.lineage import PARTITION
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.query.hidden_pruning import MadeColumns, narrowed
-from lance_flight.engine.query.provider import ScanLog
+from lance_flight.engine.query.mixed_rows import mixed
+from lance_flight.engine.query.provider import Arrange, ScanLog
 from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
 from lance_flight.engine.query.stored_expressions import has_computed, with_stored_expressions
-from lance_flight.errors import Conflict, LanceFlightError, NotFound, storage_error
+from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
@@ -68,6 +69,7 @@ class Lanes:
 
     lanes: Sequence[Sequence[Work]]
     index_filter: IndexFilter | None = None
+    arrange: Arrange | None = None
 
 
 class UnpinnedResolver:
@@ -168,8 +170,8 @@ class TableView:
     `hint` says what the plan requires of every scan beyond its pushed filters. `extra_columns` are columns that a scan makes: of
     merged tables it can `_partition` alone. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
 
-    `visible` are the stored columns that it has for the principal (None: all). Where it `hides_layout`, neither EXPLAIN nor the list of
-    statements counts its partitions.
+    `visible` are the stored columns that it has for the principal (None: all). Where it `hides_layout`, nothing tells which rows lie in one
+    partition, or how many partitions there are: rows are read in random order, and kept in a `spill_directory` if they are many.
     """
 
     name: str
@@ -189,6 +191,7 @@ class TableView:
     on_read: Callable[[Sequence[str]], None] | None = None
     visible: frozenset[str] | None = None
     hides_layout: bool = False
+    spill_directory: str | None = None
 
     @property
     def store(self) -> Store:
@@ -213,10 +216,19 @@ class TableView:
         index_filter = self._index_filter()
         if self.snapshot.is_partitioned or self._indices(predicate, index_filter):
             self.log.reports.append(partial(self.describe, pruning, predicate, index_filter, self.hint()))
-        target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
+        target_partitions = self.target_partitions
+        if self.arrange is not None or is_lookup(predicate, self.snapshot):
+            target_partitions = 1
         is_merging = all(each.name == PARTITION for each in self.extra_columns)
         lanes = deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging)
-        return Lanes(lanes, index_filter)
+        return Lanes(lanes, index_filter, self.arrange)
+
+    @property
+    def arrange(self) -> Arrange | None:
+        """Return what puts the rows of a scan into random order; None where their order may tell of partitions."""
+        # The addresses of rows to change are not shown to anyone.
+        is_mixed = self.hides_layout and self.targets is None
+        return partial(mixed, directory=self.spill_directory) if is_mixed else None
 
     def _index_filter(self) -> IndexFilter | None:
         """Return what indices answer of the conditions above the scan."""
@@ -365,7 +377,13 @@ class TableView:
         def has_expired() -> bool:
             return self.table.has_expired(self.snapshot.version, self.snapshot.metadata.get(NAMESPACE_KEY))
 
-        return failure(self.name, self.store, exc, unchanged=is_unchanged, expired=has_expired)
+        error = failure(self.name, self.store, exc, unchanged=is_unchanged, expired=has_expired)
+        if self.hides_layout and isinstance(error, Corrupt | QueryFailed):
+            # A path names a partition, and the condition of the query the rows that lie in it.
+            return type(error)(
+                f"reading {self.name!r} failed; which file fails is told to those with SELECT on all columns"
+            )
+        return error
 
 
 def failure(

@@ -38,7 +38,7 @@ class Memory:
         """Assign memory within other limits from now on; statements that run keep that of the pool which they have begun with."""
         with self._lock:
             self._statement = limits.statement_memory
-            self._directory = limits.spill_directory
+            self.spill_directory = limits.spill_directory
             self._total = None if limits.server_memory is None else limits.server_memory - limits.write_memory
             self._shared: dict[Account | None, tuple[Pool, RuntimeEnvBuilder]] = {}
 
@@ -70,6 +70,6 @@ class Memory:
 
     def _runtime(self, size: int) -> RuntimeEnvBuilder:
         builder = RuntimeEnvBuilder().with_fair_spill_pool(size)
-        if self._directory is None:
+        if self.spill_directory is None:
             return builder.with_disk_manager_os()
-        return builder.with_disk_manager_specified(self._directory)
+        return builder.with_disk_manager_specified(self.spill_directory)

@@ -45,7 +45,10 @@ _COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segme
 
 
 def indexes_table(view: TableView) -> MetadataTable:
-    """Return `t$indexes`: one row per index; counts are computed only if selected, since every table is opened for them."""
+    """Return `t$indexes`: one row per index; counts are computed only if selected, since every table is opened for them.
+
+    There are none where the layout is hidden: they tell how many partitions there are, and how many rows lie in large ones.
+    """
     return MetadataTable(_SCHEMA, partial(_indexes, view))
 
 
@@ -62,7 +65,7 @@ def _indexes(view: TableView, names: list[str]) -> pa.Table:
             "options": json.dumps(dict(definition.options), sort_keys=True),
             "min_rows": definition.min_rows,
         }
-        if _COUNTED & set(names):
+        if _COUNTED & set(names) and not view.hides_layout:
             row |= _counts(view, definition, is_stale_asked=bool(_STALE & set(names)))
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=_SCHEMA)

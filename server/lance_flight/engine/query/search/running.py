@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_flight.catalog.search.batches import best_of_each, keys_of_rows
 from lance_flight.catalog.search.row_naming import names_of
 from lance_flight.catalog.search.search_results import ADDRESS
-from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
+from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best, best_of_equal
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
@@ -60,7 +60,10 @@ class SearchRun:
 
         def of_each(search: AnySearch, work: Sequence[tuple[Scan, Open]]) -> pa.Table:
             assert isinstance(search, VectorSearch)  # noqa: S101 - as it was given
-            found = best_of_each(search, queries.vectors, work, self.target_partitions, self.log.cancellation.check)
+            if self.searched.arrange is not None:
+                found = [self._of_one(replace(search, vector=vector), work) for vector in queries.vectors]
+            else:
+                found = best_of_each(search, queries.vectors, work, self.target_partitions, self.log.cancellation.check)
             rows = pa.concat_tables(found)
             return rows.append_column(queries.field, keys_of_rows(found, queries.keys))
 
@@ -82,7 +85,10 @@ class SearchRun:
         return rows.append_column(ROW_NAME_FIELD, names_of(rows, sources, tables)).select(names)
 
     def _of_one(self, search: AnySearch, work: Sequence[tuple[Scan, Open]]) -> pa.Table:
-        return best(search, work, self.target_partitions, self.log.cancellation.check)
+        def find(wanted: AnySearch) -> pa.Table:
+            return best(wanted, work, self.target_partitions, self.log.cancellation.check)
+
+        return find(search) if self.searched.arrange is None else best_of_equal(search, find)
 
     def _best(
         self,

@@ -17,7 +17,7 @@ from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
-from lance_flight.engine.query.provider import PlannedRead, filter_of
+from lance_flight.engine.query.provider import Arrange, PlannedRead, filter_of
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SchemaError
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue
 from lance_flight.model.nested import children, within
@@ -56,7 +56,7 @@ class SearchTarget:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
     If the filters cannot express which rows are searched, `chosen` holds those. `texts` are the options of its indices of texts, by column.
-    `indices` are all, by column. `sql_name` is what statements call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left:
+    `arrange` is what puts rows into random order where their order may not tell of partitions (None: it may). `indices` are all, by column. `sql_name` is what statements call it, None where its layout is hidden; it is `partitioned_by` some columns, and `is_pruned` where not all partition tables are left:
     those of the `snapshot` that `pruning` does (None: no scan is left).
     """
 
@@ -71,6 +71,7 @@ class SearchTarget:
     snapshot: Snapshot
     pruning: Pruning | None
     chosen: ChosenRows | None = None
+    arrange: Arrange | None = None
     indices: Mapping[str, Sequence[IndexDefinition]] = field(default_factory=dict)
     sql_name: str | None = None
     partitioned_by: Sequence[str] = ()

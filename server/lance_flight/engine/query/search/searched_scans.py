@@ -19,6 +19,7 @@ from datafusion import DataFrame, Expr, SessionContext
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.search.search_results import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
+from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
@@ -226,10 +227,15 @@ def _report(search: VectorSearch, target: SearchTarget, index: IndexDefinition |
 def _every_row(log: ScanLog, target: SearchTarget, names: list[str]) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([target.columns.field(name) for name in names])
     # Of merged tables a scan makes no names of rows.
-    for scan, opened in target.work(None, schema, merging=ROW_ID not in target.hidden):
-        for batch in scan.read([opened]):
-            log.cancellation.check()
-            yield batch
+    work = target.work(None, schema, merging=ROW_ID not in target.hidden)
+
+    def stored() -> Iterator[pa.RecordBatch]:
+        for scan, opened in work:
+            for batch in scan.read([opened]):
+                log.cancellation.check()
+                yield batch
+
+    yield from stored() if target.arrange is None else target.arrange(stored(), schema, BATCH_ROWS)
 
 
 def _with_tables(planner: ScanPlanner, root: Node, tables: dict[Node, SearchTable]) -> DataFrame:

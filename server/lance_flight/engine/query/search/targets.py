@@ -209,6 +209,7 @@ def _of_pruning(
         texts={name: index.options for name, index in texts.items()},
         report=report,
         failure=view.failure,
+        arrange=view.arrange,
         indices=indices,
         snapshot=view.snapshot,
         pruning=pruning,
