@@ -168,12 +168,12 @@ AREAS: dict[str, Area] = {
         """,
         tests="""
             flight/test_flight_tickets flight/test_flight_sessions flight/test_flight_endpoints flight/test_flight_handshakes
-            service/test_moved_sessions service/test_tickets
-            flight/test_flight_server service/test_endpoints service/test_two_servers
+            service/test_moved_sessions service/test_endpoints
+            flight/test_flight_server service/test_two_servers
         """,
         further="""
             flight
-            service/test_tickets service/test_endpoints service/test_sessions service/test_moved_sessions
+            service/test_endpoints service/test_sessions service/test_moved_sessions
         """,
     ),
     "policies": Area(

@@ -31,7 +31,6 @@ SLOW_DIRECTORIES = {
 # Modules of those directories that are quick, and show that the layer works at all.
 QUICK_MODULES = {
     "console/test_partition_grid.py",
-    "service/test_parameters.py",
     *(
         f"spark/test_{name}.py"
         for name in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 from typing import Any
 
@@ -286,3 +287,18 @@ def test_a_view_is_shown_with_its_columns_and_its_query(database: Database, tabl
         assert database.query(f"SELECT * FROM {table}").column_names == ["id", "origin"]
     finally:
         database.run(f"DROP VIEW {table}")
+
+
+@pytest.mark.parametrize("written", ["12", "'12'", "12.5", "'on'", "off", "1e1", "'2min'"])
+def test_values_of_settings_may_be_written_as_numbers_texts_or_words(client: Client, written: str) -> None:
+    option = "partition_wise_join" if written.strip("'") in {"on", "off"} else "statement_timeout"
+    client.run(f"SET {option} = {written}")
+    shown = dict(client.rows("SHOW ALL"))[option]
+    meant = {"'2min'": "120.0"}.get(written, written.strip("'"))
+    assert shown == meant or float(shown) == float(meant)
+
+
+@pytest.mark.parametrize("option", ["schema", "snapshot", "branch"])
+def test_a_long_name_is_refused_before_it_is_in_a_cookie(client: Client, option: str) -> None:
+    assert re.search(r"\[invalid_input\].*expected", client.refuses(f"SET {option} = '{'x' * 10_000}'"))
+    assert client.value("SELECT 1") == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -13,7 +15,7 @@ from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
-from tests.engine.database import Database
+from tests.engine.database import Client, Database
 from tests.service.server_process import files
 
 
@@ -138,3 +140,94 @@ def test_where_plain_tables_are_found_is_a_setting(tmp_path: Path) -> None:
     for way in (PlainTables.DIRECTORIES, PlainTables.BOTH):
         tables = listing(tmp_path, way).rows("SHOW TABLES")
         assert [row[1] for row in tables] == ["by_directory", "by_row"]
+
+
+# Unqualified names, in a session that is in another schema
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    """A root with a schema `staging` beside `public`, and a table of the same name in both."""
+    database = Database(tmp_path_factory.mktemp("schemas") / "root")
+    database.run("CREATE SCHEMA staging")
+    for place, rows in {"public": "(7, 'x')", "staging": "(1, 'a'), (2, 'b')"}.items():
+        database.run(f"CREATE TABLE {place}.two (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+        database.run(f"INSERT INTO {place}.two VALUES {rows}")
+    return database
+
+
+@pytest.fixture
+def staging(schemas: Database) -> Iterator[Client]:
+    """A client whose session is in the schema `staging`."""
+    with schemas.client() as client:
+        client.run("SET schema = 'staging'")
+        yield client
+
+
+CHANGES = {
+    "insert": ("INSERT INTO {t} VALUES (3, 'c')", [(1, "a"), (2, "b"), (3, "c")]),
+    "insert from itself": ("INSERT INTO {t} SELECT id + 10, p FROM {t}", [(1, "a"), (2, "b"), (11, "a"), (12, "b")]),
+    "update": ("UPDATE {t} SET id = 0 WHERE p = 'a'", [(0, "a"), (2, "b")]),
+    "delete": ("DELETE FROM {t} WHERE id IN (SELECT max(id) FROM {t})", [(1, "a")]),
+    "merge": (
+        "MERGE INTO {t} USING {t} s ON {t}.id = s.id AND s.p = 'a' WHEN MATCHED THEN UPDATE SET id = 9",
+        [(2, "b"), (9, "a")],
+    ),
+    "truncate": ("TRUNCATE {t}", []),
+    "drop partition": ("ALTER TABLE {t} DROP PARTITION (p = 'a')", [(2, "b")]),
+}
+
+
+@pytest.mark.parametrize(("sql", "left"), CHANGES.values(), ids=CHANGES.keys())
+def test_what_is_changed_is_the_table_of_the_schema(
+    schemas: Database, staging: Client, table: str, sql: str, left: list[tuple[Any, ...]]
+) -> None:
+    for place in (".", "staging"):
+        schemas.copy(f"{place}/two", f"{place}/{table}")
+    staging.run(sql.format(t=table))
+    assert sorted(staging.rows(f"SELECT * FROM {table}")) == left
+    assert sorted(schemas.rows(f"SELECT * FROM staging.{table}")) == left
+    assert schemas.rows(f"SELECT * FROM {table}") == [(7, "x")]
+
+
+QUERIES = {
+    "a join with the other table": ("SELECT a.id, b.id FROM {t} a JOIN public.{t} b ON a.p <> b.p", [(1, 7), (2, 7)]),
+    "a join with itself": ("SELECT a.id FROM {t} a JOIN {t} b ON a.p = b.p WHERE b.id = 2", [(2,)]),
+    "groups": ("SELECT p, count(*) FROM {t} GROUP BY p", [("a", 1), ("b", 1)]),
+    "a subquery": ("SELECT id FROM {t} WHERE id = (SELECT min(id) FROM {t})", [(1,)]),
+    "qualified": ("SELECT id FROM public.{t}", [(7,)]),
+    "a version": ('SELECT count(*) FROM "{t}$partitions"', [(2,)]),
+    "a common table expression by its name": ("WITH {t} AS (SELECT 5 AS id) SELECT id FROM {t}", [(5,)]),
+}
+
+
+@pytest.mark.parametrize(("sql", "expected"), QUERIES.values(), ids=QUERIES.keys())
+def test_what_is_read_is_the_table_of_the_schema(staging: Client, sql: str, expected: list[tuple[Any, ...]]) -> None:
+    assert sorted(staging.rows(sql.format(t="two"))) == expected
+
+
+@pytest.mark.parametrize("sql", ["DESCRIBE {t}", "SHOW PARTITIONS {t}", "DESCRIBE NAMESPACE {t}", "VERIFY TABLE {t}"])
+def test_statements_about_a_table_are_about_that_of_the_schema(
+    schemas: Database, staging: Client, table: str, sql: str
+) -> None:
+    schemas.copy("staging/two", f"staging/{table}")
+    assert table in schemas.refuses(sql.format(t=table))
+    assert staging.rows(sql.format(t=table)) == schemas.rows(sql.format(t=f"staging.{table}"))
+
+
+PLANNED = {
+    "a filter": ("SELECT id FROM {t} WHERE p = 'a' OR p = 'c'", "partitions", "partitions: 1 / 2"),
+    "a filter above the scan": ("SELECT id FROM {t} WHERE p LIKE 'a%'", "partitions", "partitions: 1 / 2"),
+    "a join": ("SELECT x.id FROM {t} x JOIN {t} y ON x.p = y.p", "groups", "groups: 2"),
+    "a count": ("SELECT count(*) FROM {t}", "metadata", "answered from metadata"),
+}
+
+
+@pytest.mark.parametrize(("sql", "kind", "says"), PLANNED.values(), ids=PLANNED.keys())
+def test_a_query_is_planned_in_the_schema_as_with_its_name(staging: Client, sql: str, kind: str, says: str) -> None:
+    plans = [
+        dict(staging.rows(f"EXPLAIN {sql.format(t=name)}"))[kind].replace("staging.", "")
+        for name in ("two", "staging.two")
+    ]
+    assert plans[0] == plans[1]
+    assert says in plans[0]

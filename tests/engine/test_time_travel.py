@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from tests.engine.database import Database
+from tests.engine.database import Client, Database
 from tests.engine.tagged_tables import PLACES, grown, stock
 from tests.stock import manifest
 
@@ -312,3 +312,24 @@ def test_the_history_says_so(database: Database, table: str) -> None:
     database.run(f"ALTER TABLE {table} ROLLBACK TO {first}")
     newest = f"SELECT operation, tables_added, tables_changed, tables_removed FROM {table}$snapshots ORDER BY version DESC LIMIT 1"
     assert database.rows(newest) == [(f"rollback to {first}", 0, 0, 2)]
+
+
+@pytest.mark.parametrize("kind", ["version", "tag", "time"])
+def test_a_session_reads_at_a_snapshot_and_changes_what_is_newest(
+    database: Database, client: Client, table: str, kind: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
+    database.run(f"ALTER TABLE {table} CREATE TAG before")
+    newest = f"SELECT max(version), max(committed_at) FROM {table}$snapshots"
+    ((version, at),) = database.rows(newest)
+    database.run(f"DELETE FROM {table} WHERE id = 1")
+    points = {"version": str(version), "tag": "before", "time": at.isoformat()}
+    client.run(f"SET snapshot = '{points[kind]}'")
+    assert sorted(client.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
+    assert client.rows(f"SELECT count(*) FROM {table}$partitions") == [(2,)]
+    client.run(f"UPDATE {table} SET id = id + (SELECT count(*) FROM {table}) WHERE id < 10")
+    assert sorted(client.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
+    client.run("SET snapshot = 'newest'")
+    client.run("SET target_partitions = '1'")
+    assert sorted(client.rows(f"SELECT id FROM {table}")) == [(4,)]

@@ -1,15 +1,17 @@
-"""Parallel endpoints: their union is the whole, each can be read anywhere and later, and none can be altered."""
+"""Endpoints and their tickets: their union is the whole, each is read anywhere and until its time is over, and none can be altered."""
 
 from __future__ import annotations
 
 import json
+import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight.commands import StatementQuery, TicketStatementQuery
-from lance_flight.flight.wire import decode_command, encode_command
+from lance_flight.flight.commands import RenewFlightEndpoint, StatementQuery, TicketStatementQuery
+from lance_flight.flight.wire import decode_command, encode_action, encode_command
 from pyarrow import flight
 
 from tests.service.server_process import Server, serving
@@ -92,15 +94,6 @@ def test_a_plain_table_is_one_endpoint_or_several_with_each_row_once(server: Ser
     assert identities(read(server, planned(server, f"SELECT * FROM {table}", 3))) == list(range(300))
 
 
-def test_several_endpoints_say_how_many_rows_there_are_to_read(server: Server, numbers: str) -> None:
-    def said(sql: str, endpoints: int) -> Any:
-        return json.loads(planned(server, sql, endpoints).app_metadata).get("rows")
-
-    assert said(f"SELECT id FROM {numbers}", 4) == 1000
-    assert said(f"SELECT id FROM {numbers} WHERE part IN (1, 2)", 4) == 200
-    assert said(f"SELECT id FROM {numbers}", 1) is None
-
-
 def test_rows_stored_after_planning_do_not_appear(server: Server, table: str) -> None:
     server.ingest(table, pa.table({"id": [1, 2, 3, 4]}), partition_by="bucket(4, id)")
     infos = [planned(server, f"SELECT id FROM {table}", endpoints) for endpoints in (1, 4)]
@@ -124,28 +117,6 @@ def test_a_ticket_may_be_read_more_than_once(server: Server, numbers: str) -> No
 
 def test_parameters_travel_in_the_tickets(server: Server, numbers: str) -> None:
     assert server.rows(f"SELECT count(id), min(id) FROM {numbers} WHERE part IN (?, ?)", (3, 4)) == [(200, 3)]
-
-
-def test_a_ticket_outlives_its_server(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    with serving(root) as first:
-        first.ingest("t", pa.table({"id": range(100), "part": [n % 5 for n in range(100)]}), partition_by="part")
-        first.ingest("p", pa.table({"id": range(10)}))
-        infos = [
-            planned(first, "SELECT id FROM t", 3),
-            planned(first, "SELECT sum(t.id) AS id FROM t, p WHERE t.id = p.id"),
-        ]
-        first.ingest("t", pa.table({"id": [1000], "part": [1]}), "append")
-    with serving(root) as second:
-        split, aggregate = [[second.client.do_get(e.ticket).read_all() for e in info.endpoints] for info in infos]
-        assert identities(split) == list(range(100))
-        assert identities(aggregate) == [45]
-
-
-def test_a_second_server_on_the_same_root_reads_the_tickets_of_the_first(server: Server, numbers: str) -> None:
-    info = planned(server, f"SELECT id FROM {numbers}", 4)
-    with serving(server.root) as second:
-        assert identities(read(second, info)) == list(range(1000))
 
 
 def test_servers_that_share_a_key_file_read_each_others_tickets(tmp_path: Path) -> None:
@@ -173,22 +144,6 @@ def test_a_ticket_with_any_byte_altered_is_refused(server: Server, numbers: str)
             ).read_all()
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        pytest.param(lambda ticket: ticket[:-1], id="cut off"),
-        pytest.param(lambda ticket: ticket + b"x", id="made longer"),
-        pytest.param(lambda _: b"", id="empty"),
-        pytest.param(lambda _: b"SELECT 1", id="text"),
-    ],
-)
-def test_a_ticket_of_another_make_is_refused(server: Server, numbers: str, spoil: Any) -> None:
-    ticket = planned(server, f"SELECT id FROM {numbers}").endpoints[0].ticket.ticket
-    with pytest.raises(pa.ArrowInvalid, match="invalid_"):
-        server.client.do_get(flight.Ticket(spoil(ticket))).read_all()
-    assert server.value(f"SELECT count(*) FROM {numbers}") == 1000
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "257", "many", "", "1.5"])
 def test_a_number_of_endpoints_that_is_none_is_refused(server: Server, numbers: str, value: str) -> None:
     with pytest.raises((pa.ArrowInvalid, flight.FlightError), match=HEADER.decode()):
@@ -201,3 +156,75 @@ def test_the_ticket_of_a_dropped_table_says_that_it_is_gone(server: Server, tabl
     server.run(f"DROP TABLE {table}")
     with pytest.raises(KeyError, match=r"\[not_found\]"):
         read(server, info)
+
+
+def renewed(server: Server, endpoint: flight.FlightEndpoint) -> flight.FlightEndpoint:
+    action = flight.Action(*encode_action(RenewFlightEndpoint(endpoint=endpoint.serialize())))
+    (result,) = server.client.do_action(action)
+    return flight.FlightEndpoint.deserialize(result.body.to_pybytes())
+
+
+def test_tickets_are_read_and_renewed_by_servers_beside_and_after_theirs(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+
+    def check(server: Server) -> None:
+        for info, expected in ((split, list(range(100))), (aggregate, [45])):
+            assert identities(read(server, info)) == expected
+            again = [renewed(server, endpoint) for endpoint in info.endpoints]
+            assert identities([server.client.do_get(each.ticket).read_all() for each in again]) == expected
+
+    with serving(root) as first:
+        first.ingest("t", pa.table({"id": range(100), "part": [n % 5 for n in range(100)]}), partition_by="part")
+        first.ingest("p", pa.table({"id": range(10)}))
+        split = planned(first, "SELECT id FROM t", 3)
+        aggregate = planned(first, "SELECT sum(t.id) AS id FROM t, p WHERE t.id = p.id")
+        first.ingest("t", pa.table({"id": [1000, 5], "part": [1, 1]}), "append")
+        with serving(root) as beside:
+            check(beside)
+    with serving(root) as after:
+        check(after)
+
+
+def test_a_ticket_is_good_for_as_long_as_the_server_says(server: Server, numbers: str) -> None:
+    (endpoint,) = planned(server, f"SELECT id FROM {numbers}").endpoints
+    left = endpoint.expiration_time.as_py() - datetime.now(UTC)
+    assert timedelta(minutes=9) < left < timedelta(minutes=10)
+    assert renewed(server, endpoint).expiration_time.as_py() > endpoint.expiration_time.as_py()
+
+
+def test_a_ticket_is_refused_when_its_time_is_over(server: Server, numbers: str) -> None:
+    with serving(server.root, "--ticket-lifetime", "0.2") as brief:
+        (endpoint,) = planned(brief, f"SELECT id FROM {numbers}").endpoints
+        threading.Event().wait((endpoint.expiration_time.as_py() - datetime.now(UTC)).total_seconds())
+        for redeem in (lambda: brief.client.do_get(endpoint.ticket).read_all(), lambda: renewed(brief, endpoint)):
+            with pytest.raises(ValueError, match=r"\[ticket_expired\]"):
+                redeem()
+
+
+ORDERED = [
+    pytest.param("SELECT id FROM numbers ORDER BY id", True, id="sorted"),
+    pytest.param("SELECT id FROM numbers ORDER BY id LIMIT 3", True, id="the first ones"),
+    pytest.param("SELECT id % 3 AS m FROM numbers ORDER BY id", True, id="by what is not selected"),
+    pytest.param("SELECT id FROM numbers", False, id="not sorted"),
+    pytest.param("SELECT count(*) AS n FROM (SELECT id FROM numbers ORDER BY id) AS s", False, id="sorted inside"),
+    pytest.param("SELECT id FROM numbers LIMIT 3", False, id="any ones"),
+    pytest.param("SHOW ALL", False, id="no query"),
+]
+
+
+@pytest.mark.usefixtures("numbers")
+@pytest.mark.parametrize(("sql", "ordered"), ORDERED)
+def test_an_info_says_whether_the_order_of_rows_counts(server: Server, sql: str, ordered: bool) -> None:  # noqa: FBT001
+    assert planned(server, sql).ordered is ordered
+
+
+def test_an_info_says_what_will_be_read(server: Server, numbers: str) -> None:
+    def said(sql: str, endpoints: int) -> Any:
+        return json.loads(planned(server, sql, endpoints).app_metadata)
+
+    some = said(f"SELECT id FROM {numbers} WHERE part IN (1, 2)", 4)
+    assert (some["rows"], some["partitions"]) == (200, {"scanned": 2, "total": 10})
+    assert some["snapshots"].keys() == {"public.numbers"}
+    assert said(f"SELECT id FROM {numbers}", 4)["rows"] == 1000
+    assert said(f"SELECT id FROM {numbers}", 1).get("rows") is None
+    assert said(f"SELECT count(*) FROM {numbers}", 1)["partitions"] == {"scanned": 10, "total": 10}

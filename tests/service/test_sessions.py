@@ -133,26 +133,6 @@ def test_what_is_no_option_or_no_value_is_refused(server: Server, option: str, v
         assert options(connection) == DEFAULTS
 
 
-@pytest.mark.parametrize("kind", ["version", "tag", "time"])
-def test_a_session_reads_at_a_snapshot_and_changes_what_is_newest(server: Server, table: str, kind: str) -> None:
-    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
-    server.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
-    server.run(f"ALTER TABLE {table} CREATE TAG before")
-    newest = f"SELECT max(version), max(committed_at) FROM {table}$snapshots"
-    ((version, at),) = server.rows(newest)
-    server.run(f"DELETE FROM {table} WHERE id = 1")
-    points = {"version": str(version), "tag": "before", "time": at.isoformat()}
-    with connected(server) as connection:
-        run(connection, f"SET snapshot = '{points[kind]}'")
-        assert rows(connection, f"SELECT id FROM {table}") == [(1,), (2,)]
-        assert rows(connection, f"SELECT count(*) FROM {table}$partitions") == [(2,)]
-        run(connection, f"UPDATE {table} SET id = id + (SELECT count(*) FROM {table}) WHERE id < 10")
-        assert rows(connection, f"SELECT id FROM {table}") == [(1,), (2,)]
-        run(connection, "SET snapshot = 'newest'")
-        run(connection, "SET target_partitions = '1'")
-        assert rows(connection, f"SELECT id FROM {table}") == [(4,)]
-
-
 class Raw:
     """A plain Flight client, with the cookies of a jar."""
 
@@ -245,20 +225,6 @@ def test_unqualified_names_are_those_of_the_schema(schemas: Server, table: str, 
     assert (schemas.root / "staging" / table).is_dir()
 
 
-CHANGES = {
-    "insert": ("INSERT INTO {t} VALUES (3, 'c')", [(1, "a"), (2, "b"), (3, "c")]),
-    "insert from itself": ("INSERT INTO {t} SELECT id + 10, p FROM {t}", [(1, "a"), (2, "b"), (11, "a"), (12, "b")]),
-    "update": ("UPDATE {t} SET id = 0 WHERE p = 'a'", [(0, "a"), (2, "b")]),
-    "delete": ("DELETE FROM {t} WHERE id IN (SELECT max(id) FROM {t})", [(1, "a")]),
-    "merge": (
-        "MERGE INTO {t} USING {t} s ON {t}.id = s.id AND s.p = 'a' WHEN MATCHED THEN UPDATE SET id = 9",
-        [(2, "b"), (9, "a")],
-    ),
-    "truncate": ("TRUNCATE {t}", []),
-    "drop partition": ("ALTER TABLE {t} DROP PARTITION (p = 'a')", [(2, "b")]),
-}
-
-
 @pytest.fixture
 def two(schemas: Server, table: str) -> str:
     """A table in `staging`, and another one by its name in `public`."""
@@ -267,67 +233,6 @@ def two(schemas: Server, table: str) -> str:
     schemas.run(f"INSERT INTO staging.{table} VALUES (1, 'a'), (2, 'b')")
     schemas.run(f"INSERT INTO public.{table} VALUES (7, 'x')")
     return table
-
-
-@pytest.mark.parametrize(("sql", "left"), CHANGES.values(), ids=CHANGES.keys())
-def test_what_is_changed_is_the_table_of_the_schema(
-    schemas: Server, staging: dbapi.Connection, two: str, sql: str, left: list[tuple[Any, ...]]
-) -> None:
-    run(staging, sql.format(t=two))
-    assert rows(staging, f"SELECT * FROM {two}") == left
-    assert sorted(schemas.rows(f"SELECT * FROM staging.{two}")) == left
-    assert schemas.rows(f"SELECT * FROM {two}") == [(7, "x")]
-
-
-QUERIES = {
-    "a join with the other table": ("SELECT a.id, b.id FROM {t} a JOIN public.{t} b ON a.p <> b.p", [(1, 7), (2, 7)]),
-    "a join with itself": ("SELECT a.id FROM {t} a JOIN {t} b ON a.p = b.p WHERE b.id = 2", [(2,)]),
-    "groups": ("SELECT p, count(*) FROM {t} GROUP BY p", [("a", 1), ("b", 1)]),
-    "a subquery": ("SELECT id FROM {t} WHERE id = (SELECT min(id) FROM {t})", [(1,)]),
-    "qualified": ("SELECT id FROM public.{t}", [(7,)]),
-    "a version": ('SELECT count(*) FROM "{t}$partitions"', [(2,)]),
-    "a common table expression by its name": ("WITH {t} AS (SELECT 5 AS id) SELECT id FROM {t}", [(5,)]),
-}
-
-
-@pytest.mark.parametrize(("sql", "expected"), QUERIES.values(), ids=QUERIES.keys())
-def test_what_is_read_is_the_table_of_the_schema(
-    staging: dbapi.Connection, two: str, sql: str, expected: list[tuple[Any, ...]]
-) -> None:
-    assert rows(staging, sql.format(t=two)) == expected
-
-
-SHOWN = ["DESCRIBE {t}", "SHOW PARTITIONS {t}", "DESCRIBE NAMESPACE {t}", "VERIFY TABLE {t}"]
-
-
-@pytest.mark.parametrize("sql", SHOWN)
-def test_statements_about_a_table_are_about_that_of_the_schema(
-    schemas: Server, staging: dbapi.Connection, table: str, sql: str
-) -> None:
-    schemas.run(f"CREATE TABLE staging.{table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    schemas.run(f"INSERT INTO staging.{table} VALUES (1, 'a')")
-    assert table in schemas.refuses(sql.format(t=table))
-    assert rows(staging, sql.format(t=table)) == sorted(schemas.rows(sql.format(t=f"staging.{table}")))
-
-
-PLANNED = {
-    "a filter": ("SELECT id FROM {t} WHERE p = 'a' OR p = 'c'", "partitions", "partitions: 1 / 2"),
-    "a filter above the scan": ("SELECT id FROM {t} WHERE p LIKE 'a%'", "partitions", "partitions: 1 / 2"),
-    "a join": ("SELECT x.id FROM {t} x JOIN {t} y ON x.p = y.p", "groups", "groups: 2"),
-    "a count": ("SELECT count(*) FROM {t}", "metadata", "answered from metadata"),
-}
-
-
-@pytest.mark.parametrize(("sql", "kind", "says"), PLANNED.values(), ids=PLANNED.keys())
-def test_a_query_is_planned_in_the_schema_as_with_its_name(
-    staging: dbapi.Connection, two: str, sql: str, kind: str, says: str
-) -> None:
-    plans = [
-        dict(rows(staging, f"EXPLAIN {sql.format(t=name)}"))[kind].replace("staging.", "")
-        for name in (two, f"staging.{two}")
-    ]
-    assert plans[0] == plans[1]
-    assert says in plans[0]
 
 
 def test_an_ingest_goes_to_the_schema_unless_it_says_another(
@@ -385,21 +290,3 @@ def test_a_session_that_reads_only_changes_nothing_and_stays_so(server: Server, 
         assert cursor.fetchall() == [(0,)]
         assert dict(rows(connection, "SHOW ALL"))["access"] == "read"
     assert server.run(f"INSERT INTO {table} VALUES (1)") == 1
-
-
-@pytest.mark.parametrize("written", ["12", "'12'", "12.5", "'on'", "off", "1e1", "'2min'"])
-def test_values_of_settings_may_be_written_as_numbers_texts_or_words(server: Server, written: str) -> None:
-    option = "partition_wise_join" if written.strip("'") in ("on", "off") else "statement_timeout"
-    with connected(server) as connection:
-        run(connection, f"SET {option} = {written}")
-        (shown,) = [value for name, value in rows(connection, "SHOW ALL") if name == option]
-    meant = {"'2min'": "120.0"}.get(written, written.strip("'"))
-    assert shown == meant or float(shown) == float(meant)
-
-
-@pytest.mark.parametrize("option", ["schema", "snapshot", "branch"])
-def test_a_long_name_is_refused_before_it_is_in_a_cookie(server: Server, option: str) -> None:
-    with connected(server) as connection:
-        with pytest.raises(Error, match=r"\[invalid_input\].*expected"):
-            run(connection, f"SET {option} = '{'x' * 10_000}'")
-        assert rows(connection, "SELECT 1") == [(1,)]

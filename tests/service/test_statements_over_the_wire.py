@@ -180,6 +180,16 @@ def test_preparing_a_change_runs_nothing(server: Server, table: str) -> None:
     assert manifest(server.root / table).version == before
 
 
+def test_many_rows_of_parameters_are_one_commit(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, name VARCHAR) PARTITIONED BY (name)")
+    before = manifest(server.root / table).version
+    with server.connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO {table} VALUES (?, ?)", [(n, f"p{n % 3}") for n in range(30)])
+        assert cursor.rowcount == 30
+    assert manifest(server.root / table).version == before + 1
+    assert server.rows(f"SELECT count(*), sum(id) FROM {table} WHERE name = ?", ("p1",)) == [(10, 145)]
+
+
 def test_a_partition_of_a_query_does_not_read_another_view_than_it_was_planned_with(server: Server, table: str) -> None:
     server.run(f"CREATE VIEW {table} AS SELECT 1 AS x")
     with server.connection.cursor() as cursor:
