@@ -506,6 +506,32 @@ def test_hidden_columns_tell_no_partition_by_columns_that_are_not_granted(full: 
         assert told(full, sql, OWNER).startswith("[")
 
 
+NOTES = [
+    ("masked", "SELECT (id, NULL AS email) ON noted", False),
+    ("not readable, and known by INSERT", "SELECT (id), INSERT ON noted", False),
+    ("as it is", "SELECT (id, email) ON noted", True),
+    ("defined by DDL", "SELECT (id, NULL AS email), DDL ON noted", True),
+]
+
+
+@pytest.mark.parametrize(("grant", "is_shown"), [row[1:] for row in NOTES], ids=[row[0] for row in NOTES])
+def test_comments_and_defaults_are_shown_with_the_values(full: Engine, grant: str, *, is_shown: bool) -> None:
+    full.update(
+        "CREATE TABLE noted (id BIGINT DEFAULT 5 COMMENT 'a number', email VARCHAR DEFAULT 'x@zeta' COMMENT 'most @zeta')"
+    )
+    access = granting(grant)
+    listed = (
+        "SELECT column_name, column_default, column_comment FROM information_schema.columns WHERE table_name = 'noted'"
+    )
+    said = [
+        told(full, sql, access)
+        for sql in ("SHOW CREATE TABLE noted", "DESCRIBE noted", listed, "SHOW COLUMNS FROM noted")
+    ]
+    said.append(str(full.schema_of(TableName(PUBLIC, "noted"), access).to_string(show_field_metadata=True)))
+    assert [("zeta" in each) for each in said] == [is_shown] * len(said)
+    assert all("email" in each and "a number" in each for each in said)
+
+
 def test_a_masked_table_is_read_by_its_query_alone(full: Engine) -> None:
     scope = Scope(access=MASKS)
     with full.running.entered(StatementKind.QUERY, "test", scope.issuer) as running:

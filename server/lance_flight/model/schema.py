@@ -36,6 +36,7 @@ BLOB = b"lance-encoding:blob"
 MARKED: Mapping[bytes, bytes] = MappingProxyType({BLOB: b"true"})
 OF_THE_NAMESPACE = frozenset({COMMENT, PRIMARY_KEY, KEY_POSITION})
 """Keys of a field that the namespace schema alone keeps; partition tables do without them, so that none is written for a change."""
+_KEY, _NOTES = frozenset({PRIMARY_KEY, KEY_POSITION}), frozenset({COMMENT, DEFAULT})
 _TRUE = frozenset({b"true", b"1", b"yes"})
 
 
@@ -231,8 +232,15 @@ class NamespaceSchema:
     def only(self, names: Collection[str]) -> NamespaceSchema:
         """Return the schema with some of its top-level columns alone; a primary key with other columns is left out."""
         key = self.primary_key if set(self.primary_key) <= set(names) else ()
-        fields = [field if field.name in key else _without_key(field) for field in self.arrow if field.name in names]
+        fields = [field if field.name in key else _without(field, _KEY) for field in self.arrow if field.name in names]
         return replace(self, arrow=pa.schema(fields, self.arrow.metadata))
+
+    def without_notes(self, names: Collection[str]) -> NamespaceSchema:
+        """Return the schema without the comments and defaults of some of its top-level columns."""
+        return replace(
+            self,
+            arrow=pa.schema([_without(f, _NOTES) if f.name in names else f for f in self.arrow], self.arrow.metadata),
+        )
 
     def id_of(self, name: str) -> int:
         """Return the id of a top-level column, or `NotFound` with the nearest names."""
@@ -253,9 +261,9 @@ def primary_key_of(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda each: each[0]))
 
 
-def _without_key(field: pa.Field) -> pa.Field:
-    """Return a field without the metadata that makes it part of the primary key."""
-    kept = {key: text for key, text in (field.metadata or {}).items() if key not in (PRIMARY_KEY, KEY_POSITION)}
+def _without(field: pa.Field, keys: Collection[bytes]) -> pa.Field:
+    """Return a field without some of its metadata."""
+    kept = {key: text for key, text in (field.metadata or {}).items() if key not in keys}
     return field.with_metadata(kept or None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import partitioned
-from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -20,7 +20,7 @@ from lance_flight.engine.sql.references import CATALOG, TableRef, table_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.model.json_documents import is_json
 from lance_flight.model.naming import SEPARATOR
-from lance_flight.model.schema import is_blob
+from lance_flight.model.schema import NamespaceSchema, is_blob
 from lance_flight.model.schema_changes import dotted
 
 DESCRIBE_SCHEMA = pa.schema(
@@ -58,7 +58,7 @@ class Describe(RowsStatement):
         if view is not None:
             return _ColumnsOfView(view.columns)
         session.tables.table(name)
-        return _Columns(session.tables, name, partial(session.access.known_columns, session.root.governing(name)))
+        return _Columns(session.tables, name, partial(session.access.described, table=session.root.governing(name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,16 @@ class _Columns:
 
     tables: Root | SqlTransaction
     table: TableName
-    known: Callable[[Iterable[str]], Collection[str]]
+    described: Callable[[NamespaceSchema], NamespaceSchema]
     schema: pa.Schema = DESCRIBE_SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        fields, ids, uses, comments = self.tables.read(self.table, _columns)
-        known = self.known(fields.names)
-        yield from _described([field for field in fields if field.name in known], ids, uses, comments)
+        snapshot = self.tables.read(self.table, lambda table: table.snapshot())
+        shown = self.described(snapshot.schema)
+        yield from _described(
+            shown.arrow, shown.ids if snapshot.is_partitioned else {}, _uses(snapshot), shown.comments
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +183,6 @@ def _type_of(field: pa.Field) -> str:
     if is_json(field.type):
         return "json"
     return "blob" if is_blob(field) else str(field.type)
-
-
-def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str], Mapping[str, str]]:
-    """Return the columns of a table, their field ids, the partition fields that use them, and their comments."""
-    snapshot = table.snapshot()
-    ids = snapshot.schema.ids if table.is_partitioned else {}
-    return snapshot.schema.arrow, ids, _uses(snapshot), snapshot.schema.comments
 
 
 def _uses(snapshot: Snapshot) -> dict[str, str]:

@@ -176,9 +176,24 @@ class Access:
         return [name for name in columns if listed is None or name in listed]
 
     def described(self, schema: NamespaceSchema, table: TableName) -> NamespaceSchema:
-        """Return the schema of a table with the columns alone that the principal may know of."""
+        """Return the schema of a table with the columns alone that the principal may know of.
+
+        What was written about the values of a column is for those who may read them, and for those who define it.
+        """
         known = self.known_columns(table, schema.ids)
-        return schema if len(known) == len(schema.ids) else schema.only(known)
+        shown = schema if len(known) == len(schema.ids) else schema.only(known)
+        hidden = self._hidden_values(table, known)
+        return shown.without_notes(hidden) if hidden else shown
+
+    def _hidden_values(self, table: TableName, columns: Iterable[str]) -> set[str]:
+        """Return those columns whose stored values the principal may not read, and which it does not define."""
+        if self.grants is None or table in self.own:
+            return set()
+        grants = [grant for grant in self.grants if table in grant.tables]
+        if any(Privilege.DDL in grant.privileges for grant in grants):
+            return set()
+        read = combined([grant.columns for grant in grants if Privilege.SELECT in grant.privileges])
+        return set() if read is None else {name for name in columns if read.get(name, "") is not None}
 
     def check_all_rows(self, privilege: Privilege, table: TableName) -> None:
         """Raise `Refused` unless the principal has a privilege on all rows of a table, and SELECT on all columns as well."""
