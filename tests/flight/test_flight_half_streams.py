@@ -17,9 +17,10 @@ from lance_flight.flight.commands import (
     StatementIngest,
     TableDefinitionOptions,
 )
+from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.tickets import Prepared, TicketSealer
-from lance_flight.flight.updates import InputRules, Updates
+from lance_flight.flight.updates import Updates
 
 from tests.flight.flight_backend import ECHO, KEY, CannedBackend
 
@@ -54,7 +55,9 @@ def backend() -> CannedBackend:
 def updates(backend: CannedBackend) -> Updates:
     return Updates(
         backend=backend,
-        prepared=PreparedStatements(backend=backend, sealer=TicketSealer(KEY), bindings=no_bindings(), replica="here"),
+        prepared=PreparedStatements(
+            backend=backend, sealer=TicketSealer(KEY), bindings=no_bindings(), replica="here", inputs=InputRules()
+        ),
         inputs=InputRules(),
     )
 

@@ -146,7 +146,7 @@ class _Stream:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            for table in self._tables:
+            for table in rows.in_parts(self._tables, self._schema):
                 failpoint("rows_received")
                 self.rows += table.num_rows
                 stored = rows.conform(table, self._schema, is_stored=self._is_stored)

@@ -32,6 +32,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import NumberOf, conform
+from lance_flight.catalog.tables.rows import in_parts
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.spec import Evaluate
@@ -225,7 +226,8 @@ class Table(ABC):
         with PartitionWriter(self.store, snapshot, key, evaluate, mark=mark, number_of=number_of) as writer:
             try:
                 target, defaults = snapshot.schema.plain, snapshot.schema.defaults
-                writer.write_all(conform(table, target, defaults, is_stored=is_stored) for table in tables)
+                parts = in_parts(tables, target, defaults)
+                writer.write_all(conform(table, target, defaults, is_stored=is_stored) for table in parts)
                 failpoint("data_written")
             except BaseException:
                 writer.cancel()

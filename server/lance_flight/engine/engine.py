@@ -374,7 +374,7 @@ class Engine:
         return Changes(
             root=self.sessions.seen(scope),
             new_session=self.sessions.within(scope, running),
-            bindings=[None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)],
+            parameters=parameters,
             cancellation=running.cancellation,
             transaction=transaction,
             serializable=scope.session is not None and scope.session.is_serializable,
@@ -398,7 +398,7 @@ class Engine:
 
         Those of a `temporary` table are there at once, whatever becomes of the transaction.
         """
-        receiver = Receiver(iter(reader), idle_seconds=self.limits.ingest_idle_timeout, most_bytes=self.limits.batch)
+        receiver = Receiver(iter(reader), idle_seconds=self.limits.ingest_idle_timeout)
 
         def work() -> int:
             with (

@@ -21,6 +21,7 @@ from lance_flight.flight.commands import (
     SubstraitPlan,
     optional,
 )
+from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.java_parameters import java_parameters
 from lance_flight.flight.metadata.column_metadata import result_schema
 from lance_flight.flight.normalise import client_schema
@@ -28,6 +29,7 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import Prepared, TicketSealer
 from lance_flight.flight.wire import wrap
 from lance_flight.lru_cache import LruCache
+from lance_flight.model.decoded_sizes import fixed_bytes
 
 MOST_BINDINGS = 1024
 MOST_BINDING_BYTES = 64 << 20
@@ -63,6 +65,7 @@ class PreparedStatements:
     sealer: TicketSealer
     bindings: LruCache[str, bytes]
     replica: str
+    inputs: InputRules
 
     def create(self, call: Call, request: CreatePreparedStatement | CreatePreparedSubstraitPlan) -> bytes:
         """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any, without running it."""
@@ -87,7 +90,7 @@ class PreparedStatements:
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
-        encoded = encode_rows(_fitting(prepared, parameters))
+        encoded = encode_rows(self._fitting(prepared, parameters))
         if prepared.parameters is None:
             # Its client may ignore the handle in the answer.
             self._check_made_here(prepared)
@@ -110,13 +113,21 @@ class PreparedStatements:
             transaction_id=None
             if prepared.transaction_id is None
             else self.backend.current(call.caller, prepared.transaction_id),
-            parameters=bound if given is None else _fitting(prepared, given),
+            parameters=bound if given is None else self._fitting(prepared, given),
         )
 
     def close(self, call: Call, request: ClosePreparedStatement) -> None:
         """Drop the parameters that are remembered for a statement."""
         prepared = self.sealer.open_handle(request.prepared_statement_handle, call.caller.principal)
         self.bindings.pop(prepared.identity)
+
+    def _fitting(self, prepared: Prepared, parameters: pa.RecordBatch) -> pa.RecordBatch:
+        """Cast bound values to the types by which the statement was described to its client; NULLs of a vector take its bytes."""
+        if prepared.described is None:
+            return parameters
+        described = pa.ipc.read_schema(pa.py_buffer(zlib.decompress(prepared.described)))
+        self.inputs.check_parameters(parameters.num_rows * sum(fixed_bytes(kind) for kind in described.types))
+        return fit_values(parameters, described)
 
     def _check_made_here(self, prepared: Prepared) -> None:
         if prepared.replica != self.replica:
@@ -136,13 +147,6 @@ def whole_plan(command: StatementSubstraitPlan | CreatePreparedSubstraitPlan) ->
 def _compressed(parameters: pa.Schema) -> bytes | None:
     """Encode the types of parameters for a handle, which is sent with every call: types that repeat take little room."""
     return zlib.compress(_message(parameters), 1) if len(parameters) else None
-
-
-def _fitting(prepared: Prepared, parameters: pa.RecordBatch) -> pa.RecordBatch:
-    """Cast bound values to the types by which the statement was described to its client."""
-    if prepared.described is None:
-        return parameters
-    return fit_values(parameters, pa.ipc.read_schema(pa.py_buffer(zlib.decompress(prepared.described))))
 
 
 def _message(schema: pa.Schema) -> bytes:

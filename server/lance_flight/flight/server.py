@@ -44,6 +44,7 @@ from lance_flight.flight.encryption import Tls
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.authentication import OPEN, Authentication
+from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.metadata import results as metadata
 from lance_flight.flight.metadata.column_metadata import result_schema
 from lance_flight.flight.normalise import client_batches, client_schema
@@ -52,7 +53,7 @@ from lance_flight.flight.session_cookies import SessionCookies
 from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import TicketSealer
-from lance_flight.flight.updates import NO_BOUND, InputRules, Updates
+from lance_flight.flight.updates import Updates
 from lance_flight.flight.wire import decode_action, decode_command
 from lance_flight.lru_cache import LruCache
 
@@ -93,14 +94,14 @@ class FlightSqlServer(flight.FlightServerBase):
         advertise: Sequence[str] = (),
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
         authentication: Authentication = OPEN,
-        parameter_limit: int = NO_BOUND,
-        takes_dictionaries: bool = False,
+        inputs: InputRules | None = None,
         tls: Tls | None = None,
         shared: Shared | None = None,
     ) -> None:
-        inputs = InputRules(parameter_limit=parameter_limit, takes_dictionaries=takes_dictionaries)
-        sealer, shared = TicketSealer(key), shared or Shared(inputs=inputs)
-        prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=shared.bindings, replica=shared.replica)
+        sealer, shared = TicketSealer(key), shared or Shared(inputs=inputs or InputRules())
+        prepared = PreparedStatements(
+            backend=backend, sealer=sealer, bindings=shared.bindings, replica=shared.replica, inputs=shared.inputs
+        )
         self._backend, self._cookies = backend, SessionCookies(sealer=sealer, home=shared.replica)
         self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
         self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)

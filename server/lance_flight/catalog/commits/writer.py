@@ -40,6 +40,7 @@ CHUNK_BYTES = 96 << 20
 CHUNK_ROWS = 128 << 10  # a column of so many fits a core's cache: larger chunks take twice as long to arrange
 CHUNK_ROWS_OF_A_PARTITION = 1 << 10  # in a chunk of many partitions, each of which costs the same for few rows and many
 KNOWN_PARTITIONS_PER_ROW = 8
+TABLE_BYTES, COLUMN_BYTES = 1 << 10, 256  # of a table of few rows, beside their values
 MOST_OPEN_FILES = 256
 MOST_ROWS_IN_A_FILE = 4 << 20
 PIECE_BYTES = 64 << 20  # of one partition, written while more rows come: its pages get no better by waiting
@@ -189,10 +190,12 @@ class PartitionWriter:
         size = rows = 0
         for table in tables:
             held.append(table)
-            size += table.nbytes
+            # A table takes memory however small it is.
+            size += table.nbytes + TABLE_BYTES + COLUMN_BYTES * table.num_columns
             rows += table.num_rows
             if size >= CHUNK_BYTES or rows >= self._chunk_rows:
-                yield pa.concat_tables(held)
+                if rows:
+                    yield pa.concat_tables(held)
                 held, size, rows = [], 0, 0
         if rows:
             yield pa.concat_tables(held)

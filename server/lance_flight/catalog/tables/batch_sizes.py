@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lance_flight.model.arrow_types import storage_of
+from lance_flight.model.decoded_sizes import fixed_bits, fixed_bytes
 from lance_flight.model.nested import children
 
 BATCH_ROWS = 64 * 1024
@@ -23,16 +24,6 @@ def rows_within(schema: pa.Schema, rows: int = BATCH_ROWS) -> int:
     return min(rows, max(LEAST_ROWS, BATCH_BYTES // max(width, 1)))
 
 
-def fixed_bytes(kind: pa.DataType) -> int:
-    """Return the bytes that every value of a type takes, whatever it is."""
-    kind = storage_of(kind)
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size * fixed_bytes(kind.value_type))
-    if pa.types.is_struct(kind):
-        return sum(fixed_bytes(field.type) for field in children(kind))
-    return (_bits(kind) or 0) // 8
-
-
 def has_open_width(kind: pa.DataType) -> bool:
     """Return whether the values of a type, or of one inside it, vary in width."""
     kind = storage_of(kind)
@@ -40,11 +31,4 @@ def has_open_width(kind: pa.DataType) -> bool:
         return has_open_width(kind.value_type)
     if pa.types.is_struct(kind):
         return any(has_open_width(field.type) for field in children(kind))
-    return _bits(kind) is None
-
-
-def _bits(kind: pa.DataType) -> int | None:
-    try:
-        return int(kind.bit_width)
-    except ValueError:
-        return None
+    return fixed_bits(kind) is None

@@ -5,7 +5,7 @@ The executors of a bulk pipeline use this as well as the server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
 from types import MappingProxyType
 
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.model.arrow_types import storage_of
+from lance_flight.model.decoded_sizes import fixed_bytes
 from lance_flight.model.json_documents import documents, has_json_inside, is_document, is_json
 from lance_flight.model.vectors import have_gaps, is_multivector, is_vector, vector_type
 
@@ -23,6 +24,8 @@ ALIGNMENT = 16
 _SHOWN = 3
 MOST_EXACT_STEPS = 2.0**50
 """Most steps of the last digit of a decimal that a double tells apart with room to spare."""
+_PART_BYTES, _FEWEST_ROWS = 64 << 20, 64
+"""Bytes of rows that are made to fit at once, as far as the types of their columns tell, and the fewest rows."""
 _ANY_DIGITS = Context(prec=100, rounding=ROUND_HALF_UP)
 _ANY_INTEGER = pa.decimal128(20, 0)
 
@@ -80,6 +83,21 @@ def conform(
             _check_inside(field)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=target)
+
+
+def in_parts(
+    tables: Iterable[pa.Table], target: pa.Schema, defaults: Mapping[str, pa.Scalar] = NO_DEFAULTS
+) -> Iterator[pa.Table]:
+    """Yield the same rows, few enough at once that what their columns in `target` take is small: NULL vectors come without bytes."""
+    width = sum(fixed_bytes(field.type) for field in target) + sum(
+        pa.repeat(default, 1).nbytes for default in defaults.values()
+    )
+    most = max(_FEWEST_ROWS, _PART_BYTES // max(width, 1))
+    for table in tables:
+        if table.num_rows <= most:
+            yield table
+        else:
+            yield from (table.slice(start, most) for start in range(0, table.num_rows, most))
 
 
 def _check_inside(field: pa.Field) -> None:

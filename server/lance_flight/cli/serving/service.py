@@ -36,6 +36,7 @@ from lance_flight.engine.runtime.limits import Limits
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import warn_if_open
 from lance_flight.flight.engine_backend import EngineBackend
+from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.peers import FlightPeers, Neighbours
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tickets import TicketSealer
@@ -97,8 +98,7 @@ class Service:
         write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
         self.engine.apply(limits)
         self.peers.addresses = config.peer_addresses
-        self.server.inputs.parameter_limit = config.parameter_limit
-        self.server.inputs.takes_dictionaries = config.takes_dictionaries
+        self.server.inputs.follow(_inputs_of(config))
         self.maintainer.set_share(_share(config))
 
 
@@ -146,8 +146,7 @@ def build(
             port=config.port,
             advertise=advertised,
             authentication=admitting,
-            parameter_limit=config.parameter_limit,
-            takes_dictionaries=config.takes_dictionaries,
+            inputs=_inputs_of(config),
             middleware=middleware,
             tls=tls,
         )
@@ -160,6 +159,14 @@ def maintainer_of(engine: Engine, config: ServerConfig) -> Maintainer:
     """Return the maintainer of a root, which works if the configuration says so."""
     in_use = engine.clients.places_in_transactions
     return Maintainer(engine.root, engine.maintained, share=_share(config), in_use=in_use)
+
+
+def _inputs_of(config: ServerConfig) -> InputRules:
+    return InputRules(
+        parameter_limit=config.parameter_limit,
+        batch_limit=config.batch_limit,
+        takes_dictionaries=config.takes_dictionaries,
+    )
 
 
 def _share(config: ServerConfig) -> float:
@@ -200,7 +207,6 @@ def limits_of(config: ServerConfig) -> Limits:
         "running_statements": min(running, max(server_memory // config.memory_limit, 1))
         if config.memory_limit
         else running,
-        "batch": config.batch_limit,
         "statement_text": config.statement_limit or None,
     }
     return Limits(**{**likewise, **derived})

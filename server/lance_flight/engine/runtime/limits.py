@@ -24,7 +24,6 @@ class Limits:
     running_statements: int = 1_000
     waiting_statements: int = 1_000
     ingest_idle_timeout: float = 0.0
-    batch: int | None = None
     stream_memory: int | None = None
     stream_idle_timeout: float = 0.0
     sessions: int = 10_000

@@ -24,14 +24,12 @@ _Item: TypeAlias = pa.RecordBatch | BaseException | None
 class Receiver:
     """Passes batches from the thread that receives them to the one that processes them, each on demand.
 
-    The work fails if no batch arrives for `idle_seconds` (0: any number), and for a batch of more than
-    `most_bytes` (None: any number).
+    The work fails if no batch arrives for `idle_seconds` (0: any number).
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], *, idle_seconds: float, most_bytes: int | None) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], *, idle_seconds: float) -> None:
         self._batches = batches
         self._idle_seconds = idle_seconds
-        self._most_bytes = most_bytes
         self._changed = threading.Condition()
         self._is_wanted = False
         self._has_ended = False
@@ -78,14 +76,7 @@ class Receiver:
                 return
             if isinstance(item, BaseException):
                 raise item
-            self._check(item)
             yield item
-
-    def _check(self, batch: pa.RecordBatch) -> None:
-        if self._most_bytes is not None and batch.nbytes > self._most_bytes:
-            raise LimitExceeded(
-                f"a record batch of {batch.nbytes} bytes; expected at most {self._most_bytes} (batch_limit)"
-            )
 
     def _receive(self) -> _Item:
         try:

@@ -21,7 +21,7 @@ class RowByRow:
     """Concatenated answers to all rows of parameters; each but the first is planned when it is reached."""
 
     first: Answer
-    others: tuple[pa.RecordBatch, ...]
+    others: pa.RecordBatch
     answer_to: AnswerTo
     frame: DataFrame | None = None
 
@@ -31,8 +31,8 @@ class RowByRow:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self.first.batches()
-        for row in self.others:
-            yield from shaped(self.answer_to(row).batches(), self.schema)
+        for place in range(self.others.num_rows):
+            yield from shaped(self.answer_to(self.others.slice(place, 1)).batches(), self.schema)
 
 
 def answer_by_rows(statement: RowsStatement, parameters: pa.RecordBatch | None, answer_to: AnswerTo) -> Answer:
@@ -41,5 +41,4 @@ def answer_by_rows(statement: RowsStatement, parameters: pa.RecordBatch | None, 
         return answer_to(parameters)
     if statement.text is None:
         raise InvalidInput(f"{statement.label} takes one row of parameters, got {parameters.num_rows}")
-    first, *others = (parameters.slice(n, 1) for n in range(parameters.num_rows))
-    return RowByRow(answer_to(first), tuple(others), answer_to)
+    return RowByRow(answer_to(parameters.slice(0, 1)), parameters.slice(1), answer_to)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ NewSession: TypeAlias = Callable[..., QuerySession]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Context of a changing statement, executed once for each of `bindings` (one row of parameters, or None), atomically together.
+    """Context of a changing statement, executed once for each row of `parameters`, or once without any, atomically together.
 
     Without a `transaction` the statement is one of its own. `access` restricts the rows that may be written. What is made among `temporary`
     tables, and what drops one, takes effect at once. `watch` is told of the progress of long work.
@@ -33,12 +33,19 @@ class Changes:
     root: Root
     new_session: NewSession
     cancellation: Cancellation
-    bindings: Sequence[pa.RecordBatch | None] = (None,)
+    parameters: pa.RecordBatch | None = None
     transaction: SqlTransaction | None = None
     serializable: bool = False
     access: Access = UNLIMITED
     temporary: TemporaryTables | None = None
     watch: Watch | None = None
+
+    def bindings(self) -> Iterator[pa.RecordBatch | None]:
+        """Yield what each execution is bound with: one row of parameters, or None."""
+        if self.parameters is None:
+            yield None
+        else:
+            yield from (self.parameters.slice(place, 1) for place in range(self.parameters.num_rows))
 
     @property
     def tables(self) -> Root | SqlTransaction:

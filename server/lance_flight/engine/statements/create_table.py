@@ -106,7 +106,7 @@ class CreateTable(ChangeStatement):
         if self.is_temporary:
             root, transaction = temporary_root(changes.temporary, table_name(self.table), root), None
         making = _Making(self, root, new_session, changes, transaction)
-        return sum(map(making.run, changes.bindings))
+        return sum(map(making.run, changes.bindings()))
 
 
 @dataclass(frozen=True, slots=True)

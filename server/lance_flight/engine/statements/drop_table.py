@@ -32,7 +32,7 @@ class DropTable(TableStatement, ChangeStatement):
 
     def run(self, changes: Changes) -> int:
         name = table_name(self.table)
-        for _ in changes.bindings:
+        for _ in changes.bindings():
             tables = changes.root if changes.root.is_temporary(name) else changes.tables
             if not (self.if_exists and not tables.has(name)):
                 tables.drop(name)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 
 import pyarrow as pa
 
@@ -90,12 +89,12 @@ class Insert(ChangeStatement):
         return changes.policy(OVERWRITING if self.overwrite else frozenset({Privilege.INSERT}), name)
 
     def _rows(self, changes: Changes, transaction: SqlTransaction, target: pa.Schema) -> Iterator[pa.Table]:
-        bound = _bound_rows(self.query, changes.bindings)
+        bound = _bound_rows(self.query, changes.parameters)
         if bound is not None:
             self._check_width(bound.num_columns, target)
             yield assigned(bound.rename_columns(target.names), target)
             return
-        for binding, piece in product(changes.bindings, pieces(self.query)):
+        for binding, piece in ((binding, piece) for binding in changes.bindings() for piece in pieces(self.query)):
             session = changes.new_session(transaction, None)
             frame = session.literal_rows(piece.sql) if piece.is_literal else session.frame(piece.sql, binding)
             self._check_source(session)
@@ -135,13 +134,12 @@ class Insert(ChangeStatement):
         return listed
 
 
-def _bound_rows(query: str, bindings: Sequence[pa.RecordBatch | None]) -> pa.Table | None:
-    """Return all rows of bindings of `VALUES (?, ?)` at once, which nothing has to be planned for; None for any other query."""
+def _bound_rows(query: str, parameters: pa.RecordBatch | None) -> pa.Table | None:
+    """Return all rows of parameters of `VALUES (?, ?)` at once, which nothing has to be planned for; None for any other query."""
     places = row_of_parameters(query)
-    bound = [binding for binding in bindings if binding is not None]
-    if places is None or not bound:
+    if places is None or parameters is None or not parameters.num_rows:
         return None
-    table = pa.Table.from_batches(bound).combine_chunks()
+    table = pa.Table.from_batches([parameters])
     table = table.cast(storable(table.schema))
     return pa.Table.from_arrays(
         [table.column(place) for place in places], names=[str(place) for place in range(len(places))]

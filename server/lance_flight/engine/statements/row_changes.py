@@ -58,10 +58,10 @@ class TargetChange(ChangeStatement):
     def _change_each(self, changes: Changes, transaction: SqlTransaction) -> int:
         """Apply the change for each binding, each to the result of the ones before it; return the number of rows."""
         policy = changes.policy(self.writing, self.target_name)
-        if len(changes.bindings) > 1:
+        if changes.parameters is not None and changes.parameters.num_rows > 1:
             self._check_repeated(transaction)
         count = 0
-        for place, binding in enumerate(changes.bindings):
+        for place, binding in enumerate(changes.bindings()):
             try:
                 if place:
                     transaction.stage()

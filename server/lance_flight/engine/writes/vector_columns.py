@@ -16,6 +16,8 @@ from lance_flight.catalog.tables.rows import check_lengths
 
 LOOKED_AT_BYTES = 64 << 20
 """Rows of so many bytes are held in memory until the types of the columns are decided."""
+LEAST_BYTES = 16 << 10
+"""Bytes that a table of rows takes at least."""
 _SHORTEST = 2
 
 
@@ -48,7 +50,7 @@ def _first(rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
         table = next(rows, None)
         if table is None:
             return
-        size += table.nbytes
+        size += max(table.nbytes, LEAST_BYTES)
         yield table
 
 

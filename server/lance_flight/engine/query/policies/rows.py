@@ -66,7 +66,7 @@ class RowPolicy:
         predicate = self.predicate(target)
         stored = pa.schema([target.field(name).with_nullable(nullable=True) for name in columns_of(predicate)])
         allowed = row_filter(predicate).rest
-        for table in tables:
+        for table in rows.in_parts(tables, target, defaults):
             if (
                 allowed is not None
                 and texts_of(rows.conform(table, stored, defaults)).filter(allowed).num_rows != table.num_rows
