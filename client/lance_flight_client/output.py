@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -15,9 +14,9 @@ from typing import IO, Any, Self, TextIO
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from lance_flight_client.terminal import printable
+
 WIDEST = 60
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Characters that would change the terminal: values may come from anyone."""
 PLAN = ["plan_type", "plan"]
 """Columns of EXPLAIN."""
 DEFINITION = ["table_catalog", "table_schema", "table_name", "definition"]
@@ -81,7 +80,7 @@ def cell(value: Any, null: str = "", widest: int | None = WIDEST) -> str:
     """
     if value is None:
         return null
-    text = _CONTROLS.sub("\ufffd", _text(value, widest).replace("\n", "⏎"))
+    text = printable(_text(value, widest).replace("\n", "⏎"))
     return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
 
 
@@ -174,7 +173,7 @@ class CsvWriter:
 
 
 def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | None, out: TextIO) -> None:
-    with CsvWriter.of(out.buffer, schema) as writer:
+    with CsvWriter.of(_sink(out), schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
@@ -205,7 +204,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _write_json(_: pa.Schema, batches: Iterable[pa.RecordBatch], __: int | None, out: TextIO) -> None:
-    with JsonWriter(out.buffer) as writer:
+    with JsonWriter(_sink(out)) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
@@ -215,6 +214,26 @@ def _json(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+@dataclass(slots=True)
+class _Shown:
+    """Sink of bytes that go through the text layer of a terminal."""
+
+    out: TextIO
+    closed: bool = False
+
+    def write(self, data: bytes) -> int:
+        self.out.write(bytes(data).decode(errors="replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        self.out.flush()
+
+
+def _sink(out: TextIO) -> Any:
+    """Return where text is written as bytes."""
+    return _Shown(out) if out.isatty() else out.buffer
 
 
 def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | None, out: TextIO) -> None:

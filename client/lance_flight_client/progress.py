@@ -9,6 +9,8 @@ from functools import partial
 
 import pyarrow as pa
 
+from lance_flight_client.terminal import ERASED, draw, printable
+
 _UNITS = ("kB", "MB", "GB", "TB")
 
 
@@ -19,7 +21,7 @@ def progress(doing: str) -> Callable[[int, int], None] | None:
 
 def _show(doing: str, done: int, total: int) -> None:
     end = "\r" if done < total else "\n"
-    print(f"{doing}: {done:,} of {total:,} partition tables", end=end, file=sys.stderr, flush=True)
+    draw(f"{printable(doing)}: {done:,} of {total:,} partition tables{end}", sys.stderr)
 
 
 @dataclass(slots=True)
@@ -34,8 +36,8 @@ class TableMeter:
         """Show the number of tables that are done."""
         if sys.stderr.isatty():
             self._is_shown = True
-            line = f"{self.doing}: {done:,} of {total:,} partition tables, {self.rows:,} rows"
-            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+            line = f"{printable(self.doing)}: {done:,} of {total:,} partition tables, {self.rows:,} rows"
+            draw(ERASED + line, sys.stderr)
 
     def add_rows(self, rows: int) -> None:
         """Count rows of the tables that are done."""
@@ -84,14 +86,10 @@ class Meter:
         if sys.stderr.isatty():
             self._is_shown = True
             of = "" if self.size is None else f" of {readable(self.size)}"
-            print(
-                f"\r\033[K{self.doing}: {readable(read)}{of}, {rows:,} {self.unit}",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
+            line = f"{printable(self.doing)}: {readable(read)}{of}, {rows:,} {self.unit}"
+            draw(ERASED + line, sys.stderr)
 
     def close(self) -> None:
         """Remove what is shown."""
         if self._is_shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            draw(ERASED, sys.stderr)

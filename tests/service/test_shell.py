@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from lance_flight.cli import main
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.shell.commands import COMMANDS
 from lance_flight.cli.shell.names import WORDS, KnownNames, NameCompleter
-from lance_flight.cli.shell.prompt import is_complete, run_input
-from lance_flight.cli.shell.session import ShellSession
+from lance_flight.cli.shell.prompt import is_complete, paged, run_input
+from lance_flight.cli.shell.session import ShellSession, warn
 from lance_flight.errors import InvalidInput
 from lance_flight_client.adbc import NOBODY
 from lance_flight_client.errors import ServerError
+from lance_flight_client.terminal import guard_terminals
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
@@ -38,6 +43,72 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.run("CREATE TABLE rooms (id BIGINT, name VARCHAR, floor INT) PARTITIONED BY (floor)")
         server.run("INSERT INTO rooms VALUES (1, '広間', 1), (2, NULL, 2), (3, 'a\x1b[31mb', 2)")
         yield server
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e"
+"""Sets the title, clears the screen, by C1 too, goes back in the line, and turns its direction around."""
+
+
+class Tty(io.BytesIO):
+    """Bytes that go to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(scope="module")
+def traps(rooms: Server) -> str:
+    rooms.run(
+        f"CREATE TABLE traps (id BIGINT COMMENT '{HOSTILE}', \"c{HOSTILE}\" VARCHAR DEFAULT '{HOSTILE}') COMMENT '{HOSTILE}'"
+    )
+    rooms.run(f"INSERT INTO traps VALUES (1, '{HOSTILE}')")
+    return rooms.uri
+
+
+SHOWN = [
+    ["SHOW CREATE TABLE traps"],
+    ["SELECT * FROM traps"],
+    ["SELECT * FROM traps", "--format", "csv"],
+    ["SELECT * FROM traps", "--format", "json"],
+    ["DESCRIBE traps"],
+    [f"EXPLAIN SELECT * FROM traps WHERE \"c{HOSTILE}\" = '{HOSTILE}'"],
+    ["SELECT CAST(traps.* AS BIGINT) FROM traps"],
+    [f'SELECT CAST("c{HOSTILE}" AS BIGINT) FROM traps'],
+    [f"SELECT nope FROM traps WHERE '{HOSTILE}' = 'a'"],
+    [f'DROP TABLE "no{HOSTILE}"'],
+]
+
+
+@pytest.mark.parametrize("words", SHOWN, ids=lambda words: " ".join(words).encode("ascii", "ignore").decode()[:30])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_nothing_stored_changes_a_terminal(
+    traps: str, words: list[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    shown = Tty() if is_terminal else io.BytesIO()
+    kept = [io.TextIOWrapper(shown, "utf-8") for _ in range(2)]
+    monkeypatch.setattr(sys, "stdout", kept[0])
+    monkeypatch.setattr(sys, "stderr", kept[1])
+    guard_terminals()
+    main(["sql", *words, "--uri", traps])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    text = shown.getvalue().decode()
+    assert text.strip()
+    if is_terminal:
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text), text
+    elif "--format" in words:
+        assert HOSTILE in text or json.dumps(HOSTILE, ensure_ascii=False)[1:-1] in text
+
+
+def test_a_pager_and_errors_of_the_prompt_show_no_controls(
+    screen: Screen, traps: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paged(screen.shows(r"\d traps", "SHOW CREATE TABLE traps;", r"\x", "SELECT * FROM traps;"))
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", capsys.readouterr().out)
+    shown = io.TextIOWrapper(Tty(), "utf-8")
+    monkeypatch.setattr(sys, "stderr", shown)
+    warn(HOSTILE)
+    assert re.findall(r"\x1b\S", shown.buffer.getvalue().decode()) == ["\x1b[", "\x1b["]  # type: ignore[attr-defined]
 
 
 class Screen:

@@ -2,6 +2,8 @@
 
 import sys
 
+from lance_flight_client.terminal import guard_terminals
+
 from lance_flight.cli import main
 from lance_flight.cli.absent import keep_out, put_off
 
@@ -14,6 +16,7 @@ def run() -> int:
     keep_out("pandas")
     keep_out("polars")
     put_off("pyarrow.dataset")
+    guard_terminals()
     return main()
 
 

@@ -20,6 +20,7 @@ import pyarrow.csv as pacsv
 from lance_flight_client.adbc import NOBODY, connect, execute, ingest, watched
 from lance_flight_client.output import aligned
 from lance_flight_client.partition_map import partition_map
+from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.console import DEFAULT_PORT as CONSOLE_PORT
 from lance_flight.cli.console import announced, console_library
@@ -208,12 +209,12 @@ def _show(connection: Any, title: str, sql: str) -> None:
 def _progress(name: str, of: int, sent: int) -> None:
     if sys.stdout.isatty():
         filled = 30 * sent // of
-        print(f"\r  {name}: [{'█' * filled}{' ' * (30 - filled)}] {sent:,} / {of:,} rows", end="", flush=True)
+        draw(f"\r  {printable(name)}: [{'█' * filled}{' ' * (30 - filled)}] {sent:,} / {of:,} rows", sys.stdout)
 
 
 def _clear_progress() -> None:
     if sys.stdout.isatty():
-        print("\r\033[K", end="")
+        draw(ERASED, sys.stdout)
 
 
 _NEXT = """

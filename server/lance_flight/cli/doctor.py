@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from lance_flight_client.terminal import draw
+
 from lance_flight.catalog.maintenance.diagnosis import Level, RootFinding, diagnose
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.cli.arguments import add_root
@@ -31,13 +33,14 @@ def run(options: argparse.Namespace) -> int:
     levels = set()
     for finding in diagnose(Root(existing_root(options.root))):
         levels.add(finding.level)
-        print(_line(finding), flush=True)
+        _show(finding)
     return 1 if Level.ERROR in levels else 0
 
 
-def _line(finding: RootFinding) -> str:
+def _show(finding: RootFinding) -> None:
     mark = _MARKS[finding.level]
     if sys.stdout.isatty():
-        mark = f"{_COLOURS[finding.level]}{mark}{_PLAIN}"
+        draw(f"{_COLOURS[finding.level]}{mark}{_PLAIN}", sys.stdout)
+        mark = ""
     advice = f"\n    {finding.advice}" if finding.advice else ""
-    return f"{mark} {finding.subject}: {finding.text}{advice}"
+    print(f"{mark} {finding.subject}: {finding.text}{advice}", flush=True)

@@ -98,6 +98,8 @@ def _output(options: argparse.Namespace) -> Output:
         return _file(options.output, options.format)
     if format == "parquet":
         raise InvalidInput("--format parquet makes a file; expected -o FILE")
+    if format == "arrow" and sys.stdout.isatty():
+        raise InvalidInput("--format arrow is binary, and a terminal shows text; expected -o FILE, or a pipe")
 
     def printed(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         with written_as(format):

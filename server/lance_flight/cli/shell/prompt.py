@@ -12,6 +12,7 @@ from typing import Any
 
 from lance_flight_client.errors import ServerError, plain
 from lance_flight_client.output import text_width
+from lance_flight_client.terminal import printable
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.filters import Condition
@@ -103,6 +104,7 @@ def history_file() -> Path:
 
 def paged(text: str) -> None:
     """Print a text; through PAGER where it is longer or wider than the terminal."""
+    text = printable(text)
     size, lines = shutil.get_terminal_size(), text.splitlines()
     fits = len(lines) < size.lines and max(map(text_width, lines), default=0) <= size.columns
     pager = os.environ.get("PAGER", _PAGER).split()

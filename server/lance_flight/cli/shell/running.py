@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from lance_flight_client.adbc import execute
 from lance_flight_client.errors import ServerError
+from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.engine.sql.references import text_literal
@@ -32,7 +33,7 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._is_shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            draw(ERASED, sys.stderr)
         if self._connection is not None:
             self._connection.close()
 
@@ -42,7 +43,7 @@ class Progress:
         if seconds < _PATIENCE or not sys.stderr.isatty():
             return
         self._is_shown = True
-        print(f"\r\033[K{seconds:,.0f} s{self._said()}, Ctrl-C cancels", end="", file=sys.stderr, flush=True)
+        draw(f"{ERASED}{seconds:,.0f} s{printable(self._said())}, Ctrl-C cancels", sys.stderr)
 
     def _said(self) -> str:
         query = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from lance_flight_client.adbc import answered, execute
+from lance_flight_client.terminal import draw, printable
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.interrupts import Begins, cancellable
@@ -98,5 +99,7 @@ class ShellSession:
 
 def warn(message: str) -> None:
     """Print an error, in red on a terminal."""
-    red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() else ("", "")
-    print(f"{red}{message}{plain}", file=sys.stderr)
+    if sys.stderr.isatty():
+        draw(f"\033[31m{printable(message)}\033[0m\n", sys.stderr)
+    else:
+        print(message, file=sys.stderr)
