@@ -23,6 +23,7 @@ LAYERS = {
     "lance_flight.allocators": set(),
     "lance_flight.backend_values": set(),
     "lance_flight.connections": set(),
+    "lance_flight.decoded_sizes": set(),
     "lance_flight.errors": set(),
     "lance_flight.faults": set(),
     "lance_flight.lru_cache": set(),
@@ -37,6 +38,7 @@ LAYERS = {
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
     "lance_flight.catalog": {
         "lance_flight.arrow_streams",
+        "lance_flight.decoded_sizes",
         "lance_flight.model",
         "lance_flight.errors",
         "lance_flight.faults",
@@ -64,6 +66,7 @@ LAYERS = {
         "lance_flight.arrow_streams",
         "lance_flight.audit",
         "lance_flight.backend_values",
+        "lance_flight.decoded_sizes",
         "lance_flight.errors",
         "lance_flight.lru_cache",
         "lance_flight.signal_event",

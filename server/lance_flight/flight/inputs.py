@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import flight
 
+from lance_flight.decoded_sizes import decoded_bytes
 from lance_flight.errors import InvalidInput, LimitExceeded
 from lance_flight.flight.calls import Call
 from lance_flight.flight.dictionaries import decoded, decoded_schema, refuse_dictionaries
-from lance_flight.model.decoded_sizes import decoded_bytes
 
 NO_BOUND = sys.maxsize
 LEAST_PARAMETER = 8

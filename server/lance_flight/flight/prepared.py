@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_batch, encode_rows
+from lance_flight.decoded_sizes import fixed_bytes
 from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.bound_values import fit_values
@@ -29,7 +30,6 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import Prepared, TicketSealer
 from lance_flight.flight.wire import wrap
 from lance_flight.lru_cache import LruCache
-from lance_flight.model.decoded_sizes import fixed_bytes
 
 MOST_BINDINGS = 1024
 MOST_BINDING_BYTES = 64 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lance_flight.decoded_sizes import fixed_bits, fixed_bytes
 from lance_flight.model.arrow_types import storage_of
-from lance_flight.model.decoded_sizes import fixed_bits, fixed_bytes
 from lance_flight.model.nested import children
 
 BATCH_ROWS = 64 * 1024

@@ -11,9 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.model.arrow_types import storage_of
-from lance_flight.model.nested import children
-
 _PLACE = 8
 """Bytes of the place of a value that is stored elsewhere."""
 _COUNTED_AT_ONCE = 1 << 20
@@ -49,11 +46,12 @@ def decoded_bytes(batch: pa.RecordBatch, most: int, *, least: int = 1) -> int:
 
 def fixed_bytes(kind: pa.DataType) -> int:
     """Return the bytes that every value of a type takes, whatever it is."""
-    kind = storage_of(kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        return fixed_bytes(kind.storage_type)
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size * fixed_bytes(kind.value_type))
     if pa.types.is_struct(kind):
-        return sum(fixed_bytes(field.type) for field in children(kind))
+        return sum(fixed_bytes(kind.field(place).type) for place in range(kind.num_fields))
     return (fixed_bits(kind) or 0) // 8
 
 
@@ -135,7 +133,7 @@ def _inside(array: pa.Array) -> Sequence[pa.Array]:
     kind = array.type
     if pa.types.is_struct(kind):
         return [array.field(place) for place in range(kind.num_fields)]
-    if not children(kind):
+    if not kind.num_fields:
         return []
     if pa.types.is_fixed_size_list(kind):
         start, stop = array.offset * kind.list_size, (array.offset + len(array)) * kind.list_size
