@@ -41,10 +41,7 @@ ADDS = {
     "an insert": ("INSERT INTO t VALUES (5, 'a', 5), (6, 'new', 6)", [5, 6]),
     "an insert of what is there": ("INSERT INTO t SELECT * FROM t WHERE id < 3", [1, 2]),
     "an overwrite of a partition without rows": ("INSERT OVERWRITE t VALUES (5, 'new', 5)", [5]),
-    "a merge that finds no row": (
-        MERGE.format("(SELECT 7 AS id)", ""),
-        [7],
-    ),
+    "a merge that finds no row": (MERGE.format("(SELECT 7 AS id)", ""), [7]),
     "a table that is attached": ("ALTER TABLE t ATTACH TABLE 'plain' PARTITION (name = 'z')", [90, 91]),
     "a rollback to before a deletion": ("ALTER TABLE t ROLLBACK TO {begun}", [0]),
 }
@@ -68,11 +65,7 @@ CHANGES = {
     "an update": ("UPDATE t SET x = 0 WHERE id = 2", "update 1 rows in 1 partitions", [2]),
     "an overwrite": ("INSERT OVERWRITE t VALUES (5, 'a', 5)", "overwrite 1 partitions with 1 rows in place of 2", [5]),
     "a partition that is dropped": ("ALTER TABLE t DROP PARTITION (name = 'a')", "drop 1 partitions", []),
-    "a partition that is detached": (
-        "ALTER TABLE t DETACH PARTITION (name = 'a') TO b",
-        "detach b with 2 rows",
-        [],
-    ),
+    "a partition that is detached": ("ALTER TABLE t DETACH PARTITION (name = 'a') TO b", "detach b with 2 rows", []),
     "a truncation": ("TRUNCATE TABLE t", "truncate 4 rows in 3 partitions", []),
     "a merge that finds one": (
         MERGE.format("(SELECT 1 AS id UNION SELECT 8)", "WHEN MATCHED THEN UPDATE SET x = 0"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import lance
 import pyarrow as pa
@@ -17,12 +16,10 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.errors import Corrupt
 
 from tests.catalog.by_hand import DATA, DIRECTORIES, ROWS, lay_out
 
 PRUNING = json.loads((DATA / "appendix_d_pruning.json").read_text())
-PROPERTIES = json.loads((DATA / "appendix_e_properties.json").read_text())
 
 
 @pytest.fixture
@@ -71,11 +68,6 @@ def test_what_cannot_be_there_is_not_looked_for(place: Path, condition: str) -> 
     assert read(place, condition) == []
 
 
-@pytest.mark.parametrize("described", PROPERTIES, ids=lambda described: "$".join(described["id"]))
-def test_a_namespace_is_described_as_in_appendix_e(place: Path, described: dict[str, Any]) -> None:
-    assert {"properties": opened(place).describe(described["id"])} == described["response"]
-
-
 def test_new_rows_go_under_the_newest_spec_and_into_the_table_that_holds_their_values(place: Path) -> None:
     opened(place).append([rows(14, 15), rows(21, country=None)], evaluate)
     assert read(place) == [1, 2, 11, 12, 13, 14, 15, 21]
@@ -107,33 +99,3 @@ def test_a_namespace_without_pin_columns_gets_them_with_the_first_write(tmp_path
     assert {name for name, pin in pins.items() if pin is not None} == set(DIRECTORIES), (
         "to stage on one must not publish"
     )
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("read_branch", "b"), ("read_tag", "t")],
-    ids=["a branch without a version", "a tag beside a version"],
-)
-def test_a_pin_that_the_spec_does_not_have_is_refused_by_name(place: Path, column: str, value: str) -> None:
-    name = next(iter(DIRECTORIES))
-    dataset = lance.dataset(str(place / "__manifest"))
-    dataset.update(
-        {column: f"'{value}'"} | ({"read_version": "NULL"} if column == "read_branch" else {}), f"object_id = '{name}'"
-    )
-    with pytest.raises(Corrupt, match=name.replace("$", r"\$")):
-        read(place)
-
-
-def test_a_location_that_leads_outside_is_refused(place: Path) -> None:
-    dataset = lance.dataset(str(place / "__manifest"))
-    dataset.update({"location": "'../secret'"}, f"object_id = '{next(iter(DIRECTORIES))}'")
-    with pytest.raises(Corrupt, match=r"\.\./secret"):
-        read(place)
-
-
-def test_a_tag_is_read_at_the_version_that_it_refers_to(place: Path) -> None:
-    name, directory = next(iter(DIRECTORIES.items()))
-    lance.dataset(str(place / directory)).tags.create("audited", 1)
-    dataset = lance.dataset(str(place / "__manifest"))
-    dataset.update({"read_tag": "'audited'", "read_version": "NULL"}, f"object_id = '{name}'")
-    assert read(place) == [1, 11, 12, 13]

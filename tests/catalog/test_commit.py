@@ -70,23 +70,6 @@ def test_a_version_that_a_dead_writer_staged_never_becomes_visible(place: Path) 
     assert ids(place) == [1, 2]
 
 
-def test_two_commits_that_touch_one_row_both_count(place: Path) -> None:
-    opened(place).append([rows((1, "a"))], evaluate)
-    first, second = written(place, (2, "a")), written(place, (3, "a"))
-    first.commit()
-    second.commit()
-    assert ids(place) == [1, 2, 3]
-
-
-def test_two_writers_that_create_one_partition_make_one_table(place: Path) -> None:
-    first, second = written(place, (1, "new"), (2, "a")), written(place, (3, "new"), (4, "b"))
-    first.commit()
-    second.commit()
-    assert ids(place) == [1, 2, 3, 4]
-    values = [table.values["p"] for table in stored_tables(place)]
-    assert sorted(values) == ["a", "b", "new"]
-
-
 def test_the_manifest_refuses_the_second_of_two_commits_from_one_snapshot_that_change_one_row(place: Path) -> None:
     opened(place).append([rows((1, "a"))], evaluate)
     manifest = opened(place).manifest
@@ -139,23 +122,6 @@ def test_rows_that_a_transaction_took_out_of_its_own_new_partition_do_not_come_b
     with pytest.raises(SerializationFailure, match="made by another writer"):
         mine.commit()
     assert ids(place) == [3]
-
-
-@pytest.mark.parametrize("serializable", [False, True], ids=["snapshot", "serializable"])
-def test_what_two_transactions_found_missing_one_of_them_may_write(place: Path, *, serializable: bool) -> None:
-    """Each writes what the other has looked for in a table without a partition."""
-    first, second = (opened(place).begin(serializable=serializable) for _ in range(2))
-    for number, (transaction, value) in enumerate([(first, "apple"), (second, "pear")]):
-        transaction.read([])
-        opened(place).write(transaction, [rows((number, value))], evaluate)
-    opened(place).commits.commit(first)
-    if serializable:
-        with pytest.raises(SerializationFailure, match="partitions were created"):
-            opened(place).commits.commit(second)
-        assert ids(place) == [0]
-    else:
-        opened(place).commits.commit(second)
-        assert ids(place) == [0, 1]
 
 
 def counted() -> Counter[CommitEvent]:

@@ -101,9 +101,7 @@ def test_tables_of_several_versions_are_read_as_one(root: Path, target_partition
 
 
 WRITES = [
-    pytest.param(
-        ["INSERT INTO t SELECT id + 5000, p, word, s, v FROM t"], sorted([*ALL, *(n + 5000 for n in ALL)]), id="INSERT"
-    ),
+    (["INSERT INTO t SELECT id + 5000, p, word, s, v FROM t"], sorted([*ALL, *(n + 5000 for n in ALL)])),
     pytest.param(["UPDATE t SET id = -id WHERE id % 2 = 1"], sorted(-n if n % 2 else n for n in ALL), id="UPDATE"),
     pytest.param(["DELETE FROM t WHERE id % 2 = 1"], [n for n in ALL if n % 2 == 0], id="DELETE"),
     pytest.param(
@@ -121,9 +119,7 @@ WRITES = [
     ),
     pytest.param(["ALTER TABLE t RENAME COLUMN word TO text", "UPDATE t SET text = 'x'"], ALL, id="RENAME COLUMN"),
     pytest.param(["ALTER TABLE t ALTER COLUMN v DROP NOT NULL"], ALL, id="nullability"),
-    pytest.param(
-        ["INSERT OVERWRITE t SELECT * FROM t WHERE id % 2 = 0"], [n for n in ALL if n % 2 == 0], id="OVERWRITE"
-    ),
+    (["INSERT OVERWRITE t SELECT * FROM t WHERE id % 2 = 0"], [n for n in ALL if n % 2 == 0]),
 ]
 
 

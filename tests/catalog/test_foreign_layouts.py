@@ -80,10 +80,7 @@ WRITES = [
     pytest.param("UPDATE events SET id = 99 WHERE id = 1", id="UPDATE"),
     pytest.param("UPDATE events SET id = 99 WHERE id = 77", id="UPDATE of nothing"),
     pytest.param("DELETE FROM events", id="DELETE"),
-    pytest.param(
-        "MERGE INTO events USING events s ON events.id = s.id WHEN MATCHED THEN DELETE",
-        id="MERGE",
-    ),
+    pytest.param("MERGE INTO events USING events s ON events.id = s.id WHEN MATCHED THEN DELETE", id="MERGE"),
     pytest.param("TRUNCATE events", id="TRUNCATE"),
     pytest.param("ALTER TABLE events CREATE TAG audited", id="CREATE TAG"),
     pytest.param("ALTER TABLE events CREATE BRANCH b", id="CREATE BRANCH"),

@@ -236,14 +236,6 @@ def test_a_partition_namespace_is_described_by_its_value(
     assert namespace.describe(["v1"]) == {"partition_spec": manifest(place).metadata["partition_spec_v1"]}
 
 
-@pytest.mark.parametrize("path", [["v2"], ["v1", "nope"], ["other"], ["v1", "x", "dataset"]])
-def test_a_namespace_that_is_not_there_is_not_described(place: Path, path: list[str]) -> None:
-    namespace = made(place)
-    namespace.append([rows((1, DAY, "US"))], evaluate)
-    with pytest.raises(NotFound, match=re.escape("$".join(path))):
-        namespace.describe(path)
-
-
 def test_a_table_is_no_namespace_to_describe(place: Path) -> None:
     namespace = made(place)
     namespace.append([rows((1, DAY, "US"))], evaluate)

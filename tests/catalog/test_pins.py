@@ -1,43 +1,23 @@
-"""Pins of every legal kind, several tables for one value, and specs kept in other places: read, and written on top of."""
+"""Pins of every legal kind, several tables for one value: read, and written on top of."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import lance
 import pytest
-from lance_flight.catalog.maintenance.migration import migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt
 
-from tests.catalog.pinned_layouts import DE, SPEC, TABLES, US, lay_out, repin, table_of
+from tests.catalog.pinned_layouts import DE, TABLES, US, lay_out, repin, table_of
 from tests.catalog.reading import read_ids
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
 
 def opened(place: Path) -> PartitionedNamespace:
     return PartitionedNamespace.open(Store(str(place)))
-
-
-@pytest.mark.parametrize("properties", ["metadata", "row", "schema"])
-def test_specs_are_found_wherever_a_writer_put_them(tmp_path: Path, properties: str) -> None:
-    lay_out(tmp_path / "t", properties=properties)
-    assert read_ids(tmp_path / "t") == [1, 2, 11]
-    migrate(opened(tmp_path / "t"))
-    opened(tmp_path / "t").append([table_of("US", [3]), table_of("FR", [21])], evaluate)
-    assert read_ids(tmp_path / "t") == [1, 2, 3, 11, 21]
-    assert read_ids(tmp_path / "t", "country = 'US'") == [1, 2, 3]
-    assert opened(tmp_path / "t").snapshot().current_spec.to_json() == SPEC
-
-
-def test_table_metadata_counts_before_the_other_places(tmp_path: Path) -> None:
-    lay_out(tmp_path / "t", properties="row")
-    other = json.loads(json.dumps(SPEC).replace('"identity"', '"truncate", "width": 1'))
-    manifest(tmp_path / "t").update_metadata({"partition_spec_v1": json.dumps(other)})
-    assert opened(tmp_path / "t").snapshot().current_spec.to_json() == other
 
 
 def test_the_first_write_adds_a_key_and_no_fence(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.engine.database import Database
 from tests.service.server_process import files
-from tests.stock import manifest, stored_rows
 
 COLUMNS = "id BIGINT NOT NULL, part INT, price DECIMAL(6, 2), name VARCHAR, d DATE, ratio REAL, n SMALLINT UNSIGNED"
 LAYOUTS = {
@@ -103,14 +102,6 @@ def test_rows_that_do_not_fit_are_refused_by_column_and_nothing_is_stored(
     assert [part for part in says if part not in message] == []
     assert files(database.root) == before
     assert database.rows(f"SELECT id FROM {target}") == [(1,)]
-
-
-def test_rows_that_fit_are_stored_after_others_were_refused(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY (part)")
-    for case in UNFIT:
-        database.refuses_ingest(table, case.values[0], "append")
-    assert database.ingest(table, rows(), "append") == 3
-    assert database.value(f"SELECT count(*) FROM {table}") == 3
 
 
 def test_one_bad_value_late_in_a_stream_undoes_all_of_it(database: Database, target: str) -> None:
@@ -218,11 +209,3 @@ def test_a_type_that_cannot_be_stored_is_named(
     message = database.refuses_ingest(table, pa.table({"id": [1], "c": column}), partition_by=partition_by)
     assert [part for part in ("invalid_schema", "'c'", says) if part not in message] == []
     assert files(database.root) == before
-
-
-def test_a_failed_append_leaves_the_manifest_at_its_version(database: Database, table: str) -> None:
-    database.ingest(table, rows(part=[1, 2, 3]), partition_by="part")
-    version = manifest(database.root / table).version
-    database.refuses_ingest(table, rows(part=[1, 2, 3], extra=[1, 2, 3]), "append")
-    assert manifest(database.root / table).version == version
-    assert stored_rows(database.root / table).num_rows == 3

@@ -109,17 +109,6 @@ def test_main_is_written_on_after_a_publication_and_the_branch_too(database: Dat
     assert "serialization_failure" in database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
 
 
-def test_publishing_twice_is_publishing_once(database: Database, branched: str) -> None:
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a')")
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    version = int(manifest(database.root / branched).version)
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    assert int(manifest(database.root / branched).version) == version
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (5, 'a')")
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    assert ids(database, branched) == [1, 2, 3, 4, 5]
-
-
 MEANWHILE = [
     pytest.param("INSERT INTO {t} VALUES (9, 'a')", id="an insert"),
     pytest.param("DELETE FROM {t} WHERE id = 1", id="a delete"),

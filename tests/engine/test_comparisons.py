@@ -27,16 +27,8 @@ BRACKETED = [
     pytest.param("a NOT IN (1) IS DISTINCT FROM p AND q", "(a NOT IN (1) IS DISTINCT FROM p) AND q", id="NOT IN"),
     pytest.param("a IS NULL IS DISTINCT FROM p AND q", "(a IS NULL IS DISTINCT FROM p) AND q", id="IS NULL before"),
     pytest.param("a IS DISTINCT FROM b IS TRUE", "(a IS DISTINCT FROM b) IS TRUE", id="IS after"),
-    pytest.param(
-        "p IS DISTINCT FROM q IS DISTINCT FROM p AND q",
-        "((p IS DISTINCT FROM q) IS DISTINCT FROM p) AND q",
-        id="chained",
-    ),
-    pytest.param(
-        "a IS DISTINCT FROM 1 AND b IS DISTINCT FROM 2 AND p",
-        "(a IS DISTINCT FROM 1) AND (b IS DISTINCT FROM 2) AND p",
-        id="twice",
-    ),
+    ("p IS DISTINCT FROM q IS DISTINCT FROM p AND q", "((p IS DISTINCT FROM q) IS DISTINCT FROM p) AND q"),
+    ("a IS DISTINCT FROM 1 AND b IS DISTINCT FROM 2 AND p", "(a IS DISTINCT FROM 1) AND (b IS DISTINCT FROM 2) AND p"),
     pytest.param(
         "CASE WHEN a IS DISTINCT FROM b AND p THEN 1 END IS DISTINCT FROM 1 AND q",
         "(CASE WHEN (a IS DISTINCT FROM b) AND p THEN 1 END IS DISTINCT FROM 1) AND q",

@@ -90,9 +90,7 @@ def partitions(database: Database, table: str, condition: str) -> tuple[int, str
         pytest.param("times", "ts - INTERVAL '1 day' >= TIMESTAMP '2024-02-28T00:00:00'", 2, id="an earlier moment"),
         pytest.param("times", "ts::date = '2024-01-01' AND extract(hour FROM ts) = 12", 1, id="with an hour"),
         pytest.param("months", "date_trunc('month', d) = DATE '2024-01-01'", 1, id="the month of a date"),
-        pytest.param(
-            "months", "extract(year FROM d) * 100 + extract(month FROM d) = 202401", 1, id="a number of parts"
-        ),
+        ("months", "extract(year FROM d) * 100 + extract(month FROM d) = 202401", 1),
     ],
 )
 def test_a_condition_prunes_and_selects_the_same_rows(tables: Database, table: str, condition: str, read: int) -> None:
@@ -125,9 +123,7 @@ def test_a_condition_that_does_not_prune_says_why(tables: Database, table: str, 
         pytest.param("identities", "d >= (SELECT max(d) FROM plain) - INTERVAL '310 days'", 2, id="the last days"),
         pytest.param("identities", "(SELECT min(k) FROM plain) = k", 1, id="the other way round"),
         pytest.param("times", "ts::date = (SELECT d FROM plain WHERE s = 'ab')", 1, id="of a computed value"),
-        pytest.param(
-            "identities", "d BETWEEN (SELECT DATE '2024-01-31') AND (SELECT DATE '2024-02-01')", 2, id="between two"
-        ),
+        ("identities", "d BETWEEN (SELECT DATE '2024-01-31') AND (SELECT DATE '2024-02-01')", 2),
         pytest.param("buckets", "id = (SELECT max(id) FROM plain WHERE s = 'b') AND k < 0", 1, id="under buckets"),
     ],
 )

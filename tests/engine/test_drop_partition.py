@@ -63,11 +63,7 @@ DROPPED = [
     pytest.param("event_date_year IS NULL", lambda r: year(r) is None, id="no year"),
     pytest.param("event_date_year = NULL", lambda r: year(r) is None, id="equal to NULL"),
     pytest.param("country = 'DE'", lambda r: r["country"] == "DE", id="the inner field alone"),
-    pytest.param(
-        "country = NULL, event_date_year = 2025",
-        lambda r: r["country"] is None and year(r) == 2025,
-        id="both in another order",
-    ),
+    ("country = NULL, event_date_year = 2025", lambda r: r["country"] is None and year(r) == 2025),
     pytest.param("event_date_year = 1999", lambda _: False, id="what is not there"),
 ]
 
@@ -146,12 +142,8 @@ def test_the_history_says_what_was_dropped(root: Path) -> None:
 
 
 REFUSED = [
-    pytest.param(
-        "(event_date_yaer = 2024)", NotFound, "did you mean 'event_date_year'", id="a field that is not there"
-    ),
-    pytest.param(
-        "(event_date = '2024-05-01')", NotFound, "no partition field 'event_date'", id="a field of an older spec"
-    ),
+    ("(event_date_yaer = 2024)", NotFound, "did you mean 'event_date_year'"),
+    ("(event_date = '2024-05-01')", NotFound, "no partition field 'event_date'"),
     pytest.param("(event_date_year = 'x')", InvalidInput, "'event_date_year' is int32, not 'x'", id="no such value"),
     pytest.param("(event_date_year = 3000000000)", InvalidInput, "is int32, not '3000000000'", id="out of range"),
     pytest.param("(country = 'US', country = 'DE')", InvalidInput, "'country' is given twice", id="a field twice"),

@@ -42,23 +42,13 @@ def report(engine: Engine, where: str) -> dict[str, str]:
 PRUNED = [
     pytest.param("true", {"v1": "4 / 4", "v2": "3 / 3", "v3": "3 / 3"}, 19, id="everything"),
     pytest.param("event_date = '2025-12-10'", {"v1": "1 / 4", "v2": "2 / 3", "v3": "3 / 3"}, 6, id="a date"),
-    pytest.param(
-        "event_date = '2025-12-10' AND country = 'US'",
-        {"v1": "1 / 4", "v2": "0 / 3", "v3": "3 / 3"},
-        2,
-        id="appendix D",
-    ),
+    ("event_date = '2025-12-10' AND country = 'US'", {"v1": "1 / 4", "v2": "0 / 3", "v3": "3 / 3"}, 2),
     pytest.param("country = 'US'", {"v1": "4 / 4", "v2": "1 / 3", "v3": "3 / 3"}, 8, id="a country"),
     pytest.param("event_date IS NULL", {"v1": "1 / 4", "v2": "0 / 3", "v3": "3 / 3"}, 1, id="no date"),
     pytest.param("country IS NULL", {"v1": "4 / 4", "v2": "1 / 3", "v3": "3 / 3"}, 2, id="no country"),
     pytest.param("id = 21", {"v1": "4 / 4", "v2": "3 / 3", "v3": "1 / 3"}, 1, id="an id"),
     pytest.param("event_date < '2025-01-01'", {"v1": "1 / 4", "v2": "1 / 3", "v3": "3 / 3"}, 6, id="a range"),
-    pytest.param(
-        "date_part('year', event_date) = 2024 AND id = 22",
-        {"v1": "1 / 4", "v2": "1 / 3", "v3": "1 / 3"},
-        0,
-        id="all three",
-    ),
+    ("date_part('year', event_date) = 2024 AND id = 22", {"v1": "1 / 4", "v2": "1 / 3", "v3": "1 / 3"}, 0),
 ]
 
 

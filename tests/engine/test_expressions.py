@@ -88,9 +88,7 @@ BREACHES = [
     pytest.param("sum(col0)", [pa.int64()], pa.int64(), ["aggregate"], id="an aggregate"),
     pytest.param("col0 % 3", [pa.int64()], pa.int32(), ["gives int64", "result_type is int32"], id="another type"),
     pytest.param("col0 / 2.0", [pa.int64()], pa.utf8(), ["gives double"], id="a far other type"),
-    pytest.param(
-        "col0 + CAST(127 AS TINYINT)", [pa.int8()], pa.int8(), ["equal numbers", "int8"], id="overflow by width"
-    ),
+    ("col0 + CAST(127 AS TINYINT)", [pa.int8()], pa.int8(), ["equal numbers", "int8"]),
     pytest.param("[col0]", [pa.int64()], pa.list_(pa.int64()), ["gives list", "number, text"], id="a list"),
     pytest.param("NULL", [pa.int64()], pa.null(), ["gives null"], id="nothing but NULL"),
     pytest.param("now() || col3", [pa.utf8()], pa.utf8(), ["'now'", "col3 is beyond"], id="two breaches at once"),

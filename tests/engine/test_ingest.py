@@ -156,17 +156,11 @@ NEWCOMERS = [
     pytest.param(pa.array([1.5, None], pa.float16()), pa.float16(), id="half float"),
     pytest.param(pa.array([[1], None], pa.list_(pa.int8())), pa.list_(pa.int8()), id="list"),
     pytest.param(pa.array([{"x": 1}, None]), pa.struct([("x", pa.int64())]), id="struct"),
-    pytest.param(
-        pa.array([[("k", 1)], None], pa.map_(pa.utf8(), pa.int32())), pa.map_(pa.utf8(), pa.int32()), id="map"
-    ),
+    (pa.array([[("k", 1)], None], pa.map_(pa.utf8(), pa.int32())), pa.map_(pa.utf8(), pa.int32())),
     pytest.param(pa.array([b"ab", None], pa.binary(2)), pa.binary(2), id="binary of a fixed size"),
     pytest.param(pa.array([1, None], pa.duration("us")), pa.duration("us"), id="duration"),
     pytest.param(pa.array([0, None], pa.date64()), pa.date64(), id="date of 64 bits"),
-    pytest.param(
-        pa.array([0, None], pa.timestamp("ms", "America/New_York")),
-        pa.timestamp("ms", "America/New_York"),
-        id="timestamp in a zone",
-    ),
+    (pa.array([0, None], pa.timestamp("ms", "America/New_York")), pa.timestamp("ms", "America/New_York")),
 ]
 
 
@@ -222,12 +216,8 @@ FITTING = [
     pytest.param({"c": ["x"], "id": [1]}, {"id": 1, "price": None, "c": "x"}, id="in another order"),
     pytest.param({"id": [1.0]}, {"id": 1, "price": None, "c": None}, id="whole doubles"),
     pytest.param({"id": [1], "price": [7]}, {"id": 1, "price": Decimal("7.00"), "c": None}, id="integers as decimals"),
-    pytest.param(
-        {"id": [1], "price": [1.25]}, {"id": 1, "price": Decimal("1.25"), "c": None}, id="doubles as decimals"
-    ),
-    pytest.param(
-        {"id": [1], "c": pa.array(["x"]).dictionary_encode()}, {"id": 1, "price": None, "c": "x"}, id="dictionary"
-    ),
+    ({"id": [1], "price": [1.25]}, {"id": 1, "price": Decimal("1.25"), "c": None}),
+    ({"id": [1], "c": pa.array(["x"]).dictionary_encode()}, {"id": 1, "price": None, "c": "x"}),
     pytest.param({"id": [1], "c": pa.nulls(1)}, {"id": 1, "price": None, "c": None}, id="nulls without a type"),
 ]
 

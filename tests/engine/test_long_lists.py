@@ -302,23 +302,6 @@ def test_runs_stand_for_the_tokens_of_their_text(text: str) -> None:
     assert [part for token in tokenize(text) for part in parts(token)] == wanted
 
 
-SHORT = {
-    "IN": f"SELECT 1 WHERE {listed('a', range(COUNT))}",
-    "NOT IN": f"SELECT 1 WHERE {negated('a', ['x'] * COUNT)} AND b",
-    "OR": f"SELECT 1 WHERE b OR {alternatives('a', range(COUNT))}",
-    "AND": f"SELECT 1 WHERE {exclusions('t.a', ['x'] * COUNT)}",
-}
-
-
-@pytest.mark.parametrize("name", SHORT)
-def test_a_long_list_is_one_token(name: str) -> None:
-    tokens = tokenize(SHORT[name])
-    assert len(tokens) < LONG_RUN
-    assert [token.kind for token in tokens if token.kind in RUNS] == [
-        Kind.LITERALS if "IN" in name else Kind.COMPARISONS
-    ]
-
-
 LINEAR = {
     "a list": (f"SELECT n FROM t WHERE {listed('n', range(9000))}", True),
     "parameters": (f"SELECT n FROM t WHERE n IN ({marks(9000, '$')})", True),
@@ -435,29 +418,6 @@ def test_the_rewritten_condition_gives_the_same(condition: str) -> None:
 
 def chain(term: str, joined: str, count: int = LONG) -> str:
     return f" {joined} ".join(term.format(i) for i in range(count))
-
-
-LISTED = ", ".join(map(str, range(LONG)))
-REWRITTEN = [
-    pytest.param(f"SELECT 1 WHERE {chain('a = {}', 'OR')}", f"SELECT 1 WHERE a IN ({LISTED})", id="= to IN"),
-    pytest.param(f"SELECT 1 WHERE {chain('a <> {}', 'AND')}", f"SELECT 1 WHERE a NOT IN ({LISTED})", id="<> to NOT IN"),
-    pytest.param(f"SELECT 1 WHERE {chain('a != {}', 'AND')}", f"SELECT 1 WHERE a NOT IN ({LISTED})", id="!= to NOT IN"),
-]
-KEPT = [
-    pytest.param(f"SELECT 1 WHERE {chain('a = {}', 'OR', SHORT_CHAIN)}", id="a short chain"),
-    pytest.param(f"SELECT {chain('a = {}', 'OR')} AS x", id="a select list, whose last operand may have an alias"),
-    pytest.param(f"SELECT 1 WHERE x BETWEEN 1 AND 2 OR '{chain('a = {}', 'OR')}' = s", id="a text"),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), REWRITTEN)
-def test_comparisons_of_one_column_become_a_list(text: str, expected: str) -> None:
-    assert rewritten(text) == expected
-
-
-@pytest.mark.parametrize("text", KEPT)
-def test_other_texts_stay_as_they_are(text: str) -> None:
-    assert rewritten(text) == text
 
 
 @pytest.mark.parametrize("term", ["a < {}", "a = b + {}", "f({}) = 1"])

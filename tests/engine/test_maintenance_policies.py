@@ -23,17 +23,13 @@ def definition(engine: Engine, table: str = "t") -> str:
 
 TAKEN = [
     pytest.param("compact_files = 4", MaintenancePolicy(compact_files=4), "compact_files = 4", id="files"),
-    pytest.param(
-        "compact_deleted = 0.25", MaintenancePolicy(compact_deleted=0.25), "compact_deleted = 0.25", id="part"
-    ),
+    ("compact_deleted = 0.25", MaintenancePolicy(compact_deleted=0.25), "compact_deleted = 0.25"),
     pytest.param("compact_deleted = 0", MaintenancePolicy(compact_deleted=0), "compact_deleted = 0", id="nothing"),
     pytest.param("reindex_missing = 1", MaintenancePolicy(reindex_missing=1), "reindex_missing = 1", id="all"),
     pytest.param("retain = '36h'", MaintenancePolicy(retain=1.5 * DAY), "retain = '36h'", id="hours"),
     pytest.param("retain = '30d'", MaintenancePolicy(retain=30 * DAY), "retain = '30d'", id="days"),
     pytest.param("retain = 7200", MaintenancePolicy(retain=7200), "retain = '2h'", id="seconds"),
-    pytest.param(
-        "transactions = '6h'", MaintenancePolicy(transactions=DAY / 4), "transactions = '6h'", id="uncommitted"
-    ),
+    ("transactions = '6h'", MaintenancePolicy(transactions=DAY / 4), "transactions = '6h'"),
     pytest.param("maintenance = off", MaintenancePolicy(maintenance=False), "maintenance = off", id="off"),
     pytest.param("maintenance = 'OFF'", MaintenancePolicy(maintenance=False), "maintenance = off", id="off in quotes"),
     pytest.param(
@@ -62,17 +58,11 @@ def test_an_option_is_stored_and_shown(
 REFUSED = [
     pytest.param("compact_files = 0", "compact_files is 0; expected a number of files, 1 or more", id="no file"),
     pytest.param("compact_files = 1.5", "compact_files is '1.5'; expected a number", id="half a file"),
-    pytest.param(
-        "compact_deleted = 2", "compact_deleted is 2; expected a part of the rows, 0 to 1", id="more than all"
-    ),
+    ("compact_deleted = 2", "compact_deleted is 2; expected a part of the rows, 0 to 1"),
     pytest.param("compact_deleted = nan", "compact_deleted is 'nan'; expected a part", id="no number"),
     pytest.param("reindex_missing = 'x'", "reindex_missing is 'x'; expected a part", id="a word"),
-    pytest.param(
-        "retain = '59min'", "retain is '59min'; expected a number of seconds, .*, an hour at least", id="soon"
-    ),
-    pytest.param(
-        "transactions = '119min'", "transactions is '119min'; expected a number of seconds, .*, 2 hours", id="in use"
-    ),
+    ("retain = '59min'", "retain is '59min'; expected a number of seconds, .*, an hour at least"),
+    ("transactions = '119min'", "transactions is '119min'; expected a number of seconds, .*, 2 hours"),
     pytest.param("transactions = 'nan'", "transactions is 'nan'; expected", id="no time"),
     pytest.param("retain = 7", "retain is 7; expected .* with its unit, such as '7d'", id="without its unit"),
     pytest.param("retain = '7 weeks'", "retain is '7 weeks'; expected", id="another unit"),

@@ -25,9 +25,7 @@ QUERIES = [
     pytest.param("SELECT count(*) AS n FROM t a CROSS JOIN t b", True, 3600, id="no condition"),
     pytest.param("SELECT count(*) AS n FROM t a LEFT JOIN t b ON a.x > b.x", True, 1771, id="an outer one"),
     pytest.param("SELECT count(*) AS n FROM t a, t b WHERE a.x = b.x", False, 60, id="an equality"),
-    pytest.param(
-        "SELECT count(*) AS n FROM t, (SELECT max(x) AS m FROM t) s WHERE x < m", False, 59, id="with one row"
-    ),
+    ("SELECT count(*) AS n FROM t, (SELECT max(x) AS m FROM t) s WHERE x < m", False, 59),
     pytest.param("SELECT count(*) AS n FROM t WHERE x < (SELECT avg(x) FROM t)", False, 30, id="a scalar subquery"),
     pytest.param("SELECT count(*) AS n FROM t", False, 60, id="no join"),
 ]

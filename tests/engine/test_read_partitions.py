@@ -80,9 +80,7 @@ def test_a_column_may_be_called_query(engine: Engine) -> None:
 WRONG = [
     pytest.param("SHOW PARTITIONS t READ BY", "expected a condition", id="no condition"),
     pytest.param("SHOW PARTITIONS t READ BY wind = 1", "No field named wind", id="no such column"),
-    pytest.param(
-        "SHOW PARTITIONS t READ BY QUERY SELECT wind FROM t", "No field named wind", id="no such column there"
-    ),
+    ("SHOW PARTITIONS t READ BY QUERY SELECT wind FROM t", "No field named wind"),
     pytest.param("SHOW PARTITIONS t READ BY QUERY DELETE FROM t", "found: DELETE", id="a change"),
     pytest.param("SHOW PARTITIONS u READ BY x = 1", "is not partitioned", id="a plain table"),
 ]

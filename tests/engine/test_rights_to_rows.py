@@ -214,13 +214,8 @@ ATTACKS = [
     pytest.param("DELETE FROM mine WHERE secret IN (SELECT secret FROM vault)", id="delete where"),
     pytest.param("UPDATE vault SET q = CAST(CAST(secret AS BIGINT) AS VARCHAR)", id="update"),
     pytest.param("DELETE FROM vault WHERE CAST(secret AS BIGINT) > 0", id="delete"),
-    pytest.param(
-        "MERGE INTO mine m USING vault v ON m.q = v.q WHEN MATCHED THEN UPDATE SET secret = v.secret", id="merge from"
-    ),
-    pytest.param(
-        "MERGE INTO vault m USING mine v ON m.q = v.q WHEN MATCHED AND CAST(m.secret AS BIGINT) > 1 THEN DELETE",
-        id="merge into",
-    ),
+    "MERGE INTO mine m USING vault v ON m.q = v.q WHEN MATCHED THEN UPDATE SET secret = v.secret",
+    "MERGE INTO vault m USING mine v ON m.q = v.q WHEN MATCHED AND CAST(m.secret AS BIGINT) > 1 THEN DELETE",
     pytest.param("EXPLAIN UPDATE vault SET q = 'x' WHERE secret > 'a'", id="explain update"),
     pytest.param("EXPLAIN DELETE FROM vault", id="explain delete"),
     pytest.param("EXPLAIN SELECT * FROM vault WHERE p > 'a'", id="explain"),
@@ -335,22 +330,13 @@ def test_an_overwrite_reads_no_row_outside_of_the_policy(root: Engine, sql: str,
 
 
 IN_STEPS = [
-    pytest.param(
-        ["ALTER TABLE vault DROP COLUMN p", "ALTER TABLE vault ADD COLUMN p VARCHAR DEFAULT 'ours'"],
-        id="another column",
-    ),
-    pytest.param(
-        ["ALTER TABLE evolved DROP COLUMN p", "ALTER TABLE evolved RENAME COLUMN q TO p"], id="a column of its name"
-    ),
-    pytest.param(
-        ["ALTER TABLE vault SET PARTITIONED BY (q)", "ALTER TABLE vault REWRITE PARTITIONS"], id="another partitioning"
-    ),
+    ["ALTER TABLE vault DROP COLUMN p", "ALTER TABLE vault ADD COLUMN p VARCHAR DEFAULT 'ours'"],
+    ["ALTER TABLE evolved DROP COLUMN p", "ALTER TABLE evolved RENAME COLUMN q TO p"],
+    ["ALTER TABLE vault SET PARTITIONED BY (q)", "ALTER TABLE vault REWRITE PARTITIONS"],
     pytest.param(["DROP TABLE mine", "ALTER TABLE plain RENAME TO mine"], id="in place of one's own"),
     pytest.param(["CREATE TABLE twin (p VARCHAR)", "ALTER TABLE vault RENAME TO twin"], id="over another one"),
     pytest.param(["ALTER TABLE vault CREATE TAG t1", "INSERT INTO mine SELECT p, q, secret FROM vault@t1"], id="tag"),
-    pytest.param(
-        ["ALTER TABLE vault ROLLBACK TO tagged", "ALTER TABLE vault PUBLISH BRANCH work"], id="branch and rollback"
-    ),
+    ["ALTER TABLE vault ROLLBACK TO tagged", "ALTER TABLE vault PUBLISH BRANCH work"],
 ]
 
 
@@ -402,11 +388,7 @@ BRANCHED = [
     pytest.param("UPDATE \"vault@work\" SET p = 'other'", "Refused", id="update that leads outside"),
     pytest.param('DELETE FROM "vault@work"', "affected 1", id="delete"),
     pytest.param('TRUNCATE "vault@work"', "Refused", id="truncate"),
-    pytest.param(
-        "MERGE INTO \"vault@work\" v USING mine m ON v.p = m.p WHEN MATCHED THEN UPDATE SET secret = 'new'",
-        "affected 1",
-        id="merge",
-    ),
+    ("MERGE INTO \"vault@work\" v USING mine m ON v.p = m.p WHEN MATCHED THEN UPDATE SET secret = 'new'", "affected 1"),
     pytest.param('DESCRIBE NAMESPACE "vault@work"', "Refused", id="describe namespace"),
 ]
 

@@ -180,9 +180,7 @@ RENAMED = [
     pytest.param("SELECT a, a::INT FROM t", 'SELECT a, a::INT AS "column 2" FROM t', id="a cast"),
     pytest.param("SELECT f(a), f(CAST(a AS INT))", 'SELECT f(a), f(CAST(a AS INT)) AS "column 2"', id="a cast inside"),
     pytest.param("SELECT DISTINCT a, a", 'SELECT DISTINCT a, a AS "column 2"', id="distinct"),
-    pytest.param(
-        "SELECT 1,1 UNION SELECT 2,2", 'SELECT 1,1 AS "column 2" UNION SELECT 2,2 AS "column 2"', id="a union"
-    ),
+    ("SELECT 1,1 UNION SELECT 2,2", 'SELECT 1,1 AS "column 2" UNION SELECT 2,2 AS "column 2"'),
     pytest.param("SELECT * FROM (SELECT 1, 1)", 'SELECT * FROM (SELECT 1, 1 AS "column 2")', id="inside"),
     pytest.param(
         "SELECT a IS DISTINCT FROM (b), a IS DISTINCT FROM (b) FROM t",

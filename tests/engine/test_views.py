@@ -131,9 +131,7 @@ def test_a_ticket_does_not_read_another_view_than_it_was_planned_with(database: 
 
 REFUSED = [
     pytest.param("CREATE VIEW warm_2 AS SELECT * FROM nowhere", "not_found.*nowhere", id="no such table"),
-    pytest.param(
-        "CREATE VIEW warm_2 AS SELECT a.site, b.site FROM readings a, readings b", "twice", id="two columns of one name"
-    ),
+    ("CREATE VIEW warm_2 AS SELECT a.site, b.site FROM readings a, readings b", "twice"),
     pytest.param("CREATE VIEW warm_2 (a, b) AS SELECT 1", "2 columns for a query of 1", id="other number of columns"),
     pytest.param("CREATE VIEW warm_2 AS SELECT ? AS a", "parameters", id="parameters"),
     pytest.param("CREATE VIEW readings AS SELECT 1 AS a", "already_exists", id="name of a table"),

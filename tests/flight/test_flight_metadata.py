@@ -43,10 +43,7 @@ PROTO_SCHEMAS: dict[str, tuple[MetadataCommand, str]] = {
     "GetCatalogs": (commands.GetCatalogs(), "catalog_name: utf8 not null"),
     "GetDbSchemas": (commands.GetDbSchemas(), "catalog_name: utf8\ndb_schema_name: utf8 not null"),
     "GetTables": (commands.GetTables(), TABLES),
-    "GetTables, include_schema": (
-        commands.GetTables(include_schema=True),
-        TABLES + "table_schema: bytes not null",
-    ),
+    "GetTables, include_schema": (commands.GetTables(include_schema=True), TABLES + "table_schema: bytes not null"),
     "GetTableTypes": (commands.GetTableTypes(), "table_type: utf8 not null"),
     "GetPrimaryKeys": (
         commands.GetPrimaryKeys(table="flights"),
@@ -161,10 +158,7 @@ FOUND = {
     "of a schema": (commands.GetTables(db_schema_filter_pattern="staging"), ["staging.flights"]),
     "by name": (commands.GetTables(table_name_filter_pattern="flights"), ["public.flights", "staging.flights"]),
     "by pattern": (commands.GetTables(table_name_filter_pattern="pl_n%"), ["public.planes"]),
-    "by an escaped pattern": (
-        commands.GetTables(table_name_filter_pattern=r"recent\_%"),
-        ["public.recent_flights"],
-    ),
+    "by an escaped pattern": (commands.GetTables(table_name_filter_pattern=r"recent\_%"), ["public.recent_flights"]),
     "views": (commands.GetTables(table_types=("VIEW",)), ["public.recent_flights"]),
     "of a type that is not there": (commands.GetTables(table_types=("SYSTEM TABLE",)), []),
     "SQL in a pattern": (commands.GetTables(table_name_filter_pattern="' OR 1=1 --"), []),

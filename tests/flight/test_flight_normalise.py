@@ -37,18 +37,12 @@ CONVERTED: dict[str, tuple[pa.Array, str]] = {
     ),
     "run-end encoded": (RUNS, "int64"),
     "float16": (pa.array([1.5, None, 2.0, 3.0], pa.float16()), "float"),
-    "list_view": (
-        pa.array([["a"], None, ["b", "c"], []], pa.list_view(pa.string_view())),
-        "list<item: string>",
-    ),
+    "list_view": (pa.array([["a"], None, ["b", "c"], []], pa.list_view(pa.string_view())), "list<item: string>"),
     "large_list_view": (pa.array([[1], None, [2, 3], []], pa.large_list_view(pa.int64())), "large_list<item: int64>"),
     "decimal32": (pa.array(CENTS, pa.decimal32(5, 2)), "decimal128(5, 2)"),
     "decimal64": (pa.array(CENTS, pa.decimal64(15, 2)), "decimal128(15, 2)"),
     "in a list": (pa.ListArray.from_arrays(OFFSETS, WORDS, mask=HOLES), "list<item: string>"),
-    "in a large list": (
-        pa.LargeListArray.from_arrays(OFFSETS.cast(pa.int64()), RUNS),
-        "large_list<item: int64>",
-    ),
+    "in a large list": (pa.LargeListArray.from_arrays(OFFSETS.cast(pa.int64()), RUNS), "large_list<item: int64>"),
     "in a fixed size list": (
         pa.FixedSizeListArray.from_arrays(pa.array(range(8), pa.float32()).cast(pa.float16()), 2, mask=HOLES),
         "fixed_size_list<item: float>[2]",

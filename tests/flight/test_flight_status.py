@@ -50,11 +50,7 @@ ERRORS: dict[str, tuple[LanceFlightError, str, str]] = {
     "Conflict": (Conflict("run it again"), "UNKNOWN", "[40001] [conflict] run it again"),
     "StorageFull": (StorageFull("no space is left"), "UNKNOWN", "[53100] [storage_full] no space is left"),
     "StorageDenied": (StorageDenied("read-only"), "UNKNOWN", "[58030] [storage_denied] read-only"),
-    "StorageUnauthenticated": (
-        StorageUnauthenticated("no key"),
-        "UNKNOWN",
-        "[28000] [storage_unauthenticated] no key",
-    ),
+    "StorageUnauthenticated": (StorageUnauthenticated("no key"), "UNKNOWN", "[28000] [storage_unauthenticated] no key"),
     "Corrupt": (Corrupt("no spec"), "UNKNOWN", "[XX001] [corrupt] no spec"),
     "QuotaExceeded": (QuotaExceeded("used up"), "UNKNOWN", "[53400] [quota_exceeded] used up"),
     "LanceFlightError": (LanceFlightError("another one"), "UNKNOWN", "[HY000] [error] another one"),

@@ -186,36 +186,6 @@ def test_an_old_snapshot_is_filtered_as_it_was(tmp_path: Path, documents: Docume
     assert same(vectors(of, "price % 4 = 1"), kept.nearest(VECTOR)[:12])
 
 
-def test_plain_tables_are_filtered_as_well(tmp_path: Path, documents: Documents) -> None:
-    of = engine(tmp_path / "root")
-    of.update(
-        f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
-    )
-    store(of, documents)
-    of.update("DELETE FROM docs WHERE id < 100")
-    chosen = fulfilling(Documents(documents.rows[100:]), "id % 3 = 1")
-    assert same(vectors(of, "id % 3 = 1"), chosen.nearest(VECTOR)[:12])
-    assert texts(of, "id % 3 = 1").keys() == texts(of, None).keys() & {row["id"] for row in chosen.rows}
-
-
-def test_rows_that_keep_ids_are_found_by_their_addresses(tmp_path: Path, documents: Documents) -> None:
-    of = engine(tmp_path / "root")
-    of.update(
-        f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
-        " PARTITIONED BY (tenant) WITH (stable_row_ids = true)"
-    )
-    store(of, documents)
-    of.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 1, num_partitions = 3)")
-    of.update("CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1)")
-    of.update("UPDATE docs SET price = price + 1 WHERE id % 3 = 0")
-    of.update("DELETE FROM docs WHERE id % 5 = 0")
-    left = Documents([row for row in documents.rows if row["id"] % 5])
-    for condition in ("id % 2 = 0", "id % 90 = 3"):
-        chosen = fulfilling(left, condition)
-        assert same(vectors(of, condition), chosen.nearest(VECTOR)[:12])
-        assert texts(of, condition).keys() == texts(of, None).keys() & {row["id"] for row in chosen.rows}
-
-
 def test_a_tenant_searches_its_own_rows_alone(docs: Engine, documents: Documents) -> None:
     policies = Policies.parse('roles.r = { members = ["*"], grants = ["SELECT ON docs WHERE tenant = \'b\'"] }')
     call = (

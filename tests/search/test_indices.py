@@ -332,9 +332,7 @@ DEAD = [
         for kind in ("ivf_pq", "ivf_hnsw_pq")
         for bits in (1, 3, 5, 9, 12, 16, 32, 64)
     ),
-    pytest.param(
-        "ivf_pq", "num_bits = 4, num_sub_vectors = 1", "'num_sub_vectors' of an index is 1; expected an even", id="odd"
-    ),
+    ("ivf_pq", "num_bits = 4, num_sub_vectors = 1", "'num_sub_vectors' of an index is 1; expected an even"),
     pytest.param("ivf_pq", "num_sub_vectors = 3", "must be divisible by num_sub_vectors", id="not divided"),
     pytest.param("ivf_pq", "num_sub_vectors = 16", "must be divisible by num_sub_vectors", id="too many"),
     *(
@@ -344,15 +342,9 @@ DEAD = [
         for kind in ("hnsw", "ivf_hnsw_flat", "ivf_hnsw_pq")
         for edges in (1, 3)
     ),
-    pytest.param(
-        "hnsw", "m = 151", "'m' of an index is 151; expected no more than ef_construction, which is 150", id="m"
-    ),
-    pytest.param(
-        "hnsw", "ef_construction = 19", "of an index is 19; expected no less than m, which is 20", id="breadth"
-    ),
-    pytest.param(
-        "hnsw", "m = 40, ef_construction = 39", "expected no more than ef_construction, which is 39", id="both"
-    ),
+    ("hnsw", "m = 151", "'m' of an index is 151; expected no more than ef_construction, which is 150"),
+    ("hnsw", "ef_construction = 19", "of an index is 19; expected no less than m, which is 20"),
+    ("hnsw", "m = 40, ef_construction = 39", "expected no more than ef_construction, which is 39"),
 ]
 
 

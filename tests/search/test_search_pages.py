@@ -29,11 +29,7 @@ TABLES: dict[str, tuple[str | None, str, bool]] = {
     "no index": (None, "", False),
     "flat": ("ivf_flat WITH (min_rows = 1, num_partitions = 2)", ", nprobes => 100", False),
     "some": ("ivf_flat WITH (min_rows = 90, num_partitions = 2)", ", nprobes => 100", False),
-    "quantised": (
-        "ivf_pq WITH (min_rows = 1, num_partitions = 1, num_sub_vectors = 4, num_bits = 4)",
-        CODES,
-        False,
-    ),
+    "quantised": ("ivf_pq WITH (min_rows = 1, num_partitions = 1, num_sub_vectors = 4, num_bits = 4)", CODES, False),
     "refined": (
         "ivf_pq WITH (min_rows = 1, num_partitions = 1, num_sub_vectors = 4, num_bits = 4)",
         ", refine => 200",

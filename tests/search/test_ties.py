@@ -212,10 +212,7 @@ WRITES = [
     pytest.param(f"INSERT INTO docs (id, embedding) VALUES (1, {GAP})", id="insert"),
     pytest.param(f"INSERT OVERWRITE docs (id, embedding) VALUES (1, {GAP})", id="overwrite"),
     pytest.param(f"UPDATE docs SET embedding = {GAP} WHERE id = 7", id="update"),
-    pytest.param(
-        f"MERGE INTO docs d USING (VALUES (7)) AS s (k) ON d.id = s.k WHEN MATCHED THEN UPDATE SET embedding = {GAP}",
-        id="merge",
-    ),
+    f"MERGE INTO docs d USING (VALUES (7)) AS s (k) ON d.id = s.k WHEN MATCHED THEN UPDATE SET embedding = {GAP}",
     pytest.param(f"CREATE TABLE made AS SELECT CAST({GAP} AS FLOAT[{DIMENSIONS}]) AS v", id="create table as"),
     pytest.param(f"ALTER TABLE docs ADD COLUMN v FLOAT[{DIMENSIONS}] AS ({GAP})", id="add column"),
     pytest.param(f"INSERT INTO plain VALUES ({GAP})", id="insert into a plain table"),

@@ -316,20 +316,6 @@ def test_an_old_snapshot_is_searched_as_it_was(tmp_path: Path) -> None:
     assert same(found(docs, f"{literal(VECTOR)}, k => 9, {EXACTLY}"), kept.nearest(VECTOR)[:9])
 
 
-def test_a_plain_table_is_searched_as_well(tmp_path: Path) -> None:
-    documents = Documents.random(200)
-    docs = engine(tmp_path / "root")
-    docs.update(
-        f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
-    )
-    store(docs, documents)
-    assert same(found(docs, f"{literal(VECTOR)}, k => 9"), documents.nearest(VECTOR)[:9])
-    few = Documents([row for row in documents.rows if row["price"] < 3])
-    assert same(found(docs, f"{literal(VECTOR)}, k => 9, filter => 'price < 3'"), few.nearest(VECTOR)[:9])
-    docs.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 1, num_partitions = 2)")
-    assert same(found(docs, f"{literal(VECTOR)}, k => 9, nprobes => 2"), documents.nearest(VECTOR)[:9])
-
-
 def test_a_tenant_finds_its_own_rows_alone(docs: Engine, documents: Documents) -> None:
     policies = Policies.parse('roles.r = { members = ["*"], grants = ["SELECT ON docs WHERE tenant = \'b\'"] }')
     access = policies.access("bob")

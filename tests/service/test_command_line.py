@@ -49,9 +49,7 @@ REFUSED = [
     pytest.param(["root", "--host", "0.0.0.0"], "", ["refused", "'0.0.0.0'", "--allow-anonymous"], id="all interfaces"),
     pytest.param(["root", "--host", "192.0.2.1"], "", ["refused", "'192.0.2.1'", "--allow-anonymous"], id="an address"),
     pytest.param(["root", "--host", "::"], "", ["refused", "'::'", "--allow-anonymous"], id="all of IPv6"),
-    pytest.param(
-        ["root", "--host", "192.0.2.1", "--allow-anonymous"], "", ["cannot listen", "192.0.2.1"], id="not ours"
-    ),
+    (["root", "--host", "192.0.2.1", "--allow-anonymous"], "", ["cannot listen", "192.0.2.1"]),
     pytest.param(["root", "--port", "65536"], "", ["'port'", "65536", "65535"], id="a port beyond"),
     pytest.param(["root", "--port", "-1"], "", ["'port'", "-1"], id="a negative port"),
     pytest.param(["file"], "x", ["'file'", "is a file", "directory"], id="a root that is a file"),
@@ -96,9 +94,7 @@ def test_serve_refuses_a_key_of_another_length(tmp_path: Path) -> None:
 
 OUT_OF_REACH = [
     pytest.param(["doctor", "s3://bucket/root"], "[unavailable] the object store of the root", id="a store"),
-    pytest.param(
-        ["doctor", "ftp://host/root"], "'ftp://host/root/.lance-flight' is no place that is known", id="a scheme"
-    ),
+    (["doctor", "ftp://host/root"], "'ftp://host/root/.lance-flight' is no place that is known"),
     pytest.param(["backup", "root", "file/target"], "Not a directory", id="a target below a file"),
 ]
 
@@ -234,22 +230,6 @@ def test_sql_prints_an_aligned_table(cities: Server) -> None:
     ]
 
 
-INTROSPECTION = [
-    pytest.param("SHOW TABLES LIKE 'citi%'", ["public", "cities"], id="tables"),
-    pytest.param("SHOW COLUMNS FROM cities LIKE 'na%'", ["name", "VARCHAR"], id="columns"),
-    pytest.param("SHOW CREATE TABLE cities", ['CREATE TABLE "public"."cities"'], id="a definition"),
-    pytest.param("SUMMARIZE cities", ["null_percentage", "name"], id="a summary"),
-    pytest.param("SELECT version() AS v", ["lance-flight"], id="version"),
-    pytest.param("SHOW ALL", ["isolation", "snapshot"], id="settings"),
-]
-
-
-@pytest.mark.parametrize(("statement", "says"), INTROSPECTION)
-def test_sql_prints_what_a_root_holds(cities: Server, statement: str, says: list[str]) -> None:
-    printed = sql(cities, statement, "--format", "json").replace('\\"', '"')
-    assert [word for word in says if word not in printed] == []
-
-
 def test_sql_prints_csv_and_json_lines(cities: Server) -> None:
     query = "SELECT id, name FROM cities ORDER BY id"
     printed = list(csv.reader(io.StringIO(sql(cities, query, "--format", "csv"))))
@@ -316,13 +296,12 @@ def test_sql_ends_at_the_first_statement_that_fails(cities: Server, table: str, 
     assert cities.rows(f"SELECT * FROM {table}") == []
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl", "a.arrow"])
-def test_sql_writes_the_rows_of_a_query_to_a_file(cities: Server, tmp_path: Path, name: str) -> None:
-    place = tmp_path / name
+def test_sql_writes_the_rows_of_a_query_to_a_file(cities: Server, tmp_path: Path) -> None:
+    place = tmp_path / "a.csv"
     script = "SET statement_timeout = '1min'; SELECT id, name FROM cities ORDER BY id"
     ended = run("sql", script, "-o", str(place), "--uri", cities.uri)
     assert (ended.returncode, ended.stdout.decode()[: len(str(place)) + 9]) == (0, f"{place}: 3 rows,")
-    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert [each.name for each in tmp_path.iterdir()] == ["a.csv"]
     source = opened([str(place)], None, TextOptions(nulls=("",)), io.BytesIO())
     written = pa.Table.from_batches(source.batches(source.schema)).to_pylist()
     assert written == cities.query("SELECT id, name FROM cities ORDER BY id").to_pylist()

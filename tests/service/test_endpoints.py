@@ -59,9 +59,7 @@ SPLITS = [
     pytest.param("SELECT id FROM numbers ORDER BY id", 4, 1, range(1000), id="an order is not split"),
     pytest.param("SELECT id FROM numbers LIMIT 1000", 4, 1, range(1000), id="a limit is not split"),
     pytest.param("SELECT DISTINCT id FROM numbers", 4, 1, range(1000), id="distinct is not split"),
-    pytest.param(
-        "SELECT a.id FROM numbers a JOIN numbers b ON a.id = b.id", 4, 1, range(1000), id="a join is not split"
-    ),
+    ("SELECT a.id FROM numbers a JOIN numbers b ON a.id = b.id", 4, 1, range(1000)),
     pytest.param("SELECT id FROM numbers UNION ALL SELECT 1000", 4, 1, range(1001), id="a union is not split"),
     pytest.param("SELECT 1 AS id", 4, 1, [1], id="no table"),
 ]

@@ -12,6 +12,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 
+from tests.selection import IS_FULL
 from tests.service.server_process import Server, serving
 
 LONGEST_SILENCE = 5.0
@@ -189,27 +190,15 @@ def resident(server: Server) -> int:
         return int(file.read().split()[1]) * 4096
 
 
-ANSWERS = [
-    (lambda: "SELECT count(*) FROM kept WHERE " + chain(20_000, lambda i: f"n = {2 * i}", " OR "), 500),
-    (lambda: "SELECT count(*) FROM kept WHERE " + chain(20_000, lambda i: f"n <> {2 * i}", " AND "), 500),
-    (lambda: "SELECT count(*) FROM kept WHERE " + chain(3_000, lambda i: f"(n = {i} AND m = {i % 7})", " OR "), 1000),
-    (lambda: "SELECT count(*) FROM kept WHERE " + chain(2_000, lambda i: f"(n <> {i} OR m <> 3)", " AND "), 857),
-    (lambda: "SELECT count(*) FROM kept WHERE n IN (" + chain(20_000, lambda i: str(3 * i), ",") + ")", 334),
-]
-
-
-@pytest.mark.parametrize(("sql", "expected"), ANSWERS, ids=["=", "<>", "OR of AND", "AND of OR", "IN"])
-def test_long_filters_are_right(server: Server, sql: Callable[[], str], expected: int) -> None:
-    assert server.value(sql()) == expected
-
-
-def test_values_of_16_mb_are_inserted_in_one_commit(server: Server) -> None:
+def test_values_of_megabytes_are_inserted_in_one_commit(server: Server) -> None:
     server.run("CREATE TABLE many (id BIGINT, word VARCHAR)")
-    rows = 590_000
+    rows = 590_000 if IS_FULL else 100_000
     text = "INSERT INTO many VALUES " + ",".join(f"({i}, 'word, ({i:06})')" for i in range(rows))
-    assert 15 << 20 < len(text) <= 16 << 20
+    assert len(text) <= 16 << 20
     assert server.run(text) == rows
-    assert server.rows("SELECT count(*), count(DISTINCT id), max(word) FROM many") == [(rows, rows, "word, (589999)")]
+    assert server.rows("SELECT count(*), count(DISTINCT id), max(word) FROM many") == [
+        (rows, rows, f"word, ({rows - 1:06})")
+    ]
     assert "LIMIT" in server.refuses(text[: 2 << 20].rpartition(",(")[0] + " LIMIT 1")
     assert server.value("SELECT count(*) FROM many") == rows
 

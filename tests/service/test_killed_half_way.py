@@ -46,10 +46,7 @@ STATEMENTS = {
     "INSERT INTO {t} VALUES (50, 1, 'a')": (NO_FIELDS, ("data_written", "all_staged")),
     "ALTER TABLE {t} ALTER COLUMN c TYPE BIGINT": (TWO_SPECS, ("table_staged", "evolved")),
     "ALTER TABLE {t} REWRITE PARTITIONS": (TWO_SPECS, ("data_written", "table_staged")),
-    "ALTER TABLE {t} PUBLISH BRANCH draft": (
-        A_BRANCH,
-        ("columns_added", "table_staged", "table_staged:3", "evolved"),
-    ),
+    "ALTER TABLE {t} PUBLISH BRANCH draft": (A_BRANCH, ("columns_added", "table_staged", "table_staged:3", "evolved")),
 }
 """A statement, what is done before it, and where it is killed in full mode beside the two sides of its commit."""
 STOPS = [

@@ -149,10 +149,7 @@ CASES = {
         "ALTER TABLE {t} COMPACT",
         lambda server, t: all(len(each.dataset.get_fragments()) == 1 for each in stored_tables(server.root / t)),
     ),
-    "REINDEX": Case(
-        "REINDEX {t}",
-        lambda server, t: server.value(f"SELECT rows - indexed_rows FROM {t}$indexes") == 0,
-    ),
+    "REINDEX": Case("REINDEX {t}", lambda server, t: server.value(f"SELECT rows - indexed_rows FROM {t}$indexes") == 0),
     "REWRITE": Case(
         "ALTER TABLE {t} REWRITE PARTITIONS",
         lambda server, t: {each.spec_id for each in stored_tables(server.root / t)} == {2},

@@ -27,7 +27,7 @@ from tests.flight.statements import descriptor, reader
 from tests.selection import IS_FULL
 from tests.service.server_process import PRIVATE, Server, serving
 
-MANY = int(os.environ.get("LANCE_FLIGHT_CLIENTS") or (10_000 if IS_FULL else 120))
+MANY = int(os.environ.get("LANCE_FLIGHT_CLIENTS") or (10_000 if IS_FULL else 60))
 """Clients; the server keeps two sessions of three."""
 MOST = MANY * 2 // 3
 STREAMS = 150 if IS_FULL else 20

@@ -132,10 +132,7 @@ def screen(rooms: Server) -> Iterator[Screen]:
 
 
 SHOWN = {
-    "rows": (
-        ["SELECT id, name FROM rooms WHERE id < 3 ORDER BY id;"],
-        "id  name\n 1  広間\n 2  NULL\n(2 rows)",
-    ),
+    "rows": (["SELECT id, name FROM rooms WHERE id < 3 ORDER BY id;"], "id  name\n 1  広間\n 2  NULL\n(2 rows)"),
     "a line for each value": (
         [r"\x on", "SELECT id, name FROM rooms WHERE id = 2;"],
         "row 1\n  id    2\n  name  NULL\n(1 row)",

@@ -30,13 +30,6 @@ def rows(connection: dbapi.Connection, sql: str, parameters: Any = None) -> list
         return sorted(cursor.fetchall())
 
 
-def run(connection: dbapi.Connection, sql: str) -> int:
-    """Run a statement that returns no rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return int(cursor.rowcount)
-
-
 def refuses(connection: dbapi.Connection, sql: str) -> str:
     """Run a statement that must fail; what the server says."""
     with pytest.raises(Error) as raised:
