@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import partial
@@ -12,11 +13,14 @@ from types import MappingProxyType
 from typing import IO, Any, Self, TextIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from lance_flight_client.terminal import printable
 
 WIDEST = 60
+_FORMULA = re.compile(r"^([=+\-@\t\r\n＝＋－＠])")
+"""Beginning of a text that spreadsheets take for a formula, or strip before they look for one."""
 PLAN = ["plan_type", "plan"]
 """Columns of EXPLAIN."""
 DEFINITION = ["table_catalog", "table_schema", "table_name", "definition"]
@@ -170,6 +174,32 @@ class CsvWriter:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
         self.writer.write_batch(pa.RecordBatch.from_arrays([_flat(each) for each in batch.columns], schema=self.schema))
+
+
+def for_spreadsheets(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return rows without formulas: an apostrophe stands before names and texts that a spreadsheet would compute."""
+    kinds = [pa.large_utf8() if _is_text(field.type) else field.type for field in schema]
+    names = [_FORMULA.sub(r"'\1", name) for name in schema.names]
+    plain = pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [
+                pc.replace_substring_regex(column.cast(kind), _FORMULA.pattern, r"'\1")
+                if _is_text(column.type)
+                else column
+                for column, kind in zip(batch.columns, kinds, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=plain)
+
+    return plain, rows()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    found = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
 
 
 def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | None, out: TextIO) -> None:

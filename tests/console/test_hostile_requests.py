@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import socket
 from pathlib import Path
@@ -146,6 +148,37 @@ def test_nothing_is_changed_by_any_way_without_writes(client: Client, server: Se
     assert client.call(f"/query/{said['id']}.csv")[0] in {400, 502}
     client.call("/plan", "POST", json.dumps({"sql": sql}))
     assert server.value("SELECT count(*) FROM words") == 2
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"]
+
+
+def test_no_cell_of_a_download_is_a_formula_of_a_spreadsheet(client: Client) -> None:
+    values = ", ".join(f"({n}, '{text}')" for n, text in enumerate([*FORMULAS, "1-1", "a=b"]))
+    said = ended(client, f'SELECT column1 - 1 AS "=n", column2 AS text FROM (VALUES {values}) ORDER BY 1')
+    text = client.call(f"/query/{said['id']}.csv")[2]
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert rows[0] == ["'=n", "text"]
+    assert [row[0] for row in rows[1:]] == [str(n - 1) for n in range(10)]
+    assert [row[1] for row in rows[1:]] == [*(f"'{each}" for each in FORMULAS), "1-1", "a=b"]
+
+
+def test_no_statement_is_killed_by_any_way_without_writes(client: Client, consoles: Consoles, server: Server) -> None:
+    planned = "SELECT id FROM trips WHERE month = 1"
+    count = f"SELECT count(*) FROM system.queries WHERE sql = {planned!r}"
+    with server.connection.cursor() as cursor:
+        cursor.adbc_execute_partitions(planned)
+        number = server.value(f"SELECT id FROM system.queries WHERE sql = {planned!r}")
+        status, _, page = client.call(f"/activity/{number}/kill", "POST", "")
+        assert (status, "reads only" in page) == (200, True)
+        for sql in (f"KILL '{number}'", f"/* */ kill '{number}'"):
+            assert "[refused]" in ended(client, sql, writes=True)["error"]
+        assert "Kill</button>" not in client.call("/activity")[2]
+        assert server.value(count) == 1
+        writing = Client(consoles(server.uri, writes=True)).enter()
+        assert "Kill</button>" in writing.call("/activity")[2]
+        assert "problem" not in writing.call(f"/activity/{number}/kill", "POST", "")[2]
+        assert server.value(count) == 0
 
 
 def test_a_link_and_a_download_change_nothing_with_writes_either(consoles: Consoles, server: Server) -> None:

@@ -282,7 +282,7 @@ def test_activity_is_what_users_run(console: Console) -> None:
     page.evaluate(
         "htmx.ajax('POST', '/activity/nothing/kill', {target: '#activity', headers: {'x-lance-flight-console': '1'}})"
     )
-    expect(page.get_by_role("alert").filter(has_text="no statement 'nothing' is running")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="the session reads only")).to_be_visible()
 
 
 def test_keys_are_enough(console: Console) -> None:
@@ -319,7 +319,8 @@ def test_a_long_query_is_cancelled(console: Console, server: Server) -> None:
     assert server.value(running) == 0
 
 
-def test_a_running_statement_is_killed(console: Console) -> None:
+def test_a_running_statement_is_killed(consoles: Consoles, server: Server) -> None:
+    console = consoles(server.uri, writes=True)
     page = console.open("query")
     type_sql(page, LONG)
     page.get_by_role("button", name="Run").click()

@@ -29,6 +29,7 @@ def _activity(server: ConsoleServer) -> dict[str, Any]:
     theirs = f"sql NOT LIKE '{OWN}%'"
     return {
         "problem": None,
+        "writes": server.writes,
         "running": server.rows(
             f"SELECT * FROM system.queries WHERE {theirs} ORDER BY began DESC LIMIT 100"
         ).to_pylist(),
@@ -45,7 +46,8 @@ def kill(request: Request, server: ConsoleServer) -> Response:
     number = request.path_params["statement"]
     problem = None
     try:
-        server.rows(f"KILL {tables.text_literal(number)}")
+        with server.answer(f"{OWN}KILL {tables.text_literal(number)}"):
+            pass
     except ServerError as exc:
         problem = str(exc)
     return pages_of(request).show(request, "activity_rows.html", **_activity(server) | {"problem": problem})

@@ -30,6 +30,7 @@ from lance_flight_client.console.request_checks import CHANGE_HEADER
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable
 from lance_flight_client.files.writing import write_file
+from lance_flight_client.output import for_spreadsheets
 
 _TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "arrow": "application/vnd.apache.arrow.file"}
 
@@ -127,7 +128,8 @@ def _write_rows(server: ConsoleServer, sql: str, path: str, kind: str) -> None:
     with server.answer(sql, writes=False) as answer:
         if not len(answer.schema):
             raise InvalidRequest("The statement has no rows to download.")
-        write_file(path, kind, answer.schema, answer.batches)
+        found = answer.schema, answer.batches
+        write_file(path, kind, *(for_spreadsheets(*found) if kind == "csv" else found))
 
 
 def _no_query(request: Request) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Server, SessionStatement
-from lance_flight.errors import Conflict, NotFound
+from lance_flight.errors import Conflict, NotFound, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class Kill(SessionStatement):
         return cls(statement)
 
     def run(self, server: Server) -> int:
+        if server.scope.access.reads_only:
+            raise Refused(
+                "the session reads only (SET access = 'read'), and KILL ends the work of others; expected another session"
+            )
         principal = None if server.scope.access.is_admin else server.scope.issuer.principal
         try:
             outcome = server.running.kill(self.statement, principal)
