@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -13,10 +12,9 @@ from pathlib import Path
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.s3.models import s3_backends
 
 from tests.engine.database import Database
+from tests.object_store.s3_server import BucketContent, Faults, S3Server
 from tests.service.server_process import Server, serving_uri, started_uri
 
 REGION = "us-east-1"
@@ -27,8 +25,9 @@ _NUMBERS = count(1)
 class Bucket:
     """One bucket, and how to reach it."""
 
-    endpoint: str
+    server: S3Server = field(repr=False)
     name: str
+    endpoint: str
 
     @property
     def options(self) -> dict[str, str]:
@@ -37,7 +36,7 @@ class Bucket:
             "aws_endpoint": self.endpoint,
             "allow_http": "true",
             "aws_region": REGION,
-            "aws_access_key_id": "key",
+            "aws_access_key_id": f"key-of-{self.name}",  # so that no two buckets share a client, which sends less again once much has failed
             "aws_secret_access_key": "very-secret",
         }
 
@@ -55,26 +54,34 @@ class Bucket:
         """A prefix of the bucket."""
         return Store(f"s3://{self.name}/{name}", self.options)
 
+    @property
+    def faults(self) -> Faults:
+        """What befalls requests."""
+        return self._content.faults
+
+    @property
+    def _content(self) -> BucketContent:
+        return self.server.buckets[self.name]
+
     @staticmethod
-    def made(endpoint: str) -> Bucket:
-        """Make a bucket, by the server's own memory."""
+    def made(server: S3Server) -> Bucket:
+        """Make a bucket."""
         name = f"bucket-{next(_NUMBERS)}"
-        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, REGION)
-        return Bucket(endpoint, name)
+        server.buckets[name] = BucketContent()
+        return Bucket(server, name, server.endpoint)
 
     def copy(self) -> Bucket:
-        """Make another bucket that has the same objects, by the server's own memory."""
-        copied = Bucket.made(self.endpoint)
+        """Make another bucket that has the same objects."""
+        copied = Bucket.made(self.server)
         copied.put_back(self)
         return copied
 
     def put_back(self, other: Bucket) -> None:
         """Take the objects of another bucket in place of its own."""
-        buckets = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets
-        objects = {name: copy(stored) for name, stored in list(buckets[other.name].keys.items())}
-        buckets[self.name].keys.clear()
-        for name, stored in objects.items():
-            buckets[self.name].keys[name] = stored
+        with other._content.lock:
+            objects = dict(other._content.objects)
+        with self._content.lock:
+            self._content.objects = objects
 
     @contextmanager
     def serving(self, place: Path, name: str = "server") -> Iterator[Server]:

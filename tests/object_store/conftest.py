@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.object_store.bucket import Bucket, BucketDatabase
+from tests.object_store.s3_server import S3Server, s3_server
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def s3() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
 
 
 @pytest.fixture
-def bucket(endpoint: str) -> Bucket:
-    return Bucket.made(endpoint)
+def bucket(s3: S3Server) -> Bucket:
+    return Bucket.made(s3)
 
 
 @pytest.fixture

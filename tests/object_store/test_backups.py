@@ -24,6 +24,7 @@ from lance_flight.faults import VARIABLE
 from tests.backup.roots import STATEMENTS, content, run
 from tests.faults.failpoints import Stopped, watched
 from tests.object_store.bucket import Bucket
+from tests.object_store.s3_server import S3Server
 from tests.service.server_process import COMMAND
 
 KINDS = ["indices", "a published branch, and one that is not", "plain tables and views"]
@@ -115,9 +116,9 @@ Left = Mapping[Stopped, Bucket]
 
 
 @pytest.fixture(scope="module")
-def killed(endpoint: str) -> tuple[Bucket, Left]:
+def killed(s3: S3Server) -> tuple[Bucket, Left]:
     """A bucket with a root and a backup of it, and what a kill leaves at each step of that and of its restore."""
-    bucket, copies = Bucket.made(endpoint), dict[Stopped, Bucket]()
+    bucket, copies = Bucket.made(s3), dict[Stopped, Bucket]()
     root = made(bucket.store, "deleted and changed rows")
 
     def copy(point: str, number: int) -> None:

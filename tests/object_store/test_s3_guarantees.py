@@ -33,6 +33,7 @@ from tests.catalog.conflict_pairs import (
 from tests.engine.database import Database
 from tests.faults.failpoints import watched
 from tests.object_store.bucket import Bucket
+from tests.object_store.s3_server import S3Server
 from tests.selection import IS_FULL
 from tests.service import bank
 from tests.service.server_process import Server
@@ -63,9 +64,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(scope="module")
-def template(endpoint: str) -> Bucket:
+def template(s3: S3Server) -> Bucket:
     """A bucket with a table of three partitions."""
-    made = Bucket.made(endpoint)
+    made = Bucket.made(s3)
     made.database.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
     made.database.run("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL)")
     return made
@@ -151,9 +152,9 @@ if IS_FULL:
 
 
 @pytest.fixture(scope="module")
-def pairs(endpoint: str) -> Bucket:
+def pairs(s3: S3Server) -> Bucket:
     """A bucket with a table of two partitions, each with two rows in two files."""
-    made = Bucket.made(endpoint)
+    made = Bucket.made(s3)
     made.database.run("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
     made.database.run("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
     made.database.run("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")
