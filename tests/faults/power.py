@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 from lance_flight.catalog.storage import durability
 
 from tests.faults.failpoints import watched
+from tests.selection import IS_FULL
 
 Names = Mapping[int, Mapping[str, int]]
 """The names in each directory, and the inodes that they lead to."""
@@ -24,11 +25,12 @@ Names = Mapping[int, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Disk:
-    """A directory at one moment: the names in it and below, and the content of each file, by inode."""
+    """A directory at one moment: the names in it and below, and the content of each file and when it was written, by inode."""
 
     top: int
     names: Names
     content: Mapping[int, bytes]
+    times: Mapping[int, int]
 
     def put(self, place: Path) -> None:
         """Make the directory at a place."""
@@ -37,6 +39,7 @@ class Disk:
     def _put(self, inode: int, place: Path) -> None:
         if inode not in self.names:
             place.write_bytes(self.content.get(inode, b""))
+            os.utime(place, ns=(self.times[inode], self.times[inode]))
             return
         place.mkdir(parents=True)
         for name, below in self.names[inode].items():
@@ -52,7 +55,7 @@ class Disk:
             inode: data if self.content.get(inode) == data else how.written(self.content.get(inode), data)
             for inode, data in {**self.content, **live.content}.items()
         }
-        return Disk(self.top, names, content)
+        return Disk(self.top, names, content, {**self.times, **live.times})
 
 
 def _left(old: Mapping[str, int], new: Mapping[str, int], how: Cutting) -> dict[str, int]:
@@ -121,6 +124,7 @@ class Power:
         """The directory as it is now; what lies in it keeps its inode from here on."""
         names: dict[int, dict[str, int]] = {}
         content: dict[int, bytes] = {}
+        times: dict[int, int] = {}
         top = self._inode(self.root)
         below = [(top, self.root)]
         while below:
@@ -135,7 +139,8 @@ class Power:
                             below.append((found, Path(entry.path)))
                         else:
                             content[found] = self._known[found][1]
-        return Disk(top, names, content)
+                            times[found] = entry.stat(follow_symlinks=False).st_mtime_ns
+        return Disk(top, names, content, times)
 
     def _inode(self, place: Path) -> int:
         said = place.lstat()
@@ -162,10 +167,10 @@ class Power:
 
 @contextmanager
 def power(root: Path) -> Iterator[Power]:
-    """Watch a directory, all of which is durable when the block begins."""
+    """Watch a directory, all of which is durable when the block begins: each flush, and in full mode each fault point between them."""
     watched_one = Power(root)
     watched_one.flushed = watched_one.look()
-    with watched_one._held, pytest.MonkeyPatch.context() as patched:
+    points = watched(lambda point, number: watched_one.reach(f"{point} {number}")) if IS_FULL else nullcontext()
+    with watched_one._held, pytest.MonkeyPatch.context() as patched, points:
         patched.setattr(durability, "flush_device", watched_one.flush)
-        with watched(lambda point, number: watched_one.reach(f"{point} {number}")):
-            yield watched_one
+        yield watched_one

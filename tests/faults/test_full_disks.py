@@ -8,7 +8,6 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -131,24 +130,23 @@ MOST = 400
 """Files or pages that no write here takes."""
 
 
-@pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
-    disk = Disk(tmp_path_factory.mktemp("device"))
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Disk]:
+    """A device of its own: engines of this process renew leases, which take files, on all that they have read."""
+    disk = Disk(tmp_path)
     if not disk.mount():
         pytest.skip(NO_MOUNT)
+    (disk.place / "page").write_text("a device of no pages has no limit")
     try:
         yield disk
     finally:
         disk.unmount()
 
 
-_NUMBERS = count()
-
-
 @pytest.fixture
 def root(device: Disk) -> Path:
     """A place on the device where no root is."""
-    return device.place / f"root {next(_NUMBERS)}"
+    return device.place / "root"
 
 
 ROOM = {"files": (0, 1, 2, 4, 7, 11, 16, MOST), "pages": (0, 1, 3, 6, 10, 15, MOST)}

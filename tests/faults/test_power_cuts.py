@@ -44,9 +44,8 @@ def disks(cuts: Sequence[Cut], place: Path, first: int) -> Iterator[tuple[Cut, s
     if IS_FULL:
         cases = [(cut, way) for cut in cuts for way in WAYS]
     else:
-        flushes = [cut for cut in cuts if cut.name.startswith("flush")]
-        cases = list(zip(flushes, islice(cycle(WAYS), first, None), strict=False))
-        cases += [(cut, "nothing") for cut in cuts if cut.is_acknowledged]
+        *flushes, acknowledged = cuts
+        cases = [*zip(flushes, islice(cycle(WAYS), first, None), strict=False), (acknowledged, "nothing")]
     for cut, way in cases:
         root = place / f"{cut.name} {way}".replace(" ", "_") / "root"
         cut.left(WAYS[way](cut)).put(root)
