@@ -33,7 +33,7 @@ from tests.selection import IS_FULL
 pytestmark = pytest.mark.slow  # every change to a table, and streams over it
 
 Rows = Counter[tuple[int, str | None]]
-WALKS = 60 if IS_FULL else 3
+WALKS = 60 if IS_FULL else 2
 STEPS = 14
 
 MERGE = "MERGE INTO t USING {} s ON t.id = s.id {} WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'a')"

@@ -33,7 +33,7 @@ from tests.stock import manifest, stored_tables
 
 pytestmark = pytest.mark.slow  # a vacuum that is stopped at every step
 
-HISTORIES = 40 if IS_FULL else 4
+HISTORIES = 40 if IS_FULL else 2
 
 
 @pytest.fixture(scope="module")

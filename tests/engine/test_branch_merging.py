@@ -20,7 +20,7 @@ from tests.stock import manifest_rows
 
 pytestmark = pytest.mark.slow  # random walks
 
-SEEDS = range(300 if IS_FULL else 25)
+SEEDS = range(300 if IS_FULL else 10)
 VALUES = ("a", "b", "c", "d")
 Key = tuple[int, Any]
 """A partition table: the number of its spec, and the value that its rows share there."""

@@ -34,6 +34,8 @@ REFUSED = [
     pytest.param("_rowaddr", "column '_rowaddr' has a name that Lance keeps for itself", id="row address"),
     pytest.param("_rowoffset", "column '_rowoffset' has a name that Lance keeps for itself", id="row offset"),
 ]
+pytestmark = pytest.mark.slow  # every name in every place
+
 PLACES = pytest.mark.parametrize("partition_by", ["id", "{name}", None], ids=["partitioned", "by it", "plain"])
 
 

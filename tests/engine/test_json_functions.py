@@ -23,6 +23,8 @@ from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.tokens import Token, edited, tokenize
 from lance_flight.errors import LanceFlightError, SqlError
 
+from tests.examples import examples
+
 ROW = pa.record_batch({"nothing": [1]})
 DOC = '{"s": "x", "n": 5, "f": 2.50, "t": true, "z": null, "a": [1, {"k": "v"}], "o": {"b": 1, "a": [2]}, "a b": "c", "q\\"": 7, "5": "five"}'
 VALUES: dict[str, Any] = {
@@ -274,6 +276,7 @@ COMPARED: dict[str, Callable[[str, str], bool]] = {
 WORDS = ["x", "y", "", "5", "true", "é", 'q"', "it's", "[1]", "z"]
 
 
+@examples(15)
 @given(
     st.sampled_from(["k", "j", "0", "missing"]),
     st.sampled_from([*COMPARED]),

@@ -117,7 +117,7 @@ def run(engine: Engine, sql: str) -> None:
         engine.update(sql)
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(data=st.data())
 def test_rows_keep_their_names_for_as_long_as_they_stay_where_they_are(data: st.DataObject) -> None:
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:

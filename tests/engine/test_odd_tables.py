@@ -22,7 +22,7 @@ from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # a long property
 
-RUNS = 300 if IS_FULL else 5
+RUNS = 300 if IS_FULL else 3
 STEPS = 4
 
 

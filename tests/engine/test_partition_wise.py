@@ -35,7 +35,7 @@ from tests.engine.partition_wise_draws import Case, Compared
 pytestmark = pytest.mark.slow  # a long property
 
 IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-QUERIES = 50 if IS_FULL else 45
+QUERIES = 50 if IS_FULL else 25
 SEEDS = [range(first, first + 10) for first in range(0, 200, 10)] if IS_FULL else [range(2)]
 """The seeds of the databases, and so many queries over each: 10,000 in all."""
 

@@ -22,7 +22,7 @@ from lance_flight.errors import LanceFlightError, QueryFailed
 
 IN_GROUPS = Scope(session=Session(execution=QueryOptions(group_rows=0)))
 PLAIN = Scope(session=Session(execution=QueryOptions(partition_wise_join=False)))
-ROWS = 400
+ROWS = 160
 JOIN = "FROM l JOIN r ON l.k = r.k"
 QUERIES = [
     pytest.param(f"SELECT l.id, 10 / (r.v - 5) {JOIN}", id="all of the query"),
@@ -45,9 +45,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 def laid_out(place: Path) -> Engine:
-    """Two tables of 20 partitions; each `k` comes 20 times, and `v` is 5 in the last row alone."""
+    """Two tables of 8 partitions; each `k` comes 20 times, and `v` is 5 in the last row alone."""
     engine = Engine(Root(Store(str(place))), target_partitions=2)
-    values = ", ".join(f"({n}, {n % 20}, {n % 5 if n < ROWS - 1 else 5})" for n in range(ROWS))
+    values = ", ".join(f"({n}, {n % 8}, {n % 5 if n < ROWS - 1 else 5})" for n in range(ROWS))
     for table in ("l", "r"):
         engine.update(f"CREATE TABLE {table} (id BIGINT, k BIGINT, v BIGINT) PARTITIONED BY (k)")
         engine.update(f"INSERT INTO {table} VALUES {values}")

@@ -129,13 +129,14 @@ def stored_types(database: Database, table: str, version: int | None = None) -> 
     return dataset.schema.field("partition_field_f").type, found
 
 
-def found_by_value(database: Database, table: str, case: Widening) -> dict[str, list[tuple[int]]]:
+def found_by_value(database: Database, table: str, case: Widening) -> dict[str, list[int]]:
     """The rows of each value, and of the values from it on."""
-    found = {}
-    for value in case.values:
-        for sign in ("IS NOT DISTINCT FROM", ">=", "<"):
-            where = f"c {sign} CAST({value} AS {case.wider})"
-            found[where] = database.rows(f'SELECT id FROM "{table}" WHERE {where} ORDER BY id')
+    signs = ("IS NOT DISTINCT FROM", ">=", "<")
+    found = {f"c {sign} CAST({value} AS {case.wider})": [] for value in case.values for sign in signs}
+    conditions = list(found)
+    each = (f'SELECT {place}, id FROM "{table}" WHERE {where}' for place, where in enumerate(conditions))
+    for place, number in sorted(database.rows(" UNION ALL ".join(each))):
+        found[conditions[place]].append(number)
     return found
 
 

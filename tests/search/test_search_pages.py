@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # every page over every layout
 VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 ORIGIN = literal([0] * DIMENSIONS)
 CODES = ", nprobes => 99"
-FOUND_FIRST = {"price % 3 > 0", "_partition LIKE 'v%'"}
+FOUND_FIRST = {"price % 3 > 0"}
 TABLES: dict[str, tuple[str | None, str, bool]] = {
     "no index": (None, "", False),
     "flat": ("ivf_flat WITH (min_rows = 1, num_partitions = 2)", ", nprobes => 100", False),
@@ -82,10 +82,8 @@ def pages(docs: tuple[Engine, str], vector: str, more: str, count: int) -> list[
     return found
 
 
-@pytest.mark.parametrize(
-    "condition", ["", "price < 6", "price % 3 > 0", "tenant IN ('a', 'b')", "_partition LIKE 'v%'"]
-)
-@pytest.mark.parametrize("count", [60, 150])
+@pytest.mark.parametrize("condition", ["", "price < 6", "price % 3 > 0", "tenant IN ('a', 'b')"])
+@pytest.mark.parametrize("count", [90, 250])
 @pytest.mark.parametrize("vector", [ORIGIN, literal(VECTOR)], ids=["between equal rows", "anywhere"])
 def test_pages_put_together_are_the_whole_list(
     docs: tuple[Engine, str], condition: str, count: int, vector: str
