@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -207,14 +208,39 @@ def test_another_engine_over_the_root_sees_a_view(views: Database) -> None:
     assert Database(views.root).rows("SELECT * FROM warm") == [("Lima", 1, 22.0)]
 
 
-def test_a_view_that_is_no_view_is_reported(database: Database, table: str) -> None:
-    database.run(f"CREATE VIEW v_{table} AS SELECT 1 AS x")
-    (file,) = (
-        path for path in Path(database.root, ".lance-flight").glob("view-*.json") if f"v_{table}" in path.read_text()
-    )
-    file.write_text("{}")
-    assert re.search(r"corrupt.*view", database.refuses(f"SELECT * FROM v_{table}"))
+NO_VIEWS = {
+    "another document": "{}",
+    "deep": "[" * 100_000,
+    "cut short": lambda text: text[:40],
+    "the name of another": lambda text: text.replace("v_", "w_"),
+    "a query that is no text": lambda text: re.sub('"sql": "[^"]*"', '"sql": 1', text),
+    "no name": lambda text: re.sub('"name": "[^"]*"', '"name": null', text),
+    "columns that are none": lambda text: re.sub('"columns": "[^"]*"', '"columns": "AAAA"', text),
+}
+
+
+@pytest.mark.parametrize("content", NO_VIEWS.values(), ids=NO_VIEWS)
+def test_a_view_that_is_no_view_is_reported_and_the_others_go_on(database: Database, table: str, content: Any) -> None:
+    view = f"v_{table}"
+    database.run(f"CREATE TABLE {table} (x INT)")
+    database.run(f"CREATE VIEW {view} AS SELECT 1 AS x")
+    (file,) = (path for path in Path(database.root, ".lance-flight").glob("view-*.json") if view in path.read_text())
+    text = file.read_text()
     file.unlink()
+    file.write_text(content if isinstance(content, str) else content(text))
+    began = time.monotonic()
+    for sql in (f"SELECT * FROM {view}", f"DESCRIBE {view}", f"CREATE TABLE {view} (x INT)"):
+        assert re.search(r"corrupt\].*view", database.refuses(sql)), sql
+    assert time.monotonic() - began < 5
+    listed = [name for (name,) in database.rows("SELECT table_name FROM information_schema.tables")]
+    assert (table in listed, view in listed) == (True, False)
+    database.run(f"CREATE OR REPLACE VIEW {view} AS SELECT 3 AS x")
+    assert database.value(f"SELECT x FROM {view}") == 3
+    file.write_text("{}")
+    database.run(f"DROP VIEW IF EXISTS {view}")
+    assert not file.exists()
+    database.run(f"CREATE VIEW {view} AS SELECT 2 AS x")
+    assert database.value(f"SELECT x FROM {view}") == 2
 
 
 VIEWS = {

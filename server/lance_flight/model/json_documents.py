@@ -95,6 +95,14 @@ def texts_of(rows: _Rows) -> _Rows:
     return type(rows).from_arrays(columns, names=rows.schema.names)
 
 
+def read_json(text: str | bytes) -> Any:
+    """Return a stored document that is read as JSON; `ValueError` for one that is none, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"it {_TOO_DEEP}") from None
+
+
 def _problem(text: str) -> str | None:
     """Return what is wrong with a text that is to be stored as a document."""
     try:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lance_flight.errors import SchemaError, SpecError, SqlError
 from lance_flight.model.arrow_json import type_from_json, type_to_json
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.key_types import common_type, value_type
 from lance_flight.model.naming import partition_column
 from lance_flight.model.schema import NamespaceSchema
@@ -185,8 +186,8 @@ class PartitionSpec:
         """Parse a spec (JSON text or object) stored under `key`; `SpecError` lists every problem of every field."""
         if isinstance(value, str):
             try:
-                value = json.loads(value)
-            except (json.JSONDecodeError, RecursionError) as exc:
+                value = read_json(value)
+            except ValueError as exc:
                 raise SpecError(key or "partition spec", [f"not JSON: {exc}"]) from exc
         if not isinstance(value, Mapping):
             raise SpecError(key or "partition spec", [f"{value!r} is not an object"])

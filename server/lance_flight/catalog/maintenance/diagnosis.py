@@ -91,8 +91,8 @@ def _formats(root: Root) -> Iterator[RootFinding]:
         yield RootFinding(Level.ERROR, "root", str(exc), _NEWER if isinstance(exc, NewerFormat) else _BROKEN)
         return
     with suppress(*UNREADABLE):  # what cannot be listed is said of the root
-        for newer in root.newer_views():
-            yield RootFinding(Level.ERROR, "views", str(newer), _NEWER)
+        for error in root.unreadable_views():
+            yield RootFinding(Level.ERROR, "views", str(error), _NEWER if isinstance(error, NewerFormat) else _BROKEN)
 
 
 def _versions() -> RootFinding:

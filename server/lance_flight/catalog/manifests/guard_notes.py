@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_flight.model.json_documents import read_json
+
 NOTES = "lance_flight:notes"
 """The key under which a plain table, which has no guard row, keeps what stands there: in its metadata, or in a commit's properties."""
 
@@ -22,7 +24,7 @@ def notes_text(head: pa.Table) -> str:
 def notes_of(head: pa.Table) -> dict[str, Any]:
     """Return all notes of a guard row; nothing where there is none, or where its metadata has foreign content."""
     text = head["metadata"][0].as_py() if head.num_rows and "metadata" in head.column_names else None
-    found = json.loads(text) if text else {}
+    found = read_json(text) if text else {}
     return found if isinstance(found, dict) else {}
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.manifests.guard_notes import notes_of, with_note
 from lance_flight.errors import InvalidInput
+from lance_flight.model.json_documents import read_json
 
 PENDING = "lance_flight:pending"
 _DIGEST_BYTES = 16
@@ -35,7 +36,7 @@ def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]
 def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
     """Return what the guard row says and `metadata` has still the old values of."""
     text = notes_of(head).get(PENDING)
-    note = json.loads(text) if isinstance(text, str) else {}
+    note = read_json(text) if isinstance(text, str) else {}
     if not isinstance(note, dict) or not all(_is_change(each) for each in note.values()):
         raise InvalidInput(f"{PENDING} is {text!r}; expected what was and what is now for each key")
     return {key: each["now"] for key, each in note.items() if each["was"] == _digest(metadata.get(key))}

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lance_flight.errors import Unsupported
 from lance_flight.model.arrow_types import is_string
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import spec_id_of
 from lance_flight.model.spec import SPEC_KEY
 
@@ -83,7 +84,7 @@ def _in_rows(rows: pa.Table) -> Iterator[Misplaced]:
         spec_id_of(name): text for name, text in zip(*(versions[name].to_pylist() for name in _OF_ROWS), strict=True)
     }
     for number, text in sorted((number, text) for number, text in said.items() if number is not None and text):
-        properties = json.loads(text)
+        properties = read_json(text)
         if isinstance(properties, dict):
             keys = {PARTITION_SPEC: f"{SPEC_KEY}{number}", SCHEMA_KEY: SCHEMA_KEY}
             for name, key in keys.items():

@@ -5,7 +5,6 @@ Spec: Manifest Table Schema, Metadata Definition; decisions 1 and 2.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 
@@ -22,6 +21,7 @@ from lance_flight.catalog.storage.formats import check_table
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.arrow_types import is_string
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec, check_any_spec, specs_from_metadata
 
@@ -49,8 +49,8 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
         if SCHEMA_KEY not in found:
             raise Corrupt(f"namespace {name!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
         specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(found)]
-        schema = NamespaceSchema.from_json(json.loads(found[SCHEMA_KEY]))
-    except (InvalidInput, json.JSONDecodeError) as exc:
+        schema = NamespaceSchema.from_json(read_json(found[SCHEMA_KEY]))
+    except (InvalidInput, ValueError) as exc:
         raise Corrupt(f"namespace {name!r} has metadata that cannot be read: {exc}") from exc
     _check_fields(name, specs, rows.column_names)
     return Snapshot(

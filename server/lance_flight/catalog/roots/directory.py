@@ -191,8 +191,8 @@ class Root(TableResolver):
         with self._lock:
             if db_schema not in self.schemas():
                 raise NotFound.named("schema", db_schema, self.schemas())
-            for newer in self._views.newer():
-                raise newer  # its schema may be this one
+            for error in self._views.unreadable():
+                raise error  # its schema may be this one
             view = next((view.name.name for view in self._views.listed() if view.name.db_schema == db_schema), None)
             if view is not None:
                 raise InvalidInput(f"schema {db_schema!r} is not empty: it has view {view!r}; expected DROP VIEW first")
@@ -226,7 +226,7 @@ class Root(TableResolver):
         """Remove a view; the tables that it reads stay."""
         self.check_main(name)
         self._check_definition(name)
-        if self.view(name) is None and self.has(name):
+        if self.has(name) and not self._views.has(name):
             raise NotFound(f"{name.name!r} is a table, not a view; expected DROP TABLE")
         self._views.drop(name)
 

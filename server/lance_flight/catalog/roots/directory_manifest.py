@@ -5,7 +5,6 @@ Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from lance_flight.catalog.storage.durability import committing, flush, settle
 from lance_flight.catalog.storage.staging_area import private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, Unsupported
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, SEPARATOR
 
 Path = tuple[str, ...]
@@ -135,7 +135,7 @@ class DirectoryManifest:
         if not rows:
             raise NotFound(f"no namespace {SEPARATOR.join(path)!r} in the __manifest of {self.root.name!r}")
         try:
-            found = json.loads(rows[0] or "{}")
+            found = read_json(rows[0] or "{}")
         except ValueError as exc:
             raise Corrupt(f"the properties of namespace {SEPARATOR.join(path)!r} are no JSON: {exc}") from exc
         return {str(name): str(value) for name, value in found.items()}

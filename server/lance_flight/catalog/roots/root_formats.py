@@ -19,6 +19,7 @@ from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Corrupt
 from lance_flight.faults import failpoint
+from lance_flight.model.json_documents import read_json
 
 RECORD = "formats.json"
 CHECK_SECONDS = 10.0
@@ -64,7 +65,7 @@ class RootFormats:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return {}
         try:
-            found = json.loads(content)
+            found = read_json(content)
         except ValueError as exc:
             raise Corrupt(f"{PRIVATE}/{RECORD} of root {self.store.name!r} is no JSON: {exc}") from exc
         if not isinstance(found, dict):

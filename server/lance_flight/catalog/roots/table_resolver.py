@@ -21,7 +21,7 @@ from lance_flight.catalog.roots.views import ViewDefinition, Views
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.table import Table
-from lance_flight.errors import Corrupt, NewerFormat, NotFound, OutsideRoot, nearest
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
 
 T = TypeVar("T")
@@ -154,9 +154,9 @@ class TableResolver:
         """Return all views, sorted by name."""
         return sorted((view for view in self._views.listed() if self._sees(view.name)), key=lambda view: view.name)
 
-    def newer_views(self) -> list[NewerFormat]:
-        """Return an error for each view that only newer releases read; no list has it."""
-        return self._views.newer()
+    def unreadable_views(self) -> list[LanceFlightError]:
+        """Return an error for each view that cannot be read; no list has it."""
+        return self._views.unreadable()
 
     def _missing(self, name: TableName) -> NotFound:
         """Return why there is no table of a name, as far as its asker may know."""

@@ -20,7 +20,8 @@ from lance_flight.catalog.storage.durability import flush, write_file
 from lance_flight.catalog.storage.formats import FIRST, VIEW
 from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.store import Store
-from lance_flight.errors import AlreadyExists, Corrupt, NewerFormat, NotFound
+from lance_flight.errors import AlreadyExists, Corrupt, LanceFlightError, NewerFormat, NotFound
+from lance_flight.model.json_documents import read_json
 
 _PREFIX, _SUFFIX = "view-", ".json"
 
@@ -56,29 +57,18 @@ class Views:
         return self._read(file) if self._place.has(file) else None
 
     def listed(self) -> Iterator[ViewDefinition]:
-        """Yield all views but those of a newer format, whose own use says so."""
-        for file in self.files():
-            try:
-                found = self._read(file)
-            except NewerFormat as exc:
-                log.debug("not listed: %s", exc)
-                continue
-            if found is not None:
+        """Yield all views but those that cannot be read, whose own use says so."""
+        for found in map(self._read_or_error, self.files()):
+            if isinstance(found, ViewDefinition):
                 yield found
 
     def files(self) -> list[str]:
         """Return the names of the files of all views."""
         return [file for file in self._place.files() if file.startswith(_PREFIX) and file.endswith(_SUFFIX)]
 
-    def newer(self) -> list[NewerFormat]:
-        """Return an error for each view of a newer format."""
-        found = []
-        for file in self.files():
-            try:
-                self._read(file)
-            except NewerFormat as exc:
-                found.append(exc)
-        return found
+    def unreadable(self) -> list[LanceFlightError]:
+        """Return an error for each view that cannot be read: it is of a newer format, damaged, or a link."""
+        return [each for each in map(self._read_or_error, self.files()) if isinstance(each, LanceFlightError)]
 
     def put(self, view: ViewDefinition, *, replace: bool) -> None:
         """Store a view in one step; `AlreadyExists` for one of this name, unless it is to be replaced.
@@ -109,26 +99,47 @@ class Views:
 
     def drop(self, name: TableName) -> None:
         """Remove a view; `NotFound` if there is none of this name."""
-        if self.find(name) is None:
+        if not self.has(name):
             raise NotFound.named("view", name.name, [view.name.name for view in self.listed()])
         self._place.remove_files([_file_of(name)])
         flush(self.store.uri)
+
+    def has(self, name: TableName) -> bool:
+        """Return whether there is a view of this name, be it a damaged one."""
+        try:
+            return self.find(name) is not None
+        except Corrupt:
+            return True
 
     @property
     def _place(self) -> Store:
         return self.store.child(PRIVATE)
 
+    def _read_or_error(self, file: str) -> ViewDefinition | LanceFlightError | None:
+        try:
+            return self._read(file)
+        except (NewerFormat, Corrupt) as exc:
+            log.debug("not listed: %s", exc)
+            return exc
+
     def _read(self, file: str) -> ViewDefinition | None:
         try:
-            content = json.loads(self._place.read(file))
+            content = read_json(self._place.read(file))
             VIEW.check(content["version"], f"the view in {file} of root {self.store.name!r}")
             name = TableName(content["schema"], content["name"])
             columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["columns"])))
-            return ViewDefinition(name, content["sql"], columns)
+            sql = content["sql"]
         except FileNotFoundError:  # dropped meanwhile
             return None
         except (ValueError, KeyError, TypeError) as exc:
-            raise Corrupt(f"the view in {file} cannot be read: {exc!r}") from exc
+            raise Corrupt(
+                f"the view in {file} cannot be read: {exc!r}; expected DROP VIEW, or the file of a backup"
+            ) from exc
+        if _file_of(name) != file or not isinstance(sql, str):
+            raise Corrupt(
+                f"the view in {file} is another one, {name}, or has no query; expected DROP VIEW, or the file of a backup"
+            )
+        return ViewDefinition(name, sql, columns)
 
 
 def _file_of(name: TableName) -> str:

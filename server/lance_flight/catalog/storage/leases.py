@@ -30,6 +30,7 @@ from lance_flight.catalog.storage.reserve import note_full
 from lance_flight.catalog.storage.store import Store, StoredFile
 from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.errors import NotFound, OutsideRoot, StorageFull
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST
 
 LEASES = "leases"
@@ -218,7 +219,7 @@ def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
 
 def from_bytes(content: bytes) -> set[SnapshotId]:
     """Return what `to_bytes` wrote; `NewerFormat` for a lease with another version, which no vacuum may take for none."""
-    found = json.loads(content)
+    found = read_json(content)
     if FORMAT_OF_LEASES in found:
         LEASE.check(found.pop(FORMAT_OF_LEASES), "the lease of another server")
     return {(branch or None, int(number)) for branch, numbers in found.items() for number in numbers}

@@ -117,8 +117,11 @@ class DropView(TableStatement, ChangeStatement):
     def run(self, changes: Changes) -> int:
         name = table_name(self.table)
         changes.check_alone("DROP VIEW")
-        if not (self.if_exists and changes.root.view(name) is None and not changes.root.has(name)):
+        try:
             changes.root.drop_view(name)
+        except NotFound:
+            if not self.if_exists or changes.root.has(name):
+                raise
         return 0
 
 
