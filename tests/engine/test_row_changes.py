@@ -155,18 +155,11 @@ def check(held: Held, statement: str, expected: Iterable[Row], count: int, *para
 
 UPDATES = [
     pytest.param("UPDATE {t} SET price = 9", after({1: ("a", 9), 2: ("b", 9), 3: (None, 9), 4: ("a", 9)}), 4, id="all"),
-    pytest.param("UPDATE {t} SET price = 9 WHERE id = 1", after({1: ("a", 9)}), 1, id="one row"),
     pytest.param("UPDATE {t} SET price = 9 WHERE id = 99", ROWS, 0, id="no row"),
-    pytest.param("UPDATE {t} SET price = 9 WHERE false", ROWS, 0, id="never"),
-    pytest.param("UPDATE {t} SET price = 9 WHERE NULL", ROWS, 0, id="NULL is not true"),
-    pytest.param("UPDATE {t} SET price = 9 WHERE price > 1", after({2: ("b", 9), 3: (None, 9)}), 2, id="NULL is not >"),
     pytest.param("UPDATE {t} SET price = price WHERE id = 1", ROWS, 1, id="a row that stays as it is counts"),
     ("UPDATE {t} SET price = id, name = CAST(price AS VARCHAR) WHERE id = 2", after({2: ("2.00", 2)}), 1),
     ("UPDATE {t} SET id = id + 10, name = name", [(11, "a", 1), (12, "b", 2), (13, None, 3), (14, "a", None)], 4),
     pytest.param("UPDATE {t} SET name = 'new' WHERE id = 1", after({1: ("new", 1)}), 1, id="into a new partition"),
-    pytest.param("UPDATE {t} SET name = 'b' WHERE id = 1", after({1: ("b", 1)}), 1, id="into another partition"),
-    pytest.param("UPDATE {t} SET name = NULL WHERE id = 1", after({1: (None, 1)}), 1, id="into the partition of NULL"),
-    pytest.param("UPDATE {t} SET name = 'b' WHERE name IS NULL", after({3: ("b", 3)}), 1, id="out of it"),
     pytest.param(
         "UPDATE {t} SET name = CASE name WHEN 'a' THEN 'b' WHEN 'b' THEN 'a' END",
         after({1: ("b", 1), 2: ("a", 2), 4: ("b", None)}),
@@ -203,7 +196,6 @@ UPDATES = [
         1,
         id="EXISTS",
     ),
-    pytest.param("UPDATE {t} SET price = 5 WHERE id = 2;", after({2: ("b", 5)}), 1, id="a semicolon"),
     pytest.param("UPDATE {t} SET price = 5 WHERE id = 2 ; -- done", after({2: ("b", 5)}), 1, id="a comment at the end"),
     ("/* x */ UPDATE {t} -- WHERE\nSET price = 5 -- , five\nWHERE id = 2 -- that one", after({2: ("b", 5)}), 1),
     ("update {t} set name = 'x, WHERE y = ?;' where name = 'b'", after({2: ("x, WHERE y = ?;", 2)}), 1),
@@ -229,13 +221,6 @@ def test_update(held: Held, statement: str, expected: list[Row], count: int) -> 
 
 DELETES = [
     pytest.param("DELETE FROM {t}", [], 4, id="all"),
-    pytest.param("DELETE FROM {t} WHERE id = 1", after({1: None}), 1, id="one row"),
-    pytest.param("DELETE FROM {t} WHERE id = 99", ROWS, 0, id="no row"),
-    pytest.param("DELETE FROM {t} WHERE name = 'a'", after({1: None, 4: None}), 2, id="all of a partition"),
-    pytest.param("DELETE FROM {t} WHERE name IS NULL", after({3: None}), 1, id="a NULL key"),
-    pytest.param("DELETE FROM {t} WHERE name <> 'a'", after({2: None}), 1, id="NULL is not <>"),
-    ("DELETE FROM {t} WHERE name IS DISTINCT FROM 'a'", after({2: None, 3: None}), 2),
-    pytest.param("DELETE FROM {t} AS x WHERE x.id > 2", after({3: None, 4: None}), 2, id="an alias"),
     pytest.param("DELETE FROM {t} x WHERE x.id > 2;", after({3: None, 4: None}), 2, id="an alias without AS"),
     pytest.param("DELETE FROM lance.public.{t} WHERE {t}.id = 2 -- b", after({2: None}), 1, id="with the catalog"),
     pytest.param("DELETE FROM {t} WHERE id IN (SELECT id FROM news)", after({1: None}), 1, id="IN a subquery"),
@@ -269,7 +254,6 @@ MERGES = [
         id="the star takes the columns that there are",
     ),
     ("news s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET price = {t}.price + s.price", after({1: ("a", 11)}), 1),
-    pytest.param("news s ON {t}.id = s.id WHEN MATCHED THEN DELETE", after({1: None}), 1, id="delete alone"),
     pytest.param(
         "news s ON {t}.id = s.id WHEN NOT MATCHED THEN INSERT (id, price) VALUES (s.id * 10, s.price + 1)",
         [*ROWS, (70, None, 71)],
@@ -277,28 +261,6 @@ MERGES = [
         id="insert alone",
     ),
     ("news s ON {t}.id = s.id WHEN NOT MATCHED BY TARGET THEN INSERT *", [*ROWS, (7, None, 70)], 1),
-    ("news s ON {t}.id = s.id WHEN NOT MATCHED BY SOURCE THEN DELETE", after({2: None, 3: None, 4: None}), 3),
-    pytest.param(
-        "news s ON {t}.id = s.id WHEN NOT MATCHED BY SOURCE AND {t}.price IS NULL THEN UPDATE SET price = 0, name = 'gone'",
-        after({4: ("gone", 0)}),
-        1,
-        id="update by source",
-    ),
-    pytest.param(
-        "news s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * "
-        "WHEN NOT MATCHED BY SOURCE THEN DELETE",
-        [(1, "new", 10), (7, None, 70)],
-        5,
-        id="the table becomes its source",
-    ),
-    pytest.param(
-        "(SELECT 1 AS id UNION ALL SELECT 2 UNION ALL SELECT 3) s ON {t}.id = s.id "
-        "WHEN MATCHED AND price > 2 THEN DELETE WHEN MATCHED AND price > 1 THEN UPDATE SET price = -1 "
-        "WHEN MATCHED THEN UPDATE SET price = -2",
-        after({1: ("a", -2), 2: ("b", -1), 3: None}),
-        3,
-        id="the first clause that applies",
-    ),
     pytest.param(
         "(SELECT 1 AS id, 0 AS n UNION ALL SELECT 2, 5) s ON {t}.id = s.id "
         "WHEN MATCHED AND n <> 0 THEN UPDATE SET price = 10 / n",
@@ -306,26 +268,6 @@ MERGES = [
         1,
         id="what a clause assigns is computed for its own rows alone",
     ),
-    pytest.param(
-        "news s ON {t}.name = s.name WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *",
-        [*ROWS, (1, "new", 10), (7, None, 70)],
-        2,
-        id="NULL keys match nothing",
-    ),
-    pytest.param(
-        "news s ON {t}.name IS NOT DISTINCT FROM s.name WHEN MATCHED THEN UPDATE SET price = s.price",
-        after({3: (None, 70)}),
-        1,
-        id="NULL keys that are told to match",
-    ),
-    pytest.param(
-        "(SELECT 2 AS n) s ON {t}.id > s.n WHEN MATCHED THEN UPDATE SET price = n "
-        "WHEN NOT MATCHED BY SOURCE THEN DELETE",
-        [(3, None, 2), (4, "a", 2)],
-        4,
-        id="a condition that is no equality",
-    ),
-    pytest.param("(SELECT 99 AS id) s ON {t}.id = s.id WHEN MATCHED THEN DELETE", ROWS, 0, id="nothing to do"),
     pytest.param(
         "{t} AS s ON {t}.id = s.id + 1 WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED THEN "
         "INSERT (id, name) VALUES (s.id + 1, 'last')",

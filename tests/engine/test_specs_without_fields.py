@@ -82,10 +82,6 @@ def test_old_specs_prune_and_the_one_without_fields_is_read(
 
 ALL = OLD + NEW
 CHANGES = [
-    pytest.param("DELETE FROM {t} WHERE p = 'a'", [r for r in ALL if r[1] != "a"], id="delete"),
-    pytest.param("DELETE FROM {t} WHERE id >= 4", OLD, id="delete a whole partition"),
-    pytest.param("UPDATE {t} SET v = 0 WHERE v > 20", [(n, p, 0 if v > 20 else v) for n, p, v in ALL], id="update"),
-    pytest.param("UPDATE {t} SET p = 'b'", [(n, "b", v) for n, _, v in ALL], id="update of an old source"),
     pytest.param(
         "MERGE INTO {t} AS t USING (SELECT 1 AS id UNION ALL SELECT 5 UNION ALL SELECT 9) AS s ON t.id = s.id"
         " WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, p, v) VALUES (s.id, 'n', 90)",
@@ -106,34 +102,6 @@ def test_rows_change_whatever_spec_they_lie_under(
     assert rows(database, evolved) == expected
     assert sorted(n for ids in stored(database, evolved).values() for n in ids) == [row[0] for row in expected]
     assert rows(database, f"{evolved}@{before}") == ALL
-
-
-MAINTENANCE = [
-    pytest.param("ALTER TABLE {t} COMPACT", {"v1 a": [1, 2], "v1 b": [3], "v2 None": [4, 5, 6, 7]}, id="compact"),
-    pytest.param("ALTER TABLE {t} REWRITE PARTITIONS", {"v2 None": [1, 2, 3, 4, 5, 6, 7]}, id="rewrite"),
-    pytest.param("VACUUM {t}", {"v1 a": [1, 2], "v1 b": [3], "v2 None": [4, 5, 6, 7]}, id="vacuum"),
-]
-
-
-@pytest.mark.parametrize(("statement", "expected"), MAINTENANCE)
-def test_maintenance_takes_the_one_partition_for_what_it_is(
-    database: Database, evolved: str, statement: str, expected: dict[str, list[int]]
-) -> None:
-    database.run(f"INSERT INTO {evolved} VALUES (7, 'z', 70)")
-    database.rows(statement.format(t=evolved))
-    assert {name: ids for name, ids in stored(database, evolved).items() if ids} == expected
-    assert rows(database, evolved) == [*ALL, (7, "z", 70)]
-    assert [row for row in database.rows(f"VERIFY TABLE {evolved}") if row[-1] is not None] == []
-
-
-def test_fields_come_back_in_a_later_spec(database: Database, evolved: str) -> None:
-    database.run(f"ALTER TABLE {evolved} SET PARTITIONED BY (p)")
-    database.run(f"INSERT INTO {evolved} VALUES (7, 'z', 70)")
-    assert stored(database, evolved)["v3 z"] == [7]
-    assert rows(database, evolved, "p = 'z'") == [(7, "z", 70)]
-    database.rows(f"ALTER TABLE {evolved} REWRITE PARTITIONS")
-    kept = {name: ids for name, ids in stored(database, evolved).items() if ids}
-    assert kept == {"v3 None": [6], "v3 a": [1, 2, 4], "v3 b": [3], "v3 c": [5], "v3 z": [7]}
 
 
 def test_the_same_once_more_changes_nothing(database: Database, evolved: str) -> None:
@@ -199,15 +167,6 @@ def test_what_there_is_to_know_of_it_is_told(database: Database, evolved: str) -
         (2, None, 3),
     ]
     assert [row[0] for row in database.rows(f"DESCRIBE {evolved}")] == ["id", "p", "v"]
-
-
-def test_a_branch_of_it_is_written_and_published(database: Database, evolved: str) -> None:
-    database.run(f"ALTER TABLE {evolved} CREATE BRANCH draft")
-    database.run(f"INSERT INTO \"{evolved}@draft\" VALUES (7, 'z', 70)")
-    assert rows(database, evolved) == ALL
-    database.run(f"ALTER TABLE {evolved} PUBLISH BRANCH draft")
-    assert rows(database, evolved) == [*ALL, (7, "z", 70)]
-    assert stored(database, evolved)["v2 None"] == [4, 5, 6, 7]
 
 
 REFUSED = [

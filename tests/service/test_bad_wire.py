@@ -8,12 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.flight.commands import (
-    PreparedStatementQuery,
     StatementIngest,
     StatementQuery,
-    StatementSubstraitPlan,
     TableDefinitionOptions,
-    TicketStatementQuery,
 )
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
@@ -90,33 +87,7 @@ def test_an_unknown_action_is_refused_by_name(server: Server) -> None:
     assert "NoSuchAction" in answered(lambda: list(server.client.do_action(flight.Action("NoSuchAction", b""))))
 
 
-def test_a_descriptor_by_path_is_refused(server: Server) -> None:
-    path = flight.FlightDescriptor.for_path("flights")
-    assert "[invalid_input]" in answered(lambda: server.client.get_flight_info(path))
-
-
-MISPLACED = [
-    pytest.param(StatementIngest(table="t"), id="an ingest"),
-    pytest.param(TicketStatementQuery(statement_handle=b"x"), id="a ticket"),
-    pytest.param(PreparedStatementQuery(prepared_statement_handle=b"never issued"), id="a handle never issued"),
-    pytest.param(StatementSubstraitPlan(), id="a substrait plan"),
-]
-
-
-@pytest.mark.parametrize("command", MISPLACED)
-def test_a_command_in_the_wrong_place_is_refused(server: Server, command: Any) -> None:
-    message = answered(lambda: server.client.get_flight_info(descriptor(command)))
-    assert any(f"[{code}]" in message for code in ("invalid_input", "invalid_ticket", "unsupported"))
-
-
 INGESTS = [
-    pytest.param(StatementIngest(table=""), "names no table", id="no table"),
-    pytest.param(StatementIngest(table="x"), "if_not_exist is 0", id="no options"),
-    pytest.param(
-        StatementIngest(table="x", table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=9)),
-        "if_exists is 9",
-        id="an option that there is not",
-    ),
     pytest.param(
         StatementIngest(
             table="x",
@@ -153,19 +124,6 @@ def test_an_ingest_that_leaves_its_meaning_open_is_refused(server: Server, comma
             answers.read()
 
     assert says in answered(upload)
-
-
-def test_an_upload_without_a_schema_is_refused(server: Server) -> None:
-    options = TableDefinitionOptions(if_not_exist=1, if_exists=1)
-    command = descriptor(StatementIngest(table="x", table_definition_options=options))
-    writer, answers = server.client.do_put(command, pa.schema([]))
-
-    def finish() -> None:
-        with writer:
-            writer.done_writing()
-            answers.read()
-
-    assert "[invalid_" in answered(finish)
 
 
 def test_a_statement_that_is_not_utf8_is_refused(server: Server) -> None:

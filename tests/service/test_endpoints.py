@@ -142,12 +142,6 @@ def test_a_ticket_with_any_byte_altered_is_refused(server: Server, numbers: str)
             ).read_all()
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "257", "many", "", "1.5"])
-def test_a_number_of_endpoints_that_is_none_is_refused(server: Server, numbers: str, value: str) -> None:
-    with pytest.raises((pa.ArrowInvalid, flight.FlightError), match=HEADER.decode()):
-        planned(server, f"SELECT id FROM {numbers}", value)
-
-
 def test_the_ticket_of_a_dropped_table_says_that_it_is_gone(server: Server, table: str) -> None:
     server.ingest(table, pa.table({"id": [1]}), partition_by="id")
     info = planned(server, f"SELECT id FROM {table}")
