@@ -18,10 +18,6 @@ from tests.conformance.transcripts import said_in
 from tests.conformance.types import SAMPLES, TYPES, by_adbc, by_jdbc, documented, markdown
 from tests.service.server_process import Server, serving
 
-EXPECTED = said_in((java.PROGRAMS / "expected.txt").read_text())
-EXPECTED_VALUES = said_in((java.PROGRAMS / "values.txt").read_text())
-EXPECTED_IN_GO = said_in((go.MODULE / "expected.txt").read_text())
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -48,24 +44,10 @@ def said(server: Server, adbc: object, jdbc: java.Jdbc, tmp_path_factory: pytest
     return jdbc.conformance_of(server, tmp_path_factory.mktemp("jdbc"))
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_jdbc(said: Mapping[str, str], name: str) -> None:
-    assert said[name] == EXPECTED[name]
-
-
 @pytest.fixture(scope="module")
 def said_of_values(server: Server, jdbc: java.Jdbc) -> Mapping[str, str]:
     """What the program in Java says that goes through setters, getters and batches."""
     return jdbc.said_of(server, "Values")
-
-
-@pytest.mark.parametrize("name", EXPECTED_VALUES)
-def test_values_of_jdbc(said_of_values: Mapping[str, str], name: str) -> None:
-    assert said_of_values[name] == EXPECTED_VALUES[name]
-
-
-def test_every_call_with_values_of_jdbc_is_expected(said_of_values: Mapping[str, str]) -> None:
-    assert list(said_of_values) == list(EXPECTED_VALUES)
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +57,20 @@ def said_in_go(server: Server, adbc_program: Path) -> Mapping[str, str]:
     return said_in(ran.stdout)
 
 
-@pytest.mark.parametrize("name", EXPECTED_IN_GO)
-def test_adbc_in_go(said_in_go: Mapping[str, str], name: str) -> None:
-    assert said_in_go[name] == EXPECTED_IN_GO[name]
+EXPECTED = {
+    "said": java.PROGRAMS / "expected.txt",
+    "said_of_values": java.PROGRAMS / "values.txt",
+    "said_in_go": go.MODULE / "expected.txt",
+}
+"""Fixture of what a program says → what it has to say."""
 
 
-def test_every_call_in_go_is_expected(said_in_go: Mapping[str, str]) -> None:
-    assert list(said_in_go) == list(EXPECTED_IN_GO)
-
-
-def test_every_call_of_jdbc_is_expected(said: Mapping[str, str]) -> None:
-    assert [name for name in said if name not in EXPECTED and not name.startswith("type_")] == []
+@pytest.mark.parametrize("program", EXPECTED)
+def test_every_call_has_its_answer(request: pytest.FixtureRequest, program: str) -> None:
+    found = {name: text for name, text in request.getfixturevalue(program).items() if not name.startswith("type_")}
+    expected = said_in(EXPECTED[program].read_text())
+    assert [(name, text) for name, text in found.items() if text != expected.get(name)] == []
+    assert found.keys() == expected.keys()
 
 
 def test_the_table_of_types_is_documented(
