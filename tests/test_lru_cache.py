@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
+import pytest
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache, VersionCache
 
 
@@ -75,3 +77,13 @@ def test_what_is_known_of_versions_does_not_grow_with_them() -> None:
         facts.put(version + 1, 0, b"of one that is dropped")
     assert len(facts) <= 10
     assert facts.get(0, 999) is not None
+
+
+@pytest.mark.parametrize("bound", [{"most": 4}, {"most": 99, "most_weight": 4, "weigh": len}], ids=str)
+def test_the_owner_that_has_most_makes_room(bound: dict[str, Any]) -> None:
+    cache = LruCache[str, str](**bound)
+    cache.put("mine", "1", owner="ann")
+    for number in range(9):
+        cache.put(str(number), "1", owner="bob")
+    assert (cache.get("mine"), cache.values()) == ("1", ["1"] * 4)
+    assert [cache.get(str(number)) for number in range(5, 9)] == [None, "1", "1", "1"]

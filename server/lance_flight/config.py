@@ -234,12 +234,19 @@ class ServerConfig:
     sessions: int = _setting(
         LIMITS,
         10_000,
-        "number of client sessions that are kept; beyond it the least recently used one without a transaction ends",
+        "number of client sessions that are kept; beyond it the oldest one of the principal with most of them ends",
         least=0,
         reloads=True,
     )
     sessions_per_principal: int = _setting(
-        LIMITS, 10_000, "number of client sessions that are kept per principal", least=0, reloads=True
+        LIMITS,
+        0,
+        "number of client sessions, and of open transactions, that one principal has; 0 means a quarter of sessions",
+        least=0,
+        reloads=True,
+    )
+    running_calls: int = _setting(
+        LIMITS, 2000, "number of calls answered at the same time, each by a thread", least=1, reloads=True
     )
     session_idle_timeout: float = _setting(
         LIMITS,

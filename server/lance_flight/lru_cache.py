@@ -6,6 +6,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from threading import Lock
 from typing import Generic, TypeVar
@@ -44,10 +45,19 @@ def _weightless(_: object) -> int:
     return 0
 
 
+@dataclass(slots=True)
+class _Owned(Generic[K]):
+    """Keys of one owner, those first that were not used for longest, and what their entries weigh."""
+
+    keys: OrderedDict[K, None] = field(default_factory=OrderedDict)
+    weight: int = 0
+
+
 class LruCache(Generic[K, V]):
     """Least-recently-used cache of at most `most` entries, which `weigh` at most `most_weight` together. Safe to share among threads.
 
-    Entries that were not used for `idle_seconds` make room for the next one.
+    Entries that were not used for `idle_seconds` make room for the next one. Where entries have owners, room is made by the owner that
+    has most: one of many users cannot displace what others have.
 
     >>> cache = LruCache[str, int](2)
     >>> for number, name in enumerate("aba" "c"):
@@ -67,7 +77,8 @@ class LruCache(Generic[K, V]):
     ) -> None:
         self._most, self._most_weight, self._weigh = most, most_weight, weigh
         self._idle_seconds, self._now = idle_seconds, now
-        self._entries: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        self._entries: OrderedDict[K, tuple[V, float, str]] = OrderedDict()
+        self._owned: dict[str, _Owned[K]] = {}
         self._weight = 0
         self._lock = Lock()
 
@@ -80,34 +91,50 @@ class LruCache(Generic[K, V]):
             found = self._entries.get(key)
             if found is None:
                 return None
-            self._entries[key] = found[0], self._now()
+            value, _, owner = found
+            self._entries[key] = value, self._now(), owner
             self._entries.move_to_end(key)
-            return found[0]
+            self._owned[owner].keys.move_to_end(key)
+            return value
 
-    def put(self, key: K, value: V) -> None:
-        """Store a value under a key, and evict entries until the bounds hold."""
+    def put(self, key: K, value: V, *, owner: str = "") -> None:
+        """Store a value of an owner under a key, and evict entries until the bounds hold."""
         with self._lock:
             self._drop(key)
-            self._entries[key] = value, self._now()
-            self._weight += self._weigh(value)
-            while self._entries and self._is_over():
-                self._drop(next(iter(self._entries)))
+            self._entries[key] = value, self._now(), owner
+            owned, weight = self._owned.setdefault(owner, _Owned()), self._weigh(value)
+            owned.keys[key] = None
+            owned.weight += weight
+            self._weight += weight
+            while self._entries and (dropped := self._next_dropped()) is not None:
+                self._drop(dropped)
 
-    def _is_over(self) -> bool:
-        if len(self._entries) > self._most or self._weight > self._most_weight:
-            return True
-        _, used = next(iter(self._entries.values()))
-        return self._now() - used > self._idle_seconds
+    def _next_dropped(self) -> K | None:
+        """Return the key that makes room for others; None if there is room."""
+        if len(self._entries) > self._most:
+            return self._oldest_of_largest(lambda owned: len(owned.keys))
+        if self._weight > self._most_weight:
+            return self._oldest_of_largest(lambda owned: owned.weight)
+        oldest, (_, used, _) = next(iter(self._entries.items()))
+        return oldest if self._now() - used > self._idle_seconds else None
+
+    def _oldest_of_largest(self, size: Callable[[_Owned[K]], int]) -> K:
+        return next(iter(max(self._owned.values(), key=size).keys))
 
     @property
     def weight(self) -> int:
         """Return the total weight of the entries."""
         return self._weight
 
+    def values(self) -> list[V]:
+        """Return the values, the most recently used one last; that is no use of them."""
+        with self._lock:
+            return [value for value, _, _ in self._entries.values()]
+
     def discard(self, is_gone: Callable[[V], bool]) -> None:
         """Drop every entry whose value a predicate holds for."""
         with self._lock:
-            for key in [key for key, (value, _) in self._entries.items() if is_gone(value)]:
+            for key in [key for key, (value, _, _) in self._entries.items() if is_gone(value)]:
                 self._drop(key)
 
     def pop(self, key: K) -> V | None:
@@ -119,8 +146,14 @@ class LruCache(Generic[K, V]):
         found = self._entries.pop(key, None)
         if found is None:
             return None
-        self._weight -= self._weigh(found[0])
-        return found[0]
+        value, _, owner = found
+        owned, weight = self._owned[owner], self._weigh(value)
+        del owned.keys[key]
+        owned.weight -= weight
+        self._weight -= weight
+        if not owned.keys:
+            del self._owned[owner]
+        return value
 
 
 class VersionCache(Generic[K, N, V]):

@@ -13,7 +13,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import Isolation
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.session_registry import SessionRegistry
+from lance_flight.engine.runtime.session_registry import LEFT_SECONDS, SessionRegistry
 from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 
 from tests.stock import stored_rows
@@ -142,7 +142,7 @@ def test_what_comes_without_an_id_joins_the_one_transaction_of_its_session(serve
 def test_a_session_is_forgotten_when_there_are_too_many_but_not_with_a_transaction_open(
     tmp_path: Path,
 ) -> None:
-    served = Served(tmp_path, limits=Limits(sessions=3))
+    served = Served(tmp_path, limits=Limits(sessions=3, sessions_per_principal=3))
     for name in ("open", "oldest", "used"):
         served.clients.session(name).isolation = Isolation.SERIALIZABLE
     served.clients.begin(served.clients.session("open"))
@@ -237,7 +237,7 @@ def test_closing_leaves_transactions_alone_that_may_be_those_of_another_client(s
 def test_cookies_that_never_come_back_are_forgotten_when_there_are_too_many(
     tmp_path: Path,
 ) -> None:
-    served = Served(tmp_path, limits=Limits(sessions=3))
+    served = Served(tmp_path, limits=Limits(sessions=3, sessions_per_principal=3))
     for number in range(5):
         served.clients.offer("client", str(number), is_own=False)
     assert [served.clients.knows(str(number)) for number in range(5)] == [False, False, True, True, True]
@@ -257,9 +257,43 @@ def test_sessions_with_open_transactions_are_not_forgotten_for_new_ones(tmp_path
     served = Served(tmp_path, limits=Limits(sessions_per_principal=2))
     for name in ("first", "second"):
         served.clients.begin(served.clients.session(name, "alice"))
-    with pytest.raises(LimitExceeded, match="'alice' has 2 sessions with open transactions"):
+    with pytest.raises(LimitExceeded, match=r"'alice' has 2 sessions with open transactions, of 2 \(sessions_per_p"):
         served.clients.session("third", "alice")
+    with pytest.raises(LimitExceeded, match=r"'alice' has 2 open transactions, of 2 \(sessions_per_principal\)"):
+        served.clients.begin(served.clients.session("first", "alice"))
     assert served.clients.session("third", "bob").principal == "bob"
+
+
+def test_a_session_that_was_left_with_a_transaction_makes_room_for_its_principal(served: Served) -> None:
+    served.clients.limits = Limits(sessions_per_principal=2)
+    left = served.begin("left")
+    served.engine.update("INSERT INTO t VALUES (3, 'a')", scope=left)
+    served.clock.now += LEFT_SECONDS + 1
+    kept = served.begin("kept")
+    served.begin("new")
+    assert served.clients.counted() == (2, 2)
+    with pytest.raises(NotFound, match="has made room for others"):
+        served.clients.end(transaction(left), commit=True)
+    served.clients.end(transaction(kept), commit=True)
+    assert served.ids() == [1, 2]
+
+
+def test_whoever_has_most_sessions_makes_room_for_others(served: Served) -> None:
+    """Nobody with few sessions is refused, or loses one, because somebody has many."""
+    served.clients.limits = Limits(sessions=6, sessions_per_principal=4)
+    clients = served.clients
+    begun = [clients.begin(clients.session(f"many {n}", "mallory", holder="mallory")) for n in range(4)]
+    for name in ("alice", "bob", "carol", "dora"):
+        clients.begin(clients.session(name, name))
+        clients.offer(name, f"cookie of {name}", is_own=True, principal=name)
+    found = {each.principal for each in clients.known()}
+    assert (found, clients.counted()) == ({"mallory", "alice", "bob", "carol", "dora"}, (6, 6))
+    assert [clients.found(f"many {n}") is None for n in range(4)] == [True, True, False, False]
+    with pytest.raises(NotFound, match="has made room for others"):
+        clients.end(begun[0], commit=True)
+    for n in range(9):
+        clients.offer(f"many {3}", f"flood {n}", is_own=True, principal="mallory")
+    assert all(clients.knows(f"cookie of {name}") for name in ("alice", "bob", "carol", "dora"))
 
 
 def test_everything_open_is_rolled_back_but_what_runs(served: Served) -> None:

@@ -114,13 +114,12 @@ def test_a_reader_that_goes_away_keeps_no_session(engine: Engine) -> None:
     assert sessions() == before
 
 
-SESSIONS = [Session(principal=principal) for principal in ("alice", "alice", "bob", "eve")]
+SESSIONS = [Session(holder=principal) for principal in ("alice", "alice", "bob", "eve")]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.sampled_from("abcdef"), st.sampled_from(SESSIONS)),
         st.tuples(st.just("pop"), st.sampled_from("abcdef"), st.none()),
         st.tuples(st.just("remove"), st.none(), st.sampled_from(SESSIONS)),
-        st.tuples(st.just("oldest"), st.none(), st.none()),
     ),
     max_size=30,
 )
@@ -140,11 +139,9 @@ def test_an_index_knows_what_a_list_does(steps: list[tuple[str, str | None, Sess
             case "remove", _, Session() as session:
                 kept.remove(session)
                 listed = [each for each in listed if each[1] is not session]
-            case "oldest", _, _ if listed:
-                assert kept.pop_oldest() is listed.pop(0)[1]
     assert [(key, kept[key].session) for key in kept] == listed
     assert (len(kept), set(kept.sessions)) == (len(listed), {session for _, session in listed})
     for each in SESSIONS:
         assert set(kept.keys_of(each)) == {key for key, session in listed if session is each}
-        own = [key for key, session in listed if session.principal == each.principal]
-        assert (list(kept.of_principal(each.principal)), kept.count_of(each.principal)) == (own, len(own))
+        own = [key for key, session in listed if session.holder == each.holder]
+        assert (kept.of_holder(each.holder), kept.count_of(each.holder)) == (own, len(own))

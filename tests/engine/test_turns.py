@@ -42,7 +42,7 @@ class Waiting:
         except Cancelled as error:
             self.error = error
         else:
-            self._served.append(f"{self.turn.principal}/{self.turn.session}")
+            self._served.append(f"{self.turn.holder}/{self.turn.session}")
 
     def join(self) -> None:
         self._thread.join(10)
@@ -93,10 +93,10 @@ def test_those_who_wait_are_served_in_turn(asked: Sequence[str], expected: Seque
 
 def test_no_more_work_than_may() -> None:
     turns = AdmissionQueue(2, 0)
-    one, two, three = (turn(turns) for _ in range(3))
+    one, two, three = (turn(turns, name) for name in ("alice", "bob", "carol"))
     one.take(is_new=True)
     two.take(is_new=True)
-    with pytest.raises(LimitExceeded, match="2 statements are at work and 0 wait"):
+    with pytest.raises(LimitExceeded, match=r"2 statements are at work, of 2 \(running_statements\), and 0 wait, of 0"):
         three.take(is_new=True)
     one.leave()
     three.take(is_new=True)
@@ -110,11 +110,11 @@ def test_a_queue_with_other_bounds_admits_who_waits_and_ends_nobody() -> None:
     turns.resize(2, 0)
     second.join()
     assert served == ["bob/b"]
-    with pytest.raises(LimitExceeded, match="2 statements are at work and 0 wait"):
+    with pytest.raises(LimitExceeded, match="2 statements are at work, of 2"):
         turn(turns).take(is_new=True)
     turns.resize(1, 0)
     first.leave()
-    with pytest.raises(LimitExceeded, match="1 statements are at work and 0 wait"):
+    with pytest.raises(LimitExceeded, match="1 statements are at work, of 1"):
         turn(turns).take(is_new=True)
     second.turn.leave()
     turn(turns).take(is_new=True)
@@ -234,3 +234,23 @@ def test_those_who_wait_for_one_quota_leave_room_in_the_queue() -> None:
         waiter.turn.leave()
     waiting_for_it[1].join()
     assert sorted(served) == ["bob/bob", "carol/carol", "fay/f"]
+
+
+def test_one_holder_leaves_turns_and_places_in_the_queue_to_others() -> None:
+    """Of 8 turns the first one has 6, and others what is left; of 8 places in the queue likewise."""
+    turns, served = AdmissionQueue(8, 8), list[str]()
+    for _ in range(6):
+        turn(turns).take(is_new=True)
+    queued = [Waiting(turns, "alice", "a", served) for _ in range(6)]
+    with pytest.raises(LimitExceeded, match=r"6 statements of 'alice' wait, and 6 of all, of 8 \(waiting_statements\)"):
+        turn(turns).take(is_new=True)
+    bob, carol = turn(turns, "bob"), turn(turns, "carol")
+    bob.take(is_new=True)
+    carol.take(is_new=True)
+    late = Waiting(turns, "dora", "d", served)
+    bob.leave()
+    late.join()
+    assert served == ["dora/d"], "who has least comes first, however long others have waited"
+    for each in queued:
+        each.turn.cancellation.cancel(lambda: Cancelled("over"))
+        each.join()

@@ -125,10 +125,13 @@ def test_what_came_out_counts_for_the_stored_password_that_it_was_held_against()
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    checking, stored = checks(), StoredPassword.decoy(CHEAP)
+    checking, stored, known = checks(), StoredPassword.decoy(CHEAP), Counted.made("right")
+    checking.matches(known, "right")
     for number in range(MOST_REMEMBERED + 10):
         checking.matches(stored, str(number))
     assert len(checking._known) == MOST_REMEMBERED
+    assert checking.matches(known, "right")
+    assert known.compared == ["right"], "guesses displace no right password"
 
 
 def test_a_wrong_password_is_followed_by_a_pause_of_three_times_what_it_took() -> None:
@@ -142,15 +145,16 @@ def test_a_wrong_password_is_followed_by_a_pause_of_three_times_what_it_took() -
 
 
 def test_one_password_is_checked_at_a_time_and_too_many_are_turned_away() -> None:
-    stored, checking = Counted.made("right"), checks(most_waiting=2)
+    stored, other, checking = Counted.made("right"), Counted.made("other"), checks(most_waiting=3)
     stored.go.clear()
-    with ThreadPoolExecutor(2) as threads:
+    with ThreadPoolExecutor(3) as threads:
         first = [threads.submit(checking.matches, stored, said) for said in ("a", "right")]
-        while checking._places._value > 0:  # until both have a place
+        while checking._waiting.total() < 2:  # until both have a place
             pass
         with pytest.raises(Unavailable, match="try again in a moment"):
             checking.matches(stored, "c")
         assert len(stored.compared) == 1
+        last = threads.submit(checking.matches, other, "other")
         stored.go.set()
-        assert [waiting.result(PATIENCE) for waiting in first] == [False, True]
+        assert [waiting.result(PATIENCE) for waiting in (*first, last)] == [False, True, True]
     assert checking.matches(stored, "right")

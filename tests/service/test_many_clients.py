@@ -47,6 +47,7 @@ INGEST = commands.StatementIngest(
 def server(tmp_path: Path) -> Iterator[Server]:
     options = {
         "sessions": MOST,
+        "sessions-per-principal": MOST,
         "running-statements": WORKING,
         "ingest-idle-timeout": 2,
         "statement-timeout": 60,

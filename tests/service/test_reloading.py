@@ -137,7 +137,7 @@ def of_memory(reloaded: Reloading) -> None:
 
 def of_running(reloaded: Reloading) -> None:
     with at_work(reloaded.server):
-        wait_for(lambda: is_refused(reloaded.server, "SELECT 1", "1 statements are at work and 0 wait"))
+        wait_for(lambda: is_refused(reloaded.server, "SELECT 1", "1 statements are at work, of 1 "))
 
 
 def of_peers(reloaded: Reloading) -> None:
@@ -229,6 +229,12 @@ def of_sessions(reloaded: Reloading) -> None:
             dbapi.connect(reloaded.server.uri).cursor().execute("SELECT 1 AS n")
 
 
+def of_running_calls(reloaded: Reloading) -> None:
+    """The one call that may run is a result that is read."""
+    with unread(reloaded.server):
+        wait_for(lambda: is_refused(reloaded.server, "SELECT 1", "1 of all, of 1 (running_calls)"))
+
+
 def of_session_idle_timeout(reloaded: Reloading) -> None:
     with dbapi.connect(reloaded.server.uri) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1 AS n")
@@ -312,8 +318,9 @@ ROWS = [
     Row("batch_limit", 1000, of_batch_limit),
     Row("parameter_limit", 1000, of_parameter_limit),
     Row("dictionary_ingest", "off", of_dictionary_ingest),
-    Row("sessions", 2, of_sessions),
+    Row("sessions", 2, of_sessions, beside={"sessions_per_principal": 2}),
     Row("sessions_per_principal", 2, of_sessions),
+    Row("running_calls", 1, of_running_calls),
     Row("session_idle_timeout", 0.5, of_session_idle_timeout),
     Row("grace", 0.1, of_grace, server="alone"),
     Row("maintenance", "on", of_maintenance_off, beside={"maintenance_share": 1.0}),
@@ -450,7 +457,7 @@ def test_every_replica_has_its_share_of_a_new_value(tmp_path: Path, file: Path) 
                 try:
                     planned(client, "SELECT 1")
                 except flight.FlightError as exc:
-                    return "1 statements are at work and 0 wait" in str(exc)
+                    return "1 statements are at work, of 1 " in str(exc)
                 finally:
                     result.cancel()
             return False

@@ -38,6 +38,7 @@ from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.activity import reads_activity
 from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.sql.routines import routines, volatile_functions
@@ -107,6 +108,7 @@ class Engine:
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         with self.running.entered(StatementKind.PREPARE, sql, scope.issuer) as running:
+            running.watches = reads_activity(sql)
             return self._describe(running, scope)
 
     def _describe(self, running: RunningStatement, scope: Scope) -> Description:
@@ -154,6 +156,7 @@ class Engine:
         One that returns a report is run as well, and its plan gives what it has done.
         """
         with self.running.entered(StatementKind.QUERY, sql, scope.issuer) as running:
+            running.watches = reads_activity(sql)
             if parameters is not None:
                 running.uncounted = parameters.nbytes
             statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
@@ -300,13 +303,17 @@ class Engine:
             return BatchStream(report.schema, iter(report.to_batches()))
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
+        running.watches = reads_activity(task.sql)
         with self.running.working(running, issuer):
-            self.running.open_streams.wait_for_room(running.cancellation)
+            if not running.watches:
+                self.running.open_streams.wait_for_room(running.cancellation, issuer.holder)
             with self.running.turn(running, issuer):
                 begin = partial(self._begun, running, task, access, temporary_of(task, session))
                 schema, batches = self._read_in_time(running, begin)
         streamed = self.running.streamed(running, task.share.part, issuer, batches)
-        opened = self.running.open_streams.opened(streamed, running.ahead, running.cancellation, issuer.peer)
+        opened = self.running.open_streams.opened(
+            streamed, running.ahead, running.cancellation, peer=issuer.peer, holder=issuer.holder
+        )
         return BatchStream(schema, streamed, opened)
 
     def _check_reader(self, task: Task, access: Access, temporary: Temporary) -> None:

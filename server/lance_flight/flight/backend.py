@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lance_flight.backend_values import CancelStatus, Description, IfExists, PeerRequest, SessionState, SettingValue
 from lance_flight.flight.commands import SubstraitPlan
+from lance_flight.shares import holder_of
 
 SqlOrPlan: TypeAlias = str | SubstraitPlan
 """Statement that a client submits: SQL text or a Substrait plan."""
@@ -44,6 +45,11 @@ class Caller:
     is_gone: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
     trace: Any = None
     is_java: bool = False
+
+    @property
+    def holder(self) -> str:
+        """Return whom the call counts for where something is shared."""
+        return holder_of(self.principal, self.peer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,7 +19,7 @@ from pyarrow import flight
 from lance_flight import audit
 from lance_flight.audit import Subject
 from lance_flight.backend_values import PeerRequest, SessionState
-from lance_flight.errors import InvalidInput, Refused, Unavailable
+from lance_flight.errors import InvalidInput, LimitExceeded, Refused, Unavailable
 from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.handshakes import Handshake, record_handshake, with_token
@@ -26,6 +28,7 @@ from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.peers import ACTION, open_request, sealed_request
 from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.flight.status import handler
+from lance_flight.shares import holder_of, may_hold
 from lance_flight.thread_states import ThreadState
 
 MIDDLEWARE = "lance-flight"
@@ -81,9 +84,11 @@ class Call:
 
 
 class InFlight:
-    """Counter of running calls, which can be closed for new ones."""
+    """Counter of running calls, which can be closed for new ones. `most` bounds them, and each holder has its share."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self.most = most
+        self._held: Counter[str] = Counter()
         self._count = 0
         self._is_closed = False
         self._changed = threading.Condition()
@@ -100,10 +105,25 @@ class InFlight:
                 )
             self._count += 1
 
-    def leave(self) -> None:
+    def hold(self, holder: str) -> None:
+        """Count a call that has begun for a holder; raise `LimitExceeded` if that has its share, until `leave`."""
+        with self._changed:
+            own, all_held = self._held[holder], self._held.total()
+            if not may_hold(own, self.most - all_held):
+                raise LimitExceeded(
+                    f"{own} calls of {holder!r} run, and {all_held} of all, of {self.most} (running_calls), of which some are for others;"
+                    " expected a later try"
+                )
+            self._held[holder] += 1
+
+    def leave(self, holder: str | None = None) -> None:
         """Count a call as ended, its stream included."""
         with self._changed:
             self._count -= 1
+            if holder is not None:
+                self._held[holder] -= 1
+                if not self._held[holder]:
+                    del self._held[holder]
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -178,6 +198,12 @@ class CallMiddleware(flight.ServerMiddleware):
         self.cookie = cookie
         self.request = request
         self.thread_state: ThreadState | None = None
+        self._holder: str | None = None
+
+    def hold(self, holder: str) -> None:
+        """Count the call for a holder; `LimitExceeded` if that has too many."""
+        self._in_flight.hold(holder)
+        self._holder = holder
 
     def principal(self, certificate: bytes) -> Principal:
         """Return the principal of the call, over a connection with the certificate of this name."""
@@ -191,7 +217,7 @@ class CallMiddleware(flight.ServerMiddleware):
     def call_completed(self, exception: Exception | None) -> None:
         """Mark the call as ended, with or without an error."""
         self.waiting.end()
-        self._in_flight.leave()
+        self._in_flight.leave(self._holder)
         if self.thread_state is not None:
             self.thread_state.end()
 
@@ -272,6 +298,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
             " expected a call without the cookie, which begins a new one"
         )
     principal = middleware.principal(context.peer_identity())
+    middleware.hold(holder_of(principal.name, context.peer()))
     audit.enter(Subject(principal=principal.name, client=context.peer()))
     told_by = _told_by(principal, middleware.headers)
     session = _session(principal, told_by, middleware.headers, context.peer())

@@ -64,10 +64,16 @@ class EngineBackend:
 
     def connected(self, caller: Caller) -> None:
         if caller.is_connection:
-            self._engine.clients.renew(caller.session, caller.principal)
+            self._engine.clients.renew(caller.session, caller.principal, holder=caller.holder)
 
     def offer(self, caller: Caller, cookie: str) -> None:
-        self._engine.clients.offer(caller.session, cookie, is_own=not caller.is_connection, principal=caller.principal)
+        self._engine.clients.offer(
+            caller.session,
+            cookie,
+            is_own=not caller.is_connection,
+            principal=caller.principal,
+            holder=caller.holder,
+        )
 
     def state(self, caller: Caller) -> SessionState | None:
         session = self._engine.clients.found(caller.session, caller.cookie)
@@ -151,7 +157,7 @@ class EngineBackend:
         )
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
-        issuer = Issuer(principal=caller.principal, session=self._session(caller).id)
+        issuer = Issuer(principal=caller.principal, session=self._session(caller).id, peer=caller.peer)
         tasks = [Task.from_bytes(payload) for payload in payloads]
         statements = {task.statement for task in tasks if task.report is None}
         outcomes = [self._engine.running.cancel(statement, issuer) for statement in statements]
@@ -194,9 +200,10 @@ class EngineBackend:
     def _session(self, caller: Caller) -> Session:
         clients = self._engine.clients
         if caller.cookie is None:
-            session = clients.session(caller.session, caller.principal)
+            session = clients.session(caller.session, caller.principal, holder=caller.holder)
         else:
-            session = clients.session_of(caller.cookie, caller.principal, may_begin=caller.is_from_elsewhere)
+            begins = caller.is_from_elsewhere
+            session = clients.session_of(caller.cookie, caller.principal, may_begin=begins, holder=caller.holder)
         if caller.state is not None and caller.state.generation > session.told.generation:
             clients.abandon_sql(session)
             settings.resume(session, caller.state)

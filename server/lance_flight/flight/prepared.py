@@ -94,7 +94,7 @@ class PreparedStatements:
         if prepared.parameters is None:
             # Its client may ignore the handle in the answer.
             self._check_made_here(prepared)
-            self.bindings.put(prepared.identity, encoded)
+            self.bindings.put(prepared.identity, encoded, owner=call.caller.holder)
         bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -95,10 +96,12 @@ class FlightSqlServer(flight.FlightServerBase):
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
         authentication: Authentication = OPEN,
         inputs: InputRules | None = None,
+        running_calls: int = sys.maxsize,
         tls: Tls | None = None,
         shared: Shared | None = None,
     ) -> None:
-        sealer, shared = TicketSealer(key), shared or Shared(inputs=inputs or InputRules())
+        sealer = TicketSealer(key)
+        shared = shared or Shared(in_flight=InFlight(running_calls), inputs=inputs or InputRules())
         prepared = PreparedStatements(
             backend=backend, sealer=sealer, bindings=shared.bindings, replica=shared.replica, inputs=shared.inputs
         )

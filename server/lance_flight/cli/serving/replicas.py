@@ -46,6 +46,7 @@ _DIVIDED = (
     "metadata_cache",
     "running_statements",
     "waiting_statements",
+    "running_calls",
 )
 """Settings that the replicas share; 0 stays what it means, of a machine that is shared."""
 _LOOPBACK = "127.0.0.1"

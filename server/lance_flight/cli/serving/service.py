@@ -99,6 +99,7 @@ class Service:
         self.engine.apply(limits)
         self.peers.addresses = config.peer_addresses
         self.server.inputs.follow(_inputs_of(config))
+        self.server.in_flight.most = config.running_calls
         self.maintainer.set_share(_share(config))
 
 
@@ -147,6 +148,7 @@ def build(
             advertise=advertised,
             authentication=admitting,
             inputs=_inputs_of(config),
+            running_calls=config.running_calls,
             middleware=middleware,
             tls=tls,
         )

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary, TemporaryTables
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.runtime.client_sessions import ANONYMOUS, Isolation, Session
+from lance_flight.engine.runtime.client_sessions import Isolation, Session
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import Issuer
+from lance_flight.shares import ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)

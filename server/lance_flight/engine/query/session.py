@@ -53,7 +53,6 @@ from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
-from lance_flight.engine.runtime.client_sessions import ANONYMOUS
 from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
@@ -76,6 +75,7 @@ from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
+from lance_flight.shares import ANONYMOUS
 
 T = TypeVar("T")
 

@@ -16,9 +16,7 @@ from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, OutcomeUnknown
-
-ANONYMOUS = "anonymous"
-"""Principal of sessions without authentication."""
+from lance_flight.shares import ANONYMOUS
 
 BEGUN = "a transaction that BEGIN began"
 """Name of an open transaction of a session's statements among what its server keeps."""
@@ -46,7 +44,7 @@ class Session:
     began as that of a connection whose client was not known has it as its `origin`. Its `id` may be shown to
     other clients, because it does not give access to the session.
 
-    One that `reads_only` stays so. `told` is the state that its client's cookie has of it.
+    It counts for its `holder`. One that `reads_only` stays so. `told` is the state that its client's cookie has of it.
 
     `sql_transaction` is the transaction that BEGIN has begun: it stays until COMMIT or ROLLBACK, even if the transaction has ended
     before, so that no statement that was meant for it is committed by itself. `commit_failed` is true after a COMMIT
@@ -67,6 +65,7 @@ class Session:
     told: SessionState = field(default_factory=SessionState)
     origin: Session | None = None
     principal: str = ANONYMOUS
+    holder: str = ANONYMOUS
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -127,14 +126,19 @@ class OpenTransaction:
                     self.sql.rollback()
                 raise
 
-    def roll_back_idle(self) -> bool:
+    @property
+    def is_running(self) -> bool:
+        """True while a statement runs in the transaction."""
+        return self._lock.locked()
+
+    def roll_back_idle(self, reason: str) -> bool:
         """Roll back unless a statement is running in the transaction; return whether that was done."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
             if self.failure is not None:
                 return False
-            self.failure = Conflict("the server was stopped")
+            self.failure = Conflict(reason)
             self.sql.rollback()
         finally:
             self._lock.release()

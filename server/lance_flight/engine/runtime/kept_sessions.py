@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class KeptSessions:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._keys: dict[Session, set[str]] = {}
-        self._counts: Counter[str] = Counter()
+        self._of_holder: dict[str, OrderedDict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -49,9 +49,10 @@ class KeptSessions:
             if before is not None:
                 self.pop(key)
             self._keys.setdefault(session, set()).add(key)
-            self._counts[session.principal] += 1
+            self._of_holder.setdefault(session.holder, OrderedDict())[key] = None
         self._kept[key] = Kept(session, used)
         self._kept.move_to_end(key)
+        self._of_holder[session.holder].move_to_end(key)
 
     def pop(self, key: str) -> Session:
         """Remove a key and return its session."""
@@ -60,14 +61,11 @@ class KeptSessions:
         keys.remove(key)
         if not keys:
             del self._keys[session]
-        self._counts[session.principal] -= 1
-        if not self._counts[session.principal]:
-            del self._counts[session.principal]
+        own = self._of_holder[session.holder]
+        del own[key]
+        if not own:
+            del self._of_holder[session.holder]
         return session
-
-    def pop_oldest(self) -> Session:
-        """Remove the key that was not used for longest, and return its session."""
-        return self.pop(next(iter(self._kept)))
 
     def remove(self, session: Session) -> None:
         """Remove all keys of a session."""
@@ -78,13 +76,18 @@ class KeptSessions:
         """Return the keys of a session; none of one that is not kept."""
         return list(self._keys.get(session, ()))
 
-    def count_of(self, principal: str) -> int:
-        """Return the number of keys of a principal's sessions."""
-        return self._counts[principal]
+    def count_of(self, holder: str) -> int:
+        """Return the number of keys of a holder's sessions."""
+        return len(self._of_holder.get(holder, ()))
 
-    def of_principal(self, principal: str) -> Iterator[str]:
-        """Yield the keys of a principal's sessions, those first that were not used for longest."""
-        return (key for key, kept in self._kept.items() if kept.session.principal == principal)
+    def of_holder(self, holder: str) -> list[str]:
+        """Return the keys of a holder's sessions, those first that were not used for longest."""
+        return list(self._of_holder.get(holder, ()))
+
+    @property
+    def largest_holder(self) -> str:
+        """Return the holder with the most keys; there must be one."""
+        return max(self._of_holder, key=lambda holder: len(self._of_holder[holder]))
 
     @property
     def sessions(self) -> list[Session]:

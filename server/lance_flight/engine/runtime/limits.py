@@ -27,7 +27,7 @@ class Limits:
     stream_memory: int | None = None
     stream_idle_timeout: float = 0.0
     sessions: int = 10_000
-    sessions_per_principal: int = 10_000
+    sessions_per_principal: int = 0
     session_idle_timeout: float = 3600.0
 
 

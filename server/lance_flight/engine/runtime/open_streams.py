@@ -8,10 +8,13 @@ there is no room for other streams, the connection is closed, and nothing is lef
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from inspect import GEN_CLOSED, getgeneratorstate
 
 import pyarrow as pa
@@ -21,11 +24,14 @@ from lance_flight.connections import close_connection
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.errors import LanceFlightError, LimitExceeded
+from lance_flight.shares import ANONYMOUS, SHARE
 
 STREAM_BYTES = 1 << 20
 """Bytes that an open stream counts for beside its rows: a thread of gRPC's, its buffers, and a plan."""
 PRESSED_SECONDS = 10.0
 """Seconds that a client may take over one message while others wait for room, unless no client may take as long."""
+FAIR_SECONDS = 2.0
+"""Seconds that a new stream waits for room before those make some whose clients hold more than its own."""
 QUEUE_SECONDS = 15.0
 """Seconds that a new stream waits for room: those that hold it while their clients do nothing are ended in less."""
 
@@ -58,8 +64,18 @@ class HeldBytes:
         return HeldBytes(self)
 
 
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """New stream of a holder that waits for room."""
+
+    holder: str
+    since: float = field(default_factory=time.monotonic)
+    woken: threading.Event = field(default_factory=threading.Event)
+    is_admitted: bool = False
+
+
 class OpenStream:
-    """Stream of the rows of one query to the client at `peer`; `ahead` counts what the query has read before it is asked for it."""
+    """Stream of the rows of one query to the client at `peer`, which count for a `holder`; `ahead` counts what the query has read before it is asked for it."""
 
     def __init__(
         self,
@@ -67,14 +83,16 @@ class OpenStream:
         batches: Generator[pa.RecordBatch],
         ahead: HeldBytes,
         cancellation: Cancellation,
+        *,
         peer: str = "",
+        holder: str = ANONYMOUS,
     ) -> None:
         self._streams = streams
-        self._peer = peer
+        self._peer, self.holder = peer, holder
         self.cancellation = cancellation
         self._batches = batches
         self._ahead = ahead
-        self._held = streams.held.part()
+        self._held = streams.held_by(holder).part()
         self._messages: Generator[pa.RecordBatch] | None = None
         self._since: float | None = None
         self._reason: Reason | None = None
@@ -141,14 +159,18 @@ class OpenStream:
 
 
 class OpenStreams:
-    """All open streams of a server, and the bound on the bytes that they hold together. Safe to share among threads."""
+    """All open streams of a server, and the bound on the bytes that they hold together. Safe to share among threads.
+
+    The streams of one holder have at most three times as much as they leave to others.
+    """
 
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
         self.held = HeldBytes()
+        self._held_by: weakref.WeakValueDictionary[str, HeldBytes] = weakref.WeakValueDictionary()
         self._streams: dict[int, OpenStream] = {}
-        self._waiting = 0
+        self._waiting: list[_Waiter] = []
         self._most_held, self._released = 0, 0.0
-        self._changed = threading.Condition()
+        self._changed = threading.Lock()
         self.apply(limits)
 
     def __len__(self) -> int:
@@ -159,11 +181,25 @@ class OpenStreams:
         self._most, self._most_waiting = limits.stream_memory, limits.waiting_statements
         self._idle_seconds = limits.stream_idle_timeout
 
+    def held_by(self, holder: str) -> HeldBytes:
+        """Return the counter of all that is held for the clients of one holder."""
+        with self._changed:
+            found = self._held_by.get(holder)
+            if found is None:
+                found = self._held_by[holder] = self.held.part()
+            return found
+
     def opened(
-        self, batches: Generator[pa.RecordBatch], ahead: HeldBytes, cancellation: Cancellation, peer: str = ""
+        self,
+        batches: Generator[pa.RecordBatch],
+        ahead: HeldBytes,
+        cancellation: Cancellation,
+        *,
+        peer: str = "",
+        holder: str = ANONYMOUS,
     ) -> OpenStream:
         """Return a new stream, which counts from its first message on."""
-        return OpenStream(self, batches, ahead, cancellation, peer)
+        return OpenStream(self, batches, ahead, cancellation, peer=peer, holder=holder)
 
     def enter(self, stream: OpenStream) -> None:
         """Count a stream as open."""
@@ -175,21 +211,24 @@ class OpenStreams:
         with self._changed:
             self._streams.pop(id(stream), None)
 
-    def wait_for_room(self, cancellation: Cancellation) -> None:
-        """Wait until the open streams hold less than they may; `LimitExceeded` if that takes too long, or too many wait for it."""
-        if self._has_room:
+    def wait_for_room(self, cancellation: Cancellation, holder: str = ANONYMOUS) -> None:
+        """Wait until a holder may open a stream; `LimitExceeded` if that takes too long, or too many wait for it."""
+        if self._has_room(holder):
             return
-        with cancellation.waking(self._wake), self._changed:
-            if self._waiting >= self._most_waiting:
-                raise self._refusal()
-            self._waiting += 1
-            try:
-                self._changed.wait_for(lambda: self._has_room or cancellation.is_cancelled, QUEUE_SECONDS)
-            finally:
-                self._waiting -= 1
+        waiter = _Waiter(holder)
+        with self._changed:
+            if len(self._waiting) >= self._most_waiting:
+                raise self._refusal(holder)
+            self._waiting.append(waiter)
+        try:
+            with cancellation.waking(waiter.woken.set):
+                waiter.woken.wait(QUEUE_SECONDS)
+        finally:
+            with self._changed:
+                self._waiting.remove(waiter)
         cancellation.check()
-        if not self._has_room:
-            raise self._refusal()
+        if not (waiter.is_admitted or self._has_room(holder)):
+            raise self._refusal(holder)
 
     def watch(self) -> None:
         """End the streams that were cancelled, whose clients have taken nothing for too long, and that others have no room for."""
@@ -201,25 +240,48 @@ class OpenStreams:
             elif seconds and stream.waited(now) > seconds:
                 stream.end(_Ended(seconds, "stream_idle_timeout"))
         self._release_unused(now)
-        if self._waiting:
-            self._make_room(now)
-            with self._changed:
-                self._changed.notify()  # one at a time: what a stream holds is known when it has begun
+        self._serve_waiters(now)
 
-    @property
-    def _has_room(self) -> bool:
-        return self._most is None or self.held.size < self._most
+    def _has_room(self, holder: str) -> bool:
+        """Return whether a holder may open one more stream: what that holds is known when it has begun."""
+        free = sys.maxsize if self._most is None else self._most - self.held.size
+        return free > 0 and self._size_of(holder) <= SHARE * free
 
-    def _make_room(self, now: float) -> None:
-        """Close connections whose clients have not taken a message for a while, those first that have waited longest."""
+    def _size_of(self, holder: str) -> int:
+        found = self._held_by.get(holder)
+        return 0 if found is None else found.size
+
+    def _serve_waiters(self, now: float) -> None:
+        """Make room for those who wait, and admit the one of them whose holder has least: one at a time, since its stream is not counted yet."""
+        with self._changed:
+            waiting = sorted(self._waiting, key=lambda each: (self._size_of(each.holder), each.since))
+        without = next((each for each in waiting if not self._has_room(each.holder)), None)
+        if without is not None:
+            self._make_room(without, now)
+        admitted = next((each for each in waiting if not each.is_admitted and self._has_room(each.holder)), None)
+        if admitted is not None:
+            admitted.is_admitted = True
+            admitted.woken.set()
+
+    def _make_room(self, waiter: _Waiter, now: float) -> None:
+        """Close connections whose clients have not taken a message for a while, those first that have waited longest.
+
+        One that waits for longer than is fair gets the room of the holder that has most, however fast that reads.
+        """
         patience = min(PRESSED_SECONDS, self._idle_seconds or PRESSED_SECONDS)
-        size = self.held.size
+        with self._changed:
+            largest = max(self._held_by, key=self._size_of, default=waiter.holder)
+        own, is_full = self._size_of(waiter.holder), self._most is not None and self.held.size >= self._most
+        is_unfair = now - waiter.since > FAIR_SECONDS and self._size_of(largest) > own
+        size = 0
         for stream in sorted(self._listed(), key=lambda each: -each.waited(now)):
             seconds = stream.waited(now)
-            if seconds < patience or self._most is None or size < self._most:
+            is_stalled = seconds >= patience and (is_full or stream.holder == waiter.holder)
+            if is_stalled or (is_unfair and seconds and stream.holder == largest):
+                stream.end(_Ended(seconds, "stream_memory_limit"))
+                size += stream.abort()
+            if self._most is None or self.held.size - size < self._most:
                 return
-            stream.end(_Ended(seconds, "stream_memory_limit"))
-            size -= stream.abort()
 
     def _release_unused(self, now: float) -> None:
         """Give memory back to the system once streams hold far less than they did."""
@@ -229,19 +291,15 @@ class OpenStreams:
             self._most_held, self._released = size, now
             threading.Thread(target=release_unused, name="releasing memory", daemon=True).start()
 
-    def _refusal(self) -> LimitExceeded:
+    def _refusal(self, holder: str) -> LimitExceeded:
         return LimitExceeded(
-            f"{len(self)} open streams hold {self.held.size} bytes that their clients have not taken, of {self._most}"
-            " (stream_memory_limit); expected a later try"
+            f"{len(self)} open streams hold {self.held.size} bytes that their clients have not taken, {self._size_of(holder)} of them"
+            f" for {holder!r}, of {self._most} (stream_memory_limit); expected a later try"
         )
 
     def _listed(self) -> list[OpenStream]:
         with self._changed:
             return list(self._streams.values())
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
 
 
 class _Ended:

@@ -19,6 +19,7 @@ from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.open_streams import HeldBytes
 from lance_flight.engine.runtime.quotas import NO_QUOTAS, UNMETERED, Allowance, ByteMeter
 from lance_flight.errors import Cancelled, StatementTimeout
+from lance_flight.shares import holder_of
 
 
 class StatementKind(Enum):
@@ -58,6 +59,11 @@ class Issuer:
     allowance: Allowance = NO_QUOTAS
     trace: Any = None
     is_gone: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+    @property
+    def holder(self) -> str:
+        """Return whom the statement counts for where something is shared."""
+        return holder_of(self.principal, self.peer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +125,10 @@ class RunningStatement:
     """Mutable state of one running statement, written by its threads; `record` returns a snapshot.
 
     The `meter` counts its bytes; `uncounted` are those of its parameters until then. `ahead` counts the bytes that it has read
-    before its clients ask for them.
+    before its clients ask for them. One that `watches` asks what the server does, and waits for no other statement.
     """
+
+    watches = False
 
     def __init__(
         self,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.runtime.client_sessions import (
-    ANONYMOUS,
     KnownSession,
     OpenTransaction,
     Session,
@@ -24,10 +23,16 @@ from lance_flight.engine.runtime.kept_sessions import KeptSessions
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
+from lance_flight.lru_cache import LruCache
+from lance_flight.shares import ANONYMOUS
 
 ID_BYTES, REGISTRY_BYTES = 12, 4
 ELSEWHERE = bytes(REGISTRY_BYTES + ID_BYTES)
 """Id of the transaction that BEGIN has begun at another server: its statements are refused here until COMMIT or ROLLBACK."""
+SESSIONS_PER_HOLDER = 4
+"""Divisor: a quarter of all sessions is for one holder, unless a setting says otherwise."""
+LEFT_SECONDS = 60.0
+"""Time without a use after which a session with an open transaction makes room for a new one of its holder."""
 _COOKIE = "session "
 """Prefix of cookies among the keys of sessions; other keys begin differently."""
 
@@ -35,8 +40,9 @@ _COOKIE = "session "
 class SessionRegistry:
     """The sessions and open transactions of one server. Safe to share among threads.
 
-    A session that was not used for a while ends with its transactions: its client has disconnected. Of too many sessions those
-    without open transactions end that have not been used for longest. The `limits` may be replaced.
+    A session that was not used for a while ends with its transactions: its client has disconnected. A new session beyond the share of its
+    holder takes the place of the oldest one of that holder, and one beyond the bound on all that of the oldest one of the holder that has
+    most. Open transactions of a holder are bounded likewise. The `limits` may be replaced.
     """
 
     def __init__(self, root: Root, limits: Limits = NO_LIMITS, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -45,35 +51,45 @@ class SessionRegistry:
         self._now = now
         self._sessions = KeptSessions()
         self._offered = KeptSessions()
-        self._interrupted: OrderedDict[str, bytes] = OrderedDict()
+        self._interrupted = LruCache[str, bytes](limits.sessions)
         self._open: OrderedDict[bytes, OpenTransaction] = OrderedDict()
         """The transactions that are open, those first that were not used for longest."""
+        self._open_of: Counter[str] = Counter()
+        self._displaced: list[Session] = []
+        """Sessions whose places others have taken, and that are still to end."""
         self._id = secrets.token_bytes(REGISTRY_BYTES)
         self._lock = threading.Lock()
 
-    def session(self, key: str, principal: str = ANONYMOUS) -> Session:
-        """Return the session of a client by its key; create one if the principal has none there."""
+    def session(self, key: str, principal: str = ANONYMOUS, *, holder: str | None = None) -> Session:
+        """Return the session of a client by its key; create one, which counts for a holder, if the principal has none there."""
         self._forget_idle()
-        with self._lock:
+        with self._changing():
             kept = self._sessions.get(key)
             is_there = kept is not None and kept.session.principal == principal
             if kept is not None and is_there:
                 return self._keep(key, kept.session)
-            return self._keep(key, Session(principal=principal, sql_transaction=self._interrupted.pop(key, None)))
+            return self._keep(
+                key,
+                Session(principal=principal, holder=holder or principal, sql_transaction=self._interrupted.pop(key)),
+            )
 
-    def renew(self, key: str, principal: str = ANONYMOUS) -> None:
+    def renew(self, key: str, principal: str = ANONYMOUS, *, holder: str | None = None) -> None:
         """Reset a session: its settings are the default ones, and no open transaction belongs to it."""
-        with self._lock:
-            self._keep(key, Session(is_introduced=True, principal=principal))
+        with self._changing():
+            self._keep(key, Session(is_introduced=True, principal=principal, holder=holder or principal))
 
-    def offer(self, key: str, cookie: str, *, is_own: bool, principal: str = ANONYMOUS) -> None:
+    def offer(
+        self, key: str, cookie: str, *, is_own: bool, principal: str = ANONYMOUS, holder: str | None = None
+    ) -> None:
         """Register a cookie for a client's session, for its next call; `is_own`: the session certainly belongs to that client alone."""
-        session = self.session(key, principal)
+        session = self.session(key, principal, holder=holder)
         with self._lock:
             session.is_introduced = session.is_introduced or is_own
             self._offered.put(cookie, session)
+            while self._offered.count_of(session.holder) > self._share:
+                self._offered.pop(self._offered.of_holder(session.holder)[0])
             while len(self._offered) > self.limits.sessions:
-                self._offered.pop_oldest()
+                self._offered.pop(self._offered.of_holder(self._offered.largest_holder)[0])
 
     def knows(self, cookie: str) -> bool:
         """Return whether a session is registered under the key of a cookie."""
@@ -89,18 +105,21 @@ class SessionRegistry:
                 kept = self._offered.get(cookie)
             return None if kept is None else kept.session
 
-    def session_of(self, cookie: str, principal: str = ANONYMOUS, *, may_begin: bool = False) -> Session:
+    def session_of(
+        self, cookie: str, principal: str = ANONYMOUS, *, may_begin: bool = False, holder: str | None = None
+    ) -> Session:
         """Return the session of a cookie; `Conflict` if it has ended, `Refused` if it belongs to another principal.
 
         With `may_begin` one that is not here is begun: it was another server's.
         """
         self._forget_idle()
-        with self._lock:
+        with self._changing():
             kept = self._sessions.get(_COOKIE + cookie)
             found = self._offered.get(cookie) if kept is None else kept
             if found is None:
                 if may_begin:
-                    return self._keep(_COOKIE + cookie, Session(principal=principal, is_introduced=True))
+                    begun = Session(principal=principal, holder=holder or principal, is_introduced=True)
+                    return self._keep(_COOKIE + cookie, begun)
                 raise Conflict("the session of this cookie has just ended")
             if found.session.principal != principal:
                 raise Refused("the session of this cookie belongs to another principal")
@@ -145,7 +164,7 @@ class SessionRegistry:
                 raise InvalidTransactionState(
                     "a transaction that BEGIN has begun is open in this session; expected COMMIT or ROLLBACK first"
                 )
-            self._open[transaction.id] = session.open[transaction.id] = transaction
+            self._add(transaction)
         return transaction.id
 
     def begin_sql(self, session: Session, *, serializable: bool, is_read_only: bool) -> None:
@@ -159,7 +178,7 @@ class SessionRegistry:
                     "BEGIN in a session in which its driver has begun a transaction (BeginTransaction);"
                     " expected commit() or rollback() of the connection first"
                 )
-            self._open[transaction.id] = session.open[transaction.id] = transaction
+            self._add(transaction)
             session.sql_transaction, session.commit_failed = transaction.id, False
 
     def end_sql(self, session: Session, *, commit: bool) -> None:
@@ -199,6 +218,23 @@ class SessionRegistry:
         sql = SqlTransaction(root, explicit=True, serializable=serializable, is_read_only=is_read_only)
         return OpenTransaction(self._id + secrets.token_bytes(ID_BYTES), session, sql, self._now())
 
+    def _add(self, transaction: OpenTransaction) -> None:
+        """List a transaction as open; `LimitExceeded` where its holder has as many as it may."""
+        holder = transaction.session.holder
+        own, most = self._open_of[holder], self._share
+        if own >= most:
+            raise LimitExceeded(
+                f"{holder!r} has {own} open transactions, of {most} (sessions_per_principal); expected COMMIT or ROLLBACK of one"
+            )
+        self._open_of[holder] += 1
+        self._open[transaction.id] = transaction.session.open[transaction.id] = transaction
+
+    def _remove(self, transaction: OpenTransaction) -> None:
+        """List a transaction as open no longer."""
+        if self._open.pop(transaction.id, None) is not None:
+            self._open_of[transaction.session.holder] -= 1
+            self._open_of += Counter()  # drops what is 0
+
     def transaction(self, transaction_id: bytes) -> OpenTransaction:
         """Return the open transaction with this id; raise `NotFound` without one, `Conflict` if another server has begun it."""
         with self._lock:
@@ -211,8 +247,8 @@ class SessionRegistry:
                 )
             if found is None:
                 raise NotFound(
-                    "the transaction is not open: it was ended, or was idle for too long; expected a new one, after ROLLBACK of one"
-                    " that BEGIN began"
+                    "the transaction is not open: it was ended, was idle for too long, or has made room for others; expected a new one,"
+                    " after ROLLBACK of one that BEGIN began"
                 )
             found.used = self._now()
             self._open.move_to_end(transaction_id)
@@ -254,7 +290,7 @@ class SessionRegistry:
                 # Some drivers forget a transaction whose commit failed: it blocks no other one.
                 transaction.session.open.pop(transaction_id, None)
                 if transaction.failure is None or not commit:
-                    self._open.pop(transaction_id, None)
+                    self._remove(transaction)
 
     def counted(self) -> tuple[int, int]:
         """Return the numbers of sessions and of open transactions."""
@@ -296,43 +332,73 @@ class SessionRegistry:
         with self._lock:
             open_ = list(self._open.values())
             sessions = {*self._sessions.sessions, *self._offered.sessions}
-        count = sum(transaction.roll_back_idle() for transaction in open_)
+        count = sum(transaction.roll_back_idle("the server was stopped") for transaction in open_)
         for session in sessions:
             session.temporary.close()
         return count
 
+    @property
+    def _share(self) -> int:
+        """Return how many sessions one holder may have."""
+        return self.limits.sessions_per_principal or max(1, self.limits.sessions // SESSIONS_PER_HOLDER)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change the sessions that are kept; those that have lost their places end after that, which may take its time."""
+        with self._lock:
+            try:
+                yield
+            finally:
+                ended, self._displaced = self._displaced, []
+        for session in ended:
+            session.temporary.forget()
+            for transaction in list(session.open.values()):
+                if transaction.roll_back_idle("its session has made room for others"):
+                    with suppress(NotFound):  # it was ended at the same moment
+                        self.end(transaction.id, commit=False)
+
     def _keep(self, key: str, session: Session) -> Session:
         """Let a key find a session, which is in use; `LimitExceeded` where there are too many that cannot be forgotten."""
         if key not in self._sessions:
-            self._make_room(session.principal)
+            self._make_room(session.holder)
         self._sessions.put(key, session, self._now())
         return session
 
-    def _make_room(self, principal: str) -> None:
-        """Forget the oldest sessions, of a principal or overall, if there is no room for another one."""
-        own, most = self._sessions.count_of(principal), self.limits.sessions_per_principal
-        if own >= most:
-            self._forget_oldest(self._sessions.of_principal(principal), own - most + 1, f"{principal!r} has {most}")
-        too_many = len(self._sessions) - self.limits.sessions + 1
-        if too_many > 0:
-            self._forget_oldest(iter(self._sessions), too_many, f"the server has {self.limits.sessions}")
+    def _make_room(self, holder: str) -> None:
+        """Forget the oldest session of a holder, or of the one that has most, if there is no room for another one."""
+        own, most = self._sessions.count_of(holder), self._share
+        for _ in range(own - most + 1):
+            self._displace(holder, f"{own} sessions with open transactions, of {most} (sessions_per_principal)")
+        for _ in range(len(self._sessions) - self.limits.sessions + 1):
+            largest = self._sessions.largest_holder
+            if self._sessions.count_of(largest) > self._sessions.count_of(holder):
+                self._displace(largest)
+            else:
+                why = f"{own} sessions with open transactions, and the server all of {self.limits.sessions} (sessions)"
+                self._displace(holder, why)
 
-    def _forget_oldest(self, keys: Iterator[str], too_many: int, whose: str) -> None:
-        forgettable = (key for key in keys if not self._sessions[key].session.open)
-        forgotten = [self._forget(key) for key in list(islice(forgettable, too_many))]
-        for session in self._without_keys(forgotten):
-            session.temporary.forget()
-        too_many -= len(forgotten)
-        if too_many > 0:
-            raise LimitExceeded(f"{whose} sessions with open transactions; expected one of them to end first")
+    def _displace(self, holder: str, refusal: str | None = None) -> None:
+        """Forget the oldest session of a holder: without open transactions, else one that is left, else any unless a `refusal` says why not."""
+        keys, left = self._sessions.of_holder(holder), self._now() - LEFT_SECONDS
+
+        def is_running(key: str) -> bool:
+            return any(each.is_running for each in self._sessions[key].session.open.values())
+
+        chosen = next((key for key in keys if not self._sessions[key].session.open), None)
+        if chosen is None:
+            idle = (key for key in keys if not is_running(key))
+            chosen = next(idle, None)
+            if refusal is not None and (chosen is None or self._sessions[chosen].used >= left):
+                raise LimitExceeded(f"{holder!r} has {refusal}; expected one of them to end first")
+        session = self._forget(keys[0] if chosen is None else chosen)
+        if not self._sessions.keys_of(session):
+            self._displaced.append(session)
 
     def _forget(self, key: str) -> Session:
         """Forget the session of a key, and remember the transaction in it that BEGIN began: later statements under the key were meant for it."""
         session = self._sessions.pop(key)
         if session.sql_transaction is not None and not key.startswith(_COOKIE):  # the cookie is refused anyway
-            self._interrupted[key] = session.sql_transaction
-            while len(self._interrupted) > self.limits.sessions:
-                self._interrupted.popitem(last=False)
+            self._interrupted.put(key, session.sql_transaction, owner=session.holder)
         return session
 
     def _without_keys(self, forgotten: Sequence[Session]) -> list[Session]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import count, islice
 
 import pyarrow as pa
 
@@ -27,10 +29,15 @@ from lance_flight.engine.runtime.quotas import QuotaBook, QuotaUsage
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 from lance_flight.lru_cache import LruCache
+from lance_flight.shares import holder_of
 
 ID_BYTES = 8
 MOST_WAITING = 10_000
 """Most queries that wait for their readers; beyond that the oldest ones count as abandoned."""
+MOST_WATCHING = 2
+"""Most queries of one holder about what the server does that run at the same time, beside all other statements."""
+ABANDONED = 0.1
+"""Share of a holder's waiting queries that are given up at once where there are too many."""
 MOST_CANCELLED = 100_000
 MOST_ENDED = 10_000
 """Most statements that have ended and are remembered."""
@@ -58,10 +65,14 @@ class StatementRegistry:
         self.quotas = QuotaBook()
         self.open_streams = OpenStreams(limits)
         self._turns = AdmissionQueue(limits.running_statements, limits.waiting_statements, self.quotas)
+        self._watching = AdmissionQueue(
+            sys.maxsize, limits.waiting_statements, self.quotas, may_hold=lambda held, _: held < MOST_WATCHING
+        )
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
         self._cancelled = LruCache[str, str](MOST_CANCELLED)
-        self._ended: deque[Record] = deque(maxlen=MOST_ENDED)
+        self._ended = LruCache[int, Record](MOST_ENDED)
+        self._numbers = count()
         self._observers: list[Ended] = []
         self._changed = threading.Condition(threading.RLock())
 
@@ -69,6 +80,7 @@ class StatementRegistry:
         """Hold statements to other limits from now on; those that run keep their timeout."""
         self._limits = limits
         self._turns.resize(limits.running_statements, limits.waiting_statements)
+        self._watching.resize(sys.maxsize, limits.waiting_statements)
         self.open_streams.apply(limits)
 
     def observe(self, ended: Ended) -> None:
@@ -82,8 +94,7 @@ class StatementRegistry:
 
     def ended(self) -> list[Record]:
         """Return the records of the statements that ended last, in the order of their ends; long texts are cut."""
-        with self._changed:
-            return list(self._ended)
+        return self._ended.values()
 
     def quota_usage(self, principal: str | None) -> list[QuotaUsage]:
         """Return the quotas that have counted for a principal (None: for any) within the last hour, with their use now."""
@@ -94,7 +105,7 @@ class StatementRegistry:
         """A new statement, which ends with the block unless its endpoints are awaited by then."""
         meter = self.quotas.meter(issuer.allowance, issuer.principal)
         statement = RunningStatement(
-            secrets.token_hex(ID_BYTES), kind, sql, issuer, meter, ahead=self.open_streams.held.part()
+            secrets.token_hex(ID_BYTES), kind, sql, issuer, meter, ahead=self.open_streams.held_by(issuer.holder).part()
         )
         with self._changed:
             self._enter(statement)
@@ -115,7 +126,7 @@ class StatementRegistry:
                     sql,
                     issuer,
                     meter,
-                    ahead=self.open_streams.held.part(),
+                    ahead=self.open_streams.held_by(issuer.holder).part(),
                 )
                 statement.awaited.add(part)
                 statement.keep(self._limits.ticket_lifetime)
@@ -157,8 +168,9 @@ class StatementRegistry:
         if is_new:
             statement.meter.charge(statement.uncounted)
             statement.uncounted = 0
-        quotas = issuer.allowance.slot_quotas(self._limits.statement_memory)
-        turn = AdmissionSlot(self._turns, issuer.principal, issuer.session, statement.cancellation, quotas)
+        quotas = () if statement.watches else issuer.allowance.slot_quotas(self._limits.statement_memory)
+        turns = self._watching if statement.watches else self._turns
+        turn = AdmissionSlot(turns, issuer.holder, issuer.session, statement.cancellation, quotas)
         turn.take(is_new=is_new)
         try:
             yield turn
@@ -198,13 +210,13 @@ class StatementRegistry:
         with self._changed:
             statement = self._statements.get(statement_id)
             if statement is None:
-                self._cancelled.put(statement_id, Cancelled.code)
+                self._cancelled.put(statement_id, Cancelled.code, owner=issuer.holder)
                 return CancelStatus.CANCELLED
             if statement.issuer.principal != issuer.principal:
                 raise Refused(f"statement {statement_id!r} was begun by another principal")
             if not statement.cancellation.cancel(lambda: Cancelled("the statement was cancelled")):
                 return CancelStatus.NOT_CANCELLABLE
-            self._cancelled.put(statement_id, Cancelled.code)
+            self._cancelled.put(statement_id, Cancelled.code, owner=issuer.holder)
             has_ended = self._changed.wait_for(lambda: not statement.active, seconds)
         if not has_ended:
             return CancelStatus.CANCELLING
@@ -234,7 +246,7 @@ class StatementRegistry:
                 self._settle(statement, "abandoned", is_over=True)
 
     def _settle(self, statement: RunningStatement, outcome: str, *, is_over: bool = False) -> None:
-        """Report a statement that has ended; keep one that waits for its reader, but drop the oldest if too many wait."""
+        """Report a statement that has ended; keep one that waits for its reader, unless too many wait."""
         ended = []
         with self._changed:
             if not statement.active and statement.awaited and statement.failure is None and not is_over:
@@ -242,13 +254,19 @@ class StatementRegistry:
             elif not statement.active and not statement.has_ended:
                 ended.append(self._forget(statement, outcome))
             if len(self._statements) > MOST_WAITING:
-                waiting = (each for each in self._statements.values() if not each.active)
-                oldest = next(waiting, None)
-                if oldest is not None:
-                    ended.append(self._forget(oldest, "abandoned"))
+                ended += [self._forget(each, "abandoned") for each in self._too_many()]
         for record in ended:
             self._remember(record)
             self._tell(record)
+
+    def _too_many(self) -> list[RunningStatement]:
+        """Return the oldest queries that wait for their readers, of the holder that has most of them."""
+        waiting = [each for each in self._statements.values() if not each.active]
+        counts = Counter(each.issuer.holder for each in waiting)
+        if not counts:
+            return []
+        ((holder, most),) = counts.most_common(1)
+        return list(islice((each for each in waiting if each.issuer.holder == holder), max(1, int(ABANDONED * most))))
 
     def _forget(self, statement: RunningStatement, outcome: str) -> Record:
         """Mark a statement as ended; another one under its id, begun by a client's retry, stays registered."""
@@ -259,9 +277,9 @@ class StatementRegistry:
 
     def _remember(self, record: Record) -> None:
         text = record.sql if len(record.sql) <= MOST_TEXT else f"{record.sql[:MOST_TEXT]}…"
-        with self._changed:
-            # What traces it is another program's, and may hold much.
-            self._ended.append(replace(record, sql=text, trace=None))
+        # What traces it is another program's, and may hold much.
+        remembered = replace(record, sql=text, trace=None)
+        self._ended.put(next(self._numbers), remembered, owner=holder_of(record.principal, record.peer))
 
     def _tell(self, record: Record) -> None:
         for observer in self._observers:

@@ -50,6 +50,7 @@ def maintenance_work(
 class _Kept:
     content: bytes
     expires: float
+    owner: str
 
 
 class Reports:
@@ -67,15 +68,15 @@ class Reports:
         running.rows, running.size = report.num_rows, report.nbytes
         content = encode_rows(report, _COMPRESSION)
         if len(content) > MOST_TICKET_BYTES:
-            self._keep(running.id, content)
+            self._keep(running.id, content, running.issuer.holder)
             content = KEPT_HERE
         tasks = tuple(replace(task, report=content) for task in tasks_of(running, None, {}, 1, scope))
         return QueryPlan(schema=report.schema, tasks=tasks, expires=self._expiry(), rows=report.num_rows)
 
-    def _keep(self, statement: str, content: bytes) -> None:
+    def _keep(self, statement: str, content: bytes, owner: str) -> None:
         now = time.monotonic()
         self._kept.discard(lambda kept: kept.expires < now)
-        self._kept.put(statement, _Kept(content, now + self.seconds))
+        self._kept.put(statement, _Kept(content, now + self.seconds, owner), owner=owner)
 
     def read(self, task: Task) -> pa.Table:
         """Return the report of a task; `NotFound` where it is kept by another server, or no longer."""
@@ -84,7 +85,8 @@ class Reports:
     def renew(self, task: Task) -> datetime:
         """Keep the report of a task for as long as a new one, and return the time of expiry; raises the errors of `read`."""
         if not task.report:
-            self._keep(task.statement, self._find(task).content)
+            kept = self._find(task)
+            self._keep(task.statement, kept.content, kept.owner)
         return self._expiry()
 
     def _find(self, task: Task) -> _Kept:
