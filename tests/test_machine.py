@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from lance_flight import machine
+from lance_flight.cli import main
 from lance_flight.cli.serving import service
 from lance_flight.config import ServerConfig
-from lance_flight.machine import ControlGroupLimits, control_group_limits
+from lance_flight.machine import MOST_FILES, ControlGroupLimits, control_group_limits
 
 GIB = 1 << 30
 UNLIMITED_V1 = "9223372036854771712"
@@ -142,3 +144,13 @@ def test_a_server_takes_its_defaults_from_what_it_may_use(tmp_path: Path, monkey
 def test_this_machine_has_limits_that_can_be() -> None:
     assert machine.cores() >= 1
     assert 1 << 26 < machine.memory() < math.inf
+
+
+def test_a_command_may_open_as_many_files_as_its_user_may() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        assert main(["config"]) == 0
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MOST_FILES), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,4 +1,4 @@
-"""CPU cores and memory that this process may use: those of the machine, or less by control groups (v1, v2)."""
+"""CPU cores, memory and open files that this process may use: those of the machine, or less by control groups (v1, v2)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 import functools
 import math
 import os
+import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PROCESS = Path("/proc/self")
+MOST_FILES = 1 << 20
+"""Most open files that are asked for: some systems allow more than a process can keep a list of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,17 @@ def cores() -> int:
 def memory() -> int:
     """Return the bytes of memory that this process may use."""
     return _memory() // sharing.processes
+
+
+def raise_file_limit() -> None:
+    """Allow this process, and those that it starts, as many open files as it may have.
+
+    A shell's 1,024 are fewer than clients, temporary tables, and the partitions of one ingest take.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @functools.cache

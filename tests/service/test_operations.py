@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
-from lance_flight.cli.serving.main_loop import MOST_FILES
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.service.operated import PATIENCE, Operated, operated
-from tests.service.server_process import serving
 
 HUNDRED = pa.table({"id": pa.array(range(100), pa.int64()), "p": [number % 10 for number in range(100)]})
 
@@ -114,13 +111,3 @@ def test_nothing_is_logged_unless_it_is_asked_for(tmp_path: Path) -> None:
     with operated(tmp_path / "root") as running:
         assert running.server.value("SELECT 1") == 1
         assert stopped_lines(running) == []
-
-
-def test_a_server_may_open_as_many_files_as_its_user_may(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-    try:
-        with serving(tmp_path / "root", is_forked=False) as server:
-            assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (min(hard, MOST_FILES), hard)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from lance_flight_client.errors import ServerError, plain
 
 from lance_flight.errors import LanceFlightError, StorageFull, StorageUnauthenticated, Unavailable
+from lance_flight.machine import raise_file_limit
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -50,6 +51,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 1 with one line on standard error, or 2 for invalid arguments."""
     top = parser()
+    raise_file_limit()
     try:
         options, rest = top.parse_known_args(arguments)
         if rest:

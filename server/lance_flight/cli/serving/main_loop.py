@@ -6,7 +6,6 @@ import argparse
 import faulthandler
 import logging
 import os
-import resource
 import signal
 import sys
 import threading
@@ -35,9 +34,6 @@ BEATS = 4
 BEAT_SECONDS = 5.0
 """Longest time between two heartbeats."""
 
-MOST_FILES = 1 << 20
-"""Most open files that are asked for: some systems allow more than a process can keep a list of."""
-
 log = logging.getLogger(__name__)
 
 
@@ -50,7 +46,6 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stopped, stop))
     signal.signal(REPLACING, partial(_replace, replaced, stop))
-    _raise_file_limit()
     # Where its threads are is asked with `kill -USR1`. A server that hangs with Python's lock does not answer that, but SIGQUIT, which may
     # end it: the other threads go on while they are looked at.
     signal.signal(signal.SIGUSR1, _write_stacks)
@@ -136,14 +131,6 @@ def _beat(life: Life, settings: ServerConfig, uri: str, stop: SignalEvent) -> No
 def _ports(addresses: Mapping[str, str]) -> dict[str, int]:
     """Extract the port of each address."""
     return {name: urlsplit(address).port or 0 for name, address in addresses.items()}
-
-
-def _raise_file_limit() -> None:
-    """Allow this process as many open files as it may have: a shell's 1,024 are fewer than clients and temporary tables take."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _write_stacks(number: int, frame: FrameType | None) -> None:
