@@ -32,6 +32,7 @@ BEYOND = [
     "SELECT sum(i) OVER (ORDER BY k) FROM wide",
     "SELECT sum(i) FILTER (WHERE k < 3) FROM wide",
     "SELECT sum(DISTINCT i + 0) FROM wide WHERE i > 0",
+    "SELECT sum(i), count(DISTINCT n) FROM wide WHERE k < 3",
     f"SELECT {MOST} + 1",
     f"SELECT count(*) FROM (SELECT {MOST} * 2 AS x FROM wide) AS q WHERE x > 0",
     "SELECT k FROM wide WHERE i + 1 > 0",
@@ -53,6 +54,12 @@ def test_what_is_beyond_bigint_is_an_error(wide: Database, statement: str) -> No
     with pytest.raises(LanceFlightError, match="beyond BIGINT"):
         wide.query(statement) if statement.startswith("SELECT") else wide.run(statement)
     assert wide.rows("SELECT * FROM wide ORDER BY k") == before
+
+
+def test_more_operators_than_are_checked_are_refused(wide: Database) -> None:
+    many = " + ".join(["f"] * 250)
+    assert wide.rows(f"SELECT {many}, {many}, {many} FROM wide WHERE k = 2") == [(500.0,) * 3]
+    assert "748 operators" in wide.refuses(f"SELECT i + 1, {many}, {many}, {many} FROM wide")
 
 
 # Expression of the second row → its value there.

@@ -368,8 +368,12 @@ class QuerySession:
         except (SqlError, Unsupported) as exc:
             if BEYOND in str(exc):
                 raise
-            # DataFusion cannot sort by an operator over what a function computes here.
-            return calls, frame
+            # What is wrong without the check is said in its words.
+            self.optimised(frame)
+            raise Unsupported(
+                "integers of this statement may leave BIGINT, and it cannot be planned with a check of that; write"
+                f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
+            ) from exc
 
     def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.

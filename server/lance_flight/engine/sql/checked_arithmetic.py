@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, tokenize
-from lance_flight.errors import SqlError
+from lance_flight.errors import LimitExceeded, SqlError
 
 SIGNS: Mapping[str, str] = MappingProxyType({"checked_add": "+", "checked_subtract": "-", "checked_multiply": "*"})
 """The operator of each function."""
@@ -26,13 +26,14 @@ BEYOND = "is beyond BIGINT"
 _ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|\bsum\b", re.IGNORECASE)
 _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
 MOST_OPERATORS = 500
-"""Most operators that are checked: each that is none of integers costs a planning."""
+"""Most operators of a statement that has some which need a check: each that is none of integers costs a planning."""
 _FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
 _TIGHTER = frozenset("*/%")
 _COMPUTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxyType(
     {"checked_add": pc.add_checked, "checked_subtract": pc.subtract_checked, "checked_multiply": pc.multiply_checked}
 )
-_DECIMAL = pa.decimal128(20, 0)
+_DECIMAL, _SUM = pa.decimal128(28, 0), pa.decimal128(38, 0)
+"""Types of what is summed, and of its sum; a sum of such sums, which the optimiser makes beside one DISTINCT, has the same type."""
 _NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, EXACT, WHOLE]) + r")_call\d+\(")
 
 
@@ -53,7 +54,7 @@ def signature(word: str) -> tuple[list[pa.DataType], pa.DataType]:
     """Return the types of the arguments and of the result of a function."""
     if word == EXACT:
         return [pa.int64()], _DECIMAL
-    return ([pa.decimal128(30, 0)] if word == WHOLE else [pa.int64(), pa.int64()]), pa.int64()
+    return ([_SUM] if word == WHOLE else [pa.int64(), pa.int64()]), pa.int64()
 
 
 def has_arithmetic(text: str) -> bool:
@@ -87,9 +88,14 @@ def with_checked_arithmetic(text: str) -> str:
             (tokens[closed].start, tokens[closed].start, ")"),
             (tokens[stop - 1].stop, tokens[stop - 1].stop, ")"),
         ]
+    if len(opened) > MOST_OPERATORS:
+        raise LimitExceeded(
+            f"the statement has {len(opened)} operators and sums, and some may leave BIGINT; expected at most {MOST_OPERATORS} beside"
+            " such; write CAST(… AS DECIMAL(38, 0)) for their operands"
+        )
     # What reaches further is around what begins at the same place.
     edits = [(start, start, text) for start, _, text in sorted(opened, key=lambda each: each[:2])] + edits
-    return edited(text, sorted(edits, key=lambda each: each[:2])) if len(opened) <= MOST_OPERATORS else text
+    return edited(text, sorted(edits, key=lambda each: each[:2]))
 
 
 def without_check(sql: str, name: str) -> str:
@@ -225,14 +231,7 @@ class _Factors(Operands):
             return True
         if self.kind(place) is Kind.SIGN and self.text(place) in {"+", "-"} and self.is_binary(place):
             return sign == "*"
-        return self._starts_operand(place) or self.word_at(place) in {
-            "BETWEEN",
-            "LIKE",
-            "ILIKE",
-            "IN",
-            "ESCAPE",
-            "SIMILAR",
-        }
+        return self._starts_operand(place) or self.word_at(place) in _LOOSER
 
     def _ends_right(self, place: int, sign: str) -> bool:
         kind, text = self.kind(place), self.text(place)
@@ -240,13 +239,10 @@ class _Factors(Operands):
             return True
         if kind is Kind.SIGN and text in {"+", "-", *_TIGHTER} and self.is_binary(place):
             return sign == "*" or text not in _TIGHTER
-        is_infix = self.ends_operand(place - 1) and not self.is_name(place)
-        return (
-            bool(self.word_at(place))
-            and is_infix
-            and self.word_at(place - 1) != "OVER"
-            and self.word_at(place) not in _PARTS
-        )
+        if not self.ends_operand(place - 1) or self.word_at(place - 1) == "OVER":
+            return False
+        is_word = bool(self.word_at(place)) and not self.is_name(place) and self.word_at(place) not in _PARTS
+        return is_word or kind is Kind.NAME
 
     def _begins_operand(self, at: int) -> bool:
         text, kind = self.text(at), self.kind(at)
@@ -257,5 +253,7 @@ class _Factors(Operands):
         return self.tokens[first].stop == self.tokens[second].start
 
 
+_LOOSER = frozenset(["AND", "BETWEEN", "LIKE", "ILIKE", "IN", "ESCAPE", "SIMILAR"])
+"""Words before an operand that operators bind closer than."""
 _PARTS = frozenset(["OVER", "FILTER", "AT", "TIME", "ZONE", "COLLATE", "WITHIN", "IGNORE", "RESPECT", "NULLS"])
 """Words that continue an operand that could end before them."""

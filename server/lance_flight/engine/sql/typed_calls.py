@@ -159,9 +159,7 @@ class TypedCalls:
                 is_again = any(found["name"] == name for name, _ in known)
                 known.add((found["name"], found["types"]))
                 word, types = self.calls[found["name"]], arrow_types(context, found["types"])
-                if word == WHOLE and pa.types.is_decimal(types[0]) and types[0].scale == 0:
-                    _register(context, found["name"], word, types)
-                elif word in _CHECKED:
+                if word in _CHECKED:
                     sql = without_check(sql, found["name"])
                 elif self.written is not None and is_again:
                     return TypedCalls.of(self.written, is_shared=False).plan(context, plan)
