@@ -111,3 +111,7 @@ def test_sums_keep_their_types_and_names(wide: Database) -> None:
 def test_a_condition_with_arithmetic_prunes(wide: Database) -> None:
     plan = wide.query("EXPLAIN SELECT i FROM wide WHERE k + 1 = 3")["plan"].to_pylist()
     assert any("partitions: 1 / 3" in line for line in plan), plan
+
+
+def test_a_condition_without_rows_is_planned_beside_a_check(wide: Database) -> None:
+    assert wide.rows("SELECT i + 3 FROM wide WHERE NULL AND f >= f ORDER BY i") == []

@@ -71,7 +71,7 @@ from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.signed_zeros import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
@@ -343,7 +343,12 @@ class QuerySession:
         found = plan(text)
         self._optimised = found, found.optimized_logical_plan()
         if sorts_rows(text):
-            found.execution_plan()
+            try:
+                found.execution_plan()
+            except Exception as exc:
+                # Anything else is said when the query, once coerced, is planned to run.
+                if refuses_call(exc):
+                    raise
         return found
 
     def _with_exact_numbers(

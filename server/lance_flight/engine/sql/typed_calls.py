@@ -49,6 +49,11 @@ _SHOWN = MappingProxyType({COSINE_OR_SAME: "cosine_distance"})
 _RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
 
 
+def refuses_call(error: Exception) -> bool:
+    """Return whether DataFusion refuses a generated call for the types of its arguments."""
+    return _COERCION.search(str(error)) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class TypedFunction:
     """Function computed in Python: its result type for argument types (`SqlError` if it takes none such), and its values.
