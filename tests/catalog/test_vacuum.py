@@ -287,23 +287,16 @@ def in_progress(place: Path, how: str) -> Written:
     return transaction
 
 
+@pytest.mark.parametrize("is_forced", [True, False], ids=["forced", "not forced, and its files are not looked for"])
 @pytest.mark.parametrize("how", ["written", "staged"])
-def test_a_transaction_in_progress_commits_after_a_vacuum(place: Path, how: str) -> None:
+def test_a_transaction_in_progress_commits_after_a_vacuum(place: Path, how: str, is_forced: bool) -> None:  # noqa: FBT001
     age(place, hours=200)
     transaction = in_progress(place, how)
-    clean(place)
-    transaction.commit()
-    assert ids(place) == [1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 14, 15]
-
-
-@pytest.mark.parametrize("how", ["written", "staged"])
-def test_a_transaction_that_does_not_look_for_its_files_finds_them_after_a_vacuum_that_is_not_forced(
-    place: Path, how: str
-) -> None:
-    age(place, hours=200)
-    transaction = in_progress(place, how)
-    age(place, hours=checks.OLD_SECONDS / 3600)
-    clean(place, VacuumRules(transaction_hours=TRANSACTION_FLOOR_HOURS))
+    if is_forced:
+        clean(place)
+    else:
+        age(place, hours=checks.OLD_SECONDS / 3600)
+        clean(place, VacuumRules(transaction_hours=TRANSACTION_FLOOR_HOURS))
     transaction.commit()
     assert ids(place) == [1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 14, 15]
 

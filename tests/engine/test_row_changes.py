@@ -398,38 +398,47 @@ def test_many_rows_are_changed_all_or_not_at_all(held: Held) -> None:
 
 
 OVERWRITES = [
-    pytest.param("{t} VALUES (9, 'a', 9)", [*after({1: None, 4: None}), (9, "a", 9)], 3, id="one partition"),
-    ("TABLE {t} VALUES (9, NULL, 9), (10, 'new', 10)", [*after({3: None}), (9, None, 9), (10, "new", 10)], 3),
-    pytest.param("INTO public.{t} (price, id) SELECT 1, 9;", [*after({3: None}), (9, None, 1)], 2, id="listed columns"),
     pytest.param(
+        "identity", "{t} VALUES (9, 'a', 9)", [*after({1: None, 4: None}), (9, "a", 9)], 3, id="one partition"
+    ),
+    (
+        "identity",
+        "TABLE {t} VALUES (9, NULL, 9), (10, 'new', 10)",
+        [*after({3: None}), (9, None, 9), (10, "new", 10)],
+        3,
+    ),
+    pytest.param(
+        "identity",
+        "INTO public.{t} (price, id) SELECT 1, 9;",
+        [*after({3: None}), (9, None, 1)],
+        2,
+        id="listed columns",
+    ),
+    pytest.param(
+        "identity",
         "{t} SELECT id + 10, name, 0 FROM {t} WHERE name = 'a' -- themselves",
         [*after({1: None, 4: None}), (11, "a", 0), (14, "a", 0)],
         4,
         id="from itself",
     ),
-    pytest.param("{t} SELECT * FROM {t}", ROWS, 8, id="everything with itself"),
-    pytest.param("{t} SELECT * FROM {t} WHERE false", ROWS, 0, id="with no rows"),
+    pytest.param("identity", "{t} SELECT * FROM {t}", ROWS, 8, id="everything with itself"),
+    pytest.param("identity", "{t} SELECT * FROM {t} WHERE false", ROWS, 0, id="with no rows"),
+    pytest.param(
+        "plain", "{t} VALUES (9, 'a', 9), (10, NULL, 9)", [(9, "a", 9), (10, None, 9)], 6, id="plain: two rows"
+    ),
+    pytest.param(
+        "plain",
+        "{t} SELECT id, name, 0 FROM {t} WHERE name = 'a'",
+        [(1, "a", 0), (4, "a", 0)],
+        6,
+        id="plain: from itself",
+    ),
+    pytest.param("plain", "{t} SELECT * FROM {t} WHERE false", [], 4, id="plain: with no rows"),
 ]
 
 
-@pytest.mark.parametrize("layout", ["identity"])
-@pytest.mark.parametrize(("statement", "expected", "count"), OVERWRITES)
-def test_insert_overwrite_takes_the_place_of_whole_partitions(
-    held: Held, statement: str, expected: list[Row], count: int
-) -> None:
-    check(held, f"INSERT OVERWRITE {statement}", expected, count)
-
-
-OVERWRITTEN_PLAIN = [
-    pytest.param("{t} VALUES (9, 'a', 9), (10, NULL, 9)", [(9, "a", 9), (10, None, 9)], 6, id="two rows"),
-    pytest.param("{t} SELECT id, name, 0 FROM {t} WHERE name = 'a'", [(1, "a", 0), (4, "a", 0)], 6, id="from itself"),
-    pytest.param("{t} SELECT * FROM {t} WHERE false", [], 4, id="with no rows"),
-]
-
-
-@pytest.mark.parametrize("layout", ["plain"])
-@pytest.mark.parametrize(("statement", "expected", "count"), OVERWRITTEN_PLAIN)
-def test_insert_overwrite_takes_the_place_of_a_whole_plain_table(
+@pytest.mark.parametrize(("layout", "statement", "expected", "count"), OVERWRITES)
+def test_insert_overwrite_takes_the_place_of_whole_partitions_or_of_a_whole_plain_table(
     held: Held, statement: str, expected: list[Row], count: int
 ) -> None:
     check(held, f"INSERT OVERWRITE {statement}", expected, count)

@@ -186,11 +186,21 @@ def test_the_backend_learns_who_calls_from_where(client: flight.FlightClient, ba
     assert caller.peer.startswith("ipv4:127.0.0.1:")
 
 
-def test_an_update_is_a_put_without_a_schema(server: FlightSqlServer, backend: CannedBackend) -> None:
-    backend.updates["DELETE"] = 7
-    (answer,) = put_without_schema(server, commands.StatementUpdate(query="DELETE"))
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (commands.StatementUpdate(query="DELETE"), "DELETE"),
+        (commands.StatementSubstraitPlan(plan=PLAN), PLAN_TEXT),
+    ],
+    ids=["an update", "a plan"],
+)
+def test_an_update_is_a_put_without_a_schema(
+    server: FlightSqlServer, backend: CannedBackend, command: commands.Statement, text: str
+) -> None:
+    backend.updates[text] = 7
+    (answer,) = put_without_schema(server, command)
     assert count(answer) == 7
-    assert backend.ran == [Ran(sql="DELETE")]
+    assert backend.ran == [Ran(sql=text)]
 
 
 def test_a_query_sent_as_an_update_is_refused(client: flight.FlightClient) -> None:
@@ -511,10 +521,16 @@ def test_a_savepoint_begins_and_ends(client: flight.FlightClient, backend: Canne
 
 
 @pytest.mark.parametrize("action", [0, 3])
-def test_a_savepoint_ends_in_no_other_way(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
-    with pytest.raises(pa.ArrowInvalid, match=rf"EndSavepoint has action {action}; expected 1"):
-        act(client, commands.EndSavepoint(savepoint_id=b"s", action=action))
-    assert backend.savepoints == []
+def test_transactions_and_savepoints_end_in_no_other_way(
+    client: flight.FlightClient, backend: CannedBackend, action: int
+) -> None:
+    for end in (
+        commands.EndSavepoint(savepoint_id=b"s", action=action),
+        commands.EndTransaction(transaction_id=b"tx", action=action),
+    ):
+        with pytest.raises(pa.ArrowInvalid, match=f"has action {action}; expected 1"):
+            act(client, end)
+    assert backend.savepoints == backend.ended == []
 
 
 def test_a_plan_is_planned_and_read_like_a_query(client: flight.FlightClient, backend: CannedBackend) -> None:
@@ -525,13 +541,6 @@ def test_a_plan_is_planned_and_read_like_a_query(client: flight.FlightClient, ba
     assert backend.ran == [Ran(sql=PLAN_TEXT, transaction=b"tx")]
 
 
-def test_a_plan_is_run_like_an_update(server: FlightSqlServer, backend: CannedBackend) -> None:
-    backend.updates[PLAN_TEXT] = 7
-    (answer,) = put_without_schema(server, commands.StatementSubstraitPlan(plan=PLAN))
-    assert count(answer) == 7
-    assert backend.ran == [Ran(sql=PLAN_TEXT)]
-
-
 def test_a_plan_is_prepared_like_a_query(client: flight.FlightClient, backend: CannedBackend) -> None:
     (body,) = act(client, commands.CreatePreparedSubstraitPlan(plan=PLAN))
     handle = pb.ActionCreatePreparedStatementResult.FromString(AnyMessage.FromString(body).value)
@@ -539,13 +548,6 @@ def test_a_plan_is_prepared_like_a_query(client: flight.FlightClient, backend: C
     command = commands.PreparedStatementQuery(prepared_statement_handle=handle.prepared_statement_handle)
     assert read(client, client.get_flight_info(descriptor(command))).equals(NUMBERS)
     assert backend.ran == [Ran(sql=PLAN_TEXT)]
-
-
-@pytest.mark.parametrize("action", [0, 3])
-def test_a_transaction_ends_in_no_other_way(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
-    with pytest.raises(pa.ArrowInvalid, match="expected 1"):
-        act(client, commands.EndTransaction(transaction_id=b"tx", action=action))
-    assert backend.ended == []
 
 
 def test_a_commit_that_fails_says_why(client: flight.FlightClient, backend: CannedBackend) -> None:

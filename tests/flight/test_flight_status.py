@@ -73,11 +73,7 @@ def words(error: grpc.RpcError) -> str:
 
 @pytest.mark.parametrize(("error", "code", "message"), ERRORS.values(), ids=ERRORS.keys())
 def test_an_error_of_a_handler(
-    server: FlightSqlServer,
-    backend: CannedBackend,
-    error: LanceFlightError,
-    code: str,
-    message: str,
+    server: FlightSqlServer, backend: CannedBackend, error: LanceFlightError, code: str, message: str
 ) -> None:
     backend.failures[QUERY.query] = error
     answer = call(server, "GetFlightInfo")
@@ -87,6 +83,10 @@ def test_an_error_of_a_handler(
     assert "grpc-status-details-bin" not in dict(answer.trailing_metadata())
     assert "Traceback" not in words(answer)
     assert ".py" not in words(answer)
+    answer = call(server, "GetSchema")
+    assert answer.code().name == ("UNKNOWN" if code == "PERMISSION_DENIED" else code)
+    assert answer.details().startswith(f"{message}. Detail: Python exception: ")
+    assert "Traceback" not in words(answer)
 
 
 @pytest.mark.parametrize(("error", "code", "message"), ERRORS.values(), ids=ERRORS.keys())
@@ -101,23 +101,8 @@ def test_an_error_for_adbc(
 
 
 @pytest.mark.parametrize(("error", "code", "message"), ERRORS.values(), ids=ERRORS.keys())
-def test_an_error_of_get_schema(
-    server: FlightSqlServer, backend: CannedBackend, error: LanceFlightError, code: str, message: str
-) -> None:
-    backend.failures[QUERY.query] = error
-    answer = call(server, "GetSchema")
-    assert answer.code().name == ("UNKNOWN" if code == "PERMISSION_DENIED" else code)
-    assert answer.details().startswith(f"{message}. Detail: Python exception: ")
-    assert "Traceback" not in words(answer)
-
-
-@pytest.mark.parametrize(("error", "code", "message"), ERRORS.values(), ids=ERRORS.keys())
 def test_an_error_in_the_middle_of_a_stream(
-    client: flight.FlightClient,
-    backend: CannedBackend,
-    error: LanceFlightError,
-    code: str,
-    message: str,
+    client: flight.FlightClient, backend: CannedBackend, error: LanceFlightError, code: str, message: str
 ) -> None:
     backend.failures[f"read {QUERY.query}"] = error
     info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(QUERY)))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import blocks
+from tests.selection import IS_FULL
 from tests.service.commands import run
 from tests.service.forked import forked
 
@@ -83,7 +84,7 @@ def test_the_first_ten_minutes_with_a_model(root: Path, tmp_path: Path, count: i
     assert lines[-1] == ("dtype: float64" if count == 1 else "429 miles an hour")
 
 
-@pytest.mark.parametrize("line", [1, 6, 16])
+@pytest.mark.parametrize("line", [1, 6, 16] if IS_FULL else [6])
 def test_an_interrupt_while_it_loads_ends_it_without_a_traceback(tmp_path: Path, line: int) -> None:
     command = ["demo", "--port", "0", "--root", str(tmp_path / "root")]
     with forked(command, log=tmp_path / "log", is_piped=True) as process:

@@ -43,19 +43,13 @@ def fails(server: Server, table: str, sent: int, mode: str, partition_by: str | 
 
 
 @LAYOUTS
-def test_a_reader_that_fails_makes_no_table(tmp_path: Path, partition_by: str | None) -> None:
+def test_a_reader_that_fails_makes_no_table_and_adds_nothing_to_one(tmp_path: Path, partition_by: str | None) -> None:
     with serving(tmp_path / "root") as server:
         for mode in ("create", "replace", "create_append"):
             for sent in BATCHES:
                 fails(server, f"{mode}_{sent}", sent, mode, partition_by)
         assert server.rows("SHOW TABLES") == []
-    assert stored(tmp_path / "root") == set()
-    assert {path.name for path in (tmp_path / "root" / ".lance-flight").iterdir()} == {"ticket.key", "reserve"}
-
-
-@LAYOUTS
-def test_a_reader_that_fails_adds_nothing_to_a_table(tmp_path: Path, partition_by: str | None) -> None:
-    with serving(tmp_path / "root") as server:
+        assert stored(tmp_path / "root") == set()
         server.ingest("t", pa.table({"id": [1, 2]}), partition_by=partition_by)
         before = stored(server.root)
         for mode in ("append", "replace", "create_append"):
@@ -63,6 +57,7 @@ def test_a_reader_that_fails_adds_nothing_to_a_table(tmp_path: Path, partition_b
                 fails(server, "t", sent, mode, partition_by)
         assert sorted(server.rows("SELECT id FROM t")) == [(1,), (2,)]
     assert stored(tmp_path / "root") == before
+    assert {path.name for path in (tmp_path / "root" / ".lance-flight").iterdir()} == {"ticket.key", "reserve"}
 
 
 def killed_in_the_middle(server: Server, *arguments: str) -> None:

@@ -53,7 +53,7 @@ def stopped_lines(running: Operated) -> list[dict[str, Any]]:
     return [line for line in lines if line["logger"] == "lance_flight.statements"]
 
 
-def test_statements_are_counted(running: Operated) -> None:
+def test_statements_are_counted_and_each_is_a_line(running: Operated) -> None:
     use(running)
     said = samples(running)
     for expected in (
@@ -76,10 +76,6 @@ def test_statements_are_counted(running: Operated) -> None:
     ):
         assert (said.get(tuple(expected[1:])), *expected[1:]) == expected
     assert said["lance_flight_partitions_scanned_total",] < said["lance_flight_partitions_listed_total",]
-
-
-def test_each_statement_is_a_line(running: Operated) -> None:
-    use(running)
     lines = stopped_lines(running)
     assert [(line["kind"], line["outcome"], line["rows"]) for line in lines] == [
         ("ingest", "ok", 100),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,9 +200,11 @@ def test_a_renewed_certificate_and_authority_are_used_between_servers(tmp_path: 
 SECRET = bytes(range(32))
 
 
-@contextmanager
-def machines(root: Path, key: Path) -> Iterator[list[list[Server]]]:
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[list[Server]]]:
     """Two machines of two servers each, which know of the other machine the address of its first server alone, as of a load balancer."""
+    place = tmp_path_factory.mktemp("machines")
+    root, key = place / "root", place / "key"
     key.write_bytes(SECRET)
     key.chmod(0o600)
     ports = free_ports(4)
@@ -220,29 +222,31 @@ def machines(root: Path, key: Path) -> Iterator[list[list[Server]]]:
         yield [servers[:2], servers[2:]]
 
 
-def test_all_replicas_of_another_machine_are_reached_by_its_one_address_and_each_once(tmp_path: Path) -> None:
-    with machines(tmp_path / "root", tmp_path / "key") as (here, there):
-        texts = {f"SELECT {number} AS of_each" for number in range(4)}
-        for server, sql in zip([*here, *there], sorted(texts), strict=True):
-            server.query(sql)
-        for asking in (*here, *there):
-            listed = asking.rows("SELECT id, sql FROM system.statements WHERE sql LIKE 'SELECT _ AS of_each'")
-            assert {sql for _, sql in listed} == texts
-            assert len(listed) == len(set(listed)), "none is listed twice"
+def test_all_replicas_of_another_machine_are_reached_by_its_one_address_and_each_once(
+    machines: list[list[Server]],
+) -> None:
+    servers = [*machines[0], *machines[1]]
+    texts = {f"SELECT {number} AS of_each" for number in range(4)}
+    for server, sql in zip(servers, sorted(texts), strict=True):
+        server.query(sql)
+    for asking in servers:
+        listed = asking.rows("SELECT id, sql FROM system.statements WHERE sql LIKE 'SELECT _ AS of_each'")
+        assert {sql for _, sql in listed} == texts
+        assert len(listed) == len(set(listed)), "none is listed twice"
 
 
-def test_a_statement_of_any_replica_of_another_machine_is_killed_and_cancelled(tmp_path: Path) -> None:
-    with machines(tmp_path / "root", tmp_path / "key") as (here, there):
-        info = planned(there[1].client, f"{LONG} -- far")
-        (statement,) = waiting(here[1], f"{LONG} -- far")
-        assert here[1].run(f"KILL '{statement}'") == 1
-        with pytest.raises(Exception, match=r"\[cancelled\]"):
-            there[1].client.do_get(info.endpoints[0].ticket).read_all()
-        again = planned(there[1].client, f"{LONG} -- farther")
-        request = flight.Action(*encode_action(CancelFlightInfo(info=again.serialize())))
-        assert len(list(here[0].client.do_action(request))) == 1
-        with pytest.raises(Exception, match=r"\[cancelled\]"):
-            there[1].client.do_get(again.endpoints[0].ticket).read_all()
+def test_a_statement_of_any_replica_of_another_machine_is_killed_and_cancelled(machines: list[list[Server]]) -> None:
+    here, there = machines
+    info = planned(there[1].client, f"{LONG} -- far")
+    (statement,) = waiting(here[1], f"{LONG} -- far")
+    assert here[1].run(f"KILL '{statement}'") == 1
+    with pytest.raises(Exception, match=r"\[cancelled\]"):
+        there[1].client.do_get(info.endpoints[0].ticket).read_all()
+    again = planned(there[1].client, f"{LONG} -- farther")
+    request = flight.Action(*encode_action(CancelFlightInfo(info=again.serialize())))
+    assert len(list(here[0].client.do_action(request))) == 1
+    with pytest.raises(Exception, match=r"\[cancelled\]"):
+        there[1].client.do_get(again.endpoints[0].ticket).read_all()
 
 
 def test_a_machine_that_asks_itself_has_nothing_to_say(tmp_path: Path) -> None:

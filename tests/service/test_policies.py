@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lance_flight
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
@@ -15,6 +17,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from lance_flight.flight.commands import CreatePreparedStatement, PreparedStatementQuery, StatementQuery
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight_client.errors import ServerError
 from pyarrow import flight
 
 from tests.service.principals import connect, refusal, rows, token_of, tokens_file
@@ -84,6 +87,17 @@ def test_each_tenant_has_the_table_alone(tenants: Tenants) -> None:
         cursor.adbc_ingest("events", pa.table({"tenant": ["alice", "bob"], "n": [4, 4]}), mode="append")
     assert "not_found" in tenants.refuses("alice", "SELECT * FROM ledger")
     assert "ledger" not in tenants.refuses("alice", "SELECT * FROM ledgr").replace("ledgr", "")
+
+
+def test_a_dataset_over_the_server_has_the_rows_of_its_reader(tenants: Tenants) -> None:
+    with lance_flight.dataset(tenants.server.uri, "events", token=token_of("alice")) as mine:
+        assert sorted(mine.to_table()["n"].to_pylist()) == [1, 2]
+        assert mine.count_rows() == sum(part.count_rows() for part in mine.fragments()) == 2
+        assert token_of("alice") not in repr(mine.fragments()) + repr(mine.view)
+        sent = pickle.loads(pickle.dumps(mine.fragments()))  # noqa: S301 - our own
+        assert sorted(n for part in sent for n in part.to_table()["n"].to_pylist()) == [1, 2]
+    with pytest.raises(ServerError, match=r"unauthenticated|credentials|token"):
+        lance_flight.dataset(tenants.server.uri, "events", token="another")  # noqa: S106
 
 
 def test_metadata_lists_what_is_granted(tenants: Tenants) -> None:

@@ -104,19 +104,14 @@ def check_stored(running: Replicated, load: Load) -> None:
     assert set(load.stored) <= set(found) <= set(load.sent)
 
 
-def test_clients_are_shared_among_replicas_and_see_each_other(running: Replicated) -> None:
+def test_clients_are_shared_among_replicas_and_see_each_other_and_all_processes_end(running: Replicated) -> None:
+    processes = [*running.children().values()]
     with closing(connected(running.uri)) as one, closing(connected(running.uri)) as other:
         rows(one, "CREATE TABLE t AS SELECT 1 AS x")
         assert rows(other, "SELECT x FROM t") == [(1,)]
         (peers,) = zip(*rows(one, "SELECT DISTINCT peer FROM system.statements"), strict=True)
         assert len(peers) >= 2
-    assert len(running.replicas()) == 2
-
-
-def test_it_ends_with_all_of_its_processes(running: Replicated) -> None:
-    processes = [*running.children().values()]
-    with closing(connected(running.uri)) as connection:
-        rows(connection, "SELECT 1")
+        assert len(running.replicas()) == 2
         running.process.terminate()
         assert running.process.wait(PATIENCE) == 0
     assert not [number for number in processes if Path(f"/proc/{number}").exists()]
@@ -176,21 +171,17 @@ def answers(running: Replicated) -> bool:
         return False
 
 
-def test_a_frozen_haproxy_is_replaced(tmp_path: Path) -> None:
+def test_a_frozen_haproxy_and_a_frozen_replica_are_replaced(tmp_path: Path) -> None:
     with replicated(tmp_path / "place", "--unresponsive-after", "2") as running:
         before = running.children()["haproxy"]
         os.kill(before, signal.SIGSTOP)
         running.until("haproxy has not answered for 2 seconds")
         wait_for(lambda: running.children().get("haproxy", before) != before and answers(running))
         assert "replica" not in "".join(line for line in running.log.read_text().splitlines() if "not answered" in line)
-
-
-def test_a_frozen_replica_is_replaced(tmp_path: Path) -> None:
-    with replicated(tmp_path / "place", "--unresponsive-after", "2") as running:
-        before = running.replicas()
-        os.kill(before[0], signal.SIGSTOP)
+        replicas = running.replicas()
+        os.kill(replicas[0], signal.SIGSTOP)
         running.until("replica . has not answered for 2 seconds")
-        wait_for(lambda: len(running.replicas()) == 2 and before[0] not in running.replicas())
+        wait_for(lambda: len(running.replicas()) == 2 and replicas[0] not in running.replicas())
         with closing(connected(running.uri)) as connection:
             assert rows(connection, "SELECT 1") == [(1,)]
 

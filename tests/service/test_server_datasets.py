@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
@@ -15,15 +14,13 @@ import lance_flight
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from adbc_driver_flightsql import dbapi
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight_client.dataset import server_view
 from lance_flight_client.errors import ServerError
 from lance_flight_client.flight.queries import FlightQuery
 
 from tests.engine.waiting import until
-from tests.service.server_process import Server, serving
+from tests.service.server_process import Server
 
 LAYOUTS = pytest.mark.parametrize("layout", ["", "PARTITIONED BY (site)"], ids=["plain", "partitioned"])
 ROWS = 100
@@ -164,41 +161,3 @@ def test_what_a_server_does_not_do_is_refused_by_name(server: Server, table: str
         pytest.raises(Unsupported, match="a server opens no blobs as files; read 'id' as a column"),
     ):
         opened.take_blobs("id", [0])
-
-
-POLICIES = """
-[roles.owner]
-members = ["owner"]
-grants = ["ALL ON *"]
-
-[roles.tenants]
-members = ["alice"]
-grants = ["SELECT ON events WHERE tenant = CURRENT_USER"]
-"""
-BEARER = "adbc.flight.sql.authorization_header"
-TOKENS = {name: f"the token of {name}" for name in ("alice", "owner")}
-
-
-def test_policies_decide_which_rows_there_are(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("".join(f'[tokens.{n}]\nsha256 = "{hash_of(t)}"\n' for n, t in TOKENS.items()))
-    (tmp_path / "tokens").chmod(0o600)
-    (tmp_path / "policies").write_text(POLICIES)
-    given = ["--tokens-file", str(tmp_path / "tokens"), "--policy-file", str(tmp_path / "policies")]
-    with serving(tmp_path / "root", *given) as server:
-        with (
-            dbapi.connect(server.uri, db_kwargs={BEARER: f"Bearer {TOKENS['owner']}"}, autocommit=True) as connection,
-            connection.cursor() as cursor,
-        ):
-            for statement in (
-                "CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)",
-                "INSERT INTO events VALUES ('alice', 1), ('alice', 2), ('bob', 777), (NULL, 888)",
-            ):
-                cursor.execute(statement)
-        with lance_flight.dataset(server.uri, "events", token=TOKENS["alice"]) as mine:
-            assert sorted(mine.to_table()["n"].to_pylist()) == [1, 2]
-            assert mine.count_rows() == sum(part.count_rows() for part in mine.fragments()) == 2
-            assert TOKENS["alice"] not in repr(mine.fragments()) + repr(mine.view)
-            sent = pickle.loads(pickle.dumps(mine.fragments()))  # noqa: S301 - our own
-            assert sorted(n for part in sent for n in part.to_table()["n"].to_pylist()) == [1, 2]
-        with pytest.raises(ServerError, match=r"unauthenticated|credentials|token"):
-            lance_flight.dataset(server.uri, "events", token="another")  # noqa: S106

@@ -73,19 +73,17 @@ def is_right(server: Server, table: str, rows: int) -> None:
     assert server.value(f"SELECT id FROM {table} WHERE id = {rows - 1}") == rows - 1
 
 
-@pytest.mark.parametrize("partition_by", [None, "p"], ids=["plain", "partitioned"])
-def test_small_appends_are_compacted_while_they_come_and_every_query_is_right(
-    tmp_path: Path, partition_by: str | None
-) -> None:
+def test_small_appends_are_compacted_while_they_come_and_every_query_is_right(tmp_path: Path) -> None:
     with serving(tmp_path / "root", *ON) as server:
-        server.ingest("t", one(0), partition_by=partition_by)
-        for number in range(1, APPENDS):
-            server.ingest("t", one(number), "append")
-            if number % 20 == 0:
-                is_right(server, "t", number + 1)
-        wait_for(lambda: data_files(server, "t") <= 2 * 9)
-        is_right(server, "t", APPENDS)
-        assert done(server, "compact")
+        for table, partition_by in (("plain", None), ("partitioned", "p")):
+            server.ingest(table, one(0), partition_by=partition_by)
+            for number in range(1, APPENDS):
+                server.ingest(table, one(number), "append")
+                if number % 20 == 0:
+                    is_right(server, table, number + 1)
+            wait_for(lambda table=table: data_files(server, table) <= 2 * 9)
+            is_right(server, table, APPENDS)
+            assert done(server, "compact", table)
         assert {outcome for _, _, outcome, _ in server.rows(WORK)} == {"ok"}
 
 
@@ -141,23 +139,19 @@ def test_a_table_that_an_open_transaction_has_read_is_not_rewritten_before_its_e
         assert server.value("SELECT sum(id) FROM t") == sum(range(20)) + 100
 
 
-def test_deleted_rows_leave_the_files(tmp_path: Path) -> None:
+def test_deleted_rows_leave_the_files_and_an_index_is_brought_up_to_date(tmp_path: Path) -> None:
     with serving(tmp_path / "root", *ON) as server:
         server.ingest("t", pa.table({"id": range(100), "p": ["a"] * 100}), partition_by="p")
         server.run("DELETE FROM t WHERE id < 50")
         wait_for(lambda: done(server, "compact"))
         assert server.rows("SELECT count(*), sum(id) FROM t") == [(50, sum(range(50, 100)))]
-
-
-def test_an_index_is_brought_up_to_date(tmp_path: Path) -> None:
-    with serving(tmp_path / "root", *ON) as server:
-        server.ingest("t", one(0), partition_by="p")
-        server.run("CREATE INDEX i ON t (id) WITH (min_rows = 1)")
-        server.ingest("t", one(2), "append")
-        server.ingest("t", one(3), "append")
-        wait_for(lambda: done(server, "reindex"))
-        assert server.rows("SELECT rows - indexed_rows FROM t$indexes") == [(0,)]
-        assert server.value("SELECT count(*) FROM t WHERE id = 2") == 1
+        server.ingest("indexed", one(0), partition_by="p")
+        server.run("CREATE INDEX i ON indexed (id) WITH (min_rows = 1)")
+        server.ingest("indexed", one(2), "append")
+        server.ingest("indexed", one(3), "append")
+        wait_for(lambda: done(server, "reindex", "indexed"))
+        assert server.rows("SELECT rows - indexed_rows FROM indexed$indexes") == [(0,)]
+        assert server.value("SELECT count(*) FROM indexed WHERE id = 2") == 1
 
 
 def test_snapshots_go_when_the_retention_of_their_table_is_over_and_no_sooner(
@@ -284,24 +278,19 @@ def test_off_by_default_nothing_is_done(tmp_path: Path, small_files: SmallFiles)
     assert before <= files(root)
 
 
-def test_what_is_done_is_logged_and_counted(tmp_path: Path, small_files: SmallFiles) -> None:
+def test_what_is_done_is_logged_and_counted_and_a_table_that_is_broken_is_left(
+    tmp_path: Path, small_files: SmallFiles
+) -> None:
     root = tmp_path / "root"
-    small_files(root, {"t": "p"})
+    small_files(root, {"a_broken": "p", "t": "p"})
+    for path in (root / "a_broken" / "__manifest" / "_versions").iterdir():
+        path.write_bytes(b"broken")
     with operated(root, *ON) as operating:
         wait_for(lambda: done(operating.server, "compact"))
         _, page = operating.page("/metrics")
         assert 'lance_flight_maintenance_total{kind="compact",outcome="ok"} 1.0' in page
         assert 'lance_flight_maintenance_seconds_total{kind="compact"}' in page
-    (line,) = [line for line in operating.log().splitlines() if "kind=compact" in line]
+        is_right(operating.server, "t", 20)
+    (line,) = [line for line in operating.log().splitlines() if "kind=compact" in line and "table=public.t " in line]
     for said in ("INFO lance_flight.maintenance: ended", "table=public.t", "outcome=ok", "20 files into 2"):
         assert said in line
-
-
-def test_a_table_that_is_broken_is_left_and_the_others_are_maintained(tmp_path: Path, small_files: SmallFiles) -> None:
-    root = tmp_path / "root"
-    small_files(root, {"a_broken": "p", "t": "p"})
-    for path in (root / "a_broken" / "__manifest" / "_versions").iterdir():
-        path.write_bytes(b"broken")
-    with serving(root, *ON) as server:
-        wait_for(lambda: done(server, "compact"))
-        is_right(server, "t", 20)
