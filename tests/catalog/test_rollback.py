@@ -53,27 +53,6 @@ def test_a_rollback_is_one_commit_whose_rows_are_those_of_the_old_snapshot(place
     assert opened(place).manifest.operations()[last + 1] == f"rollback to {old}"
 
 
-def test_what_was_rolled_back_can_itself_be_brought_back(place: Path) -> None:
-    old = newest(place)
-    opened(place).append([rows((3, "a"), (4, "c"))], evaluate)
-    last, after = newest(place), manifest_rows(place)
-    opened(place).rollback(old)
-    opened(place).append([rows((5, "c"), (6, "a"))], evaluate)
-    assert ids(place) == [1, 2, 5, 6]
-    opened(place).rollback(last)
-    assert manifest_rows(place) == after
-    assert ids(place) == [1, 2, 3, 4]
-
-
-def test_partitions_that_are_gone_are_made_again_by_the_next_writer(place: Path) -> None:
-    old = newest(place)
-    opened(place).append([rows((3, "c"))], evaluate)
-    opened(place).rollback(old)
-    opened(place).append([rows((4, "c"))], evaluate)
-    assert ids(place) == [1, 2, 4]
-    assert len(stored_tables(place)) == 3
-
-
 def test_a_rollback_to_what_is_there_commits_nothing(place: Path) -> None:
     last = newest(place)
     assert opened(place).rollback(last) == last == newest(place)

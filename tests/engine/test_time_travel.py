@@ -222,12 +222,15 @@ NO_TAGS = [
     pytest.param("CREATE TAG x OF 12", ["invalid_sql", "the end of the statement"], id="of"),
     pytest.param("DROP TAG takn", ["not_found", "'takn'", "did you mean 'taken'"], id="a misspelt tag"),
     pytest.param("MOVE TO x", ["invalid_sql", "CREATE TAG"], id="something else"),
+    pytest.param("ROLLBACK TO 999", ["not_found", "999"], id="a rollback to a version that is not there"),
+    pytest.param("ROLLBACK TO nope", ["not_found", "'nope'"], id="a rollback to a tag that is not there"),
+    pytest.param("ROLLBACK TO", ["invalid_sql", "a version, a tag or a time"], id="a rollback to nothing"),
 ]
 
 
 @PLACES
 @pytest.mark.parametrize(("alteration", "says"), NO_TAGS)
-def test_what_cannot_be_a_tag_is_named_and_changes_nothing(
+def test_what_cannot_be_a_tag_or_rolled_back_to_is_named_and_changes_nothing(
     database: Database, table: str, partitioned_by: str, alteration: str, says: list[str]
 ) -> None:
     (first, *_) = grown(database, table, partitioned_by)
@@ -236,6 +239,7 @@ def test_what_cannot_be_a_tag_is_named_and_changes_nothing(
     assert [part for part in says if part not in message] == []
     assert str(database.root) not in message
     assert database.rows(f"SELECT * FROM {table}$tags") == [("taken", first, None)]
+    assert database.value(f"SELECT count(*) FROM {table}") == 3
 
 
 def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(database: Database, table: str) -> None:
@@ -275,25 +279,6 @@ def test_a_rollback_to_the_newest_version_makes_no_new_one(database: Database, t
     *_, last = grown(database, table, partitioned_by)
     database.run(f"ALTER TABLE {table} ROLLBACK TO {last}")
     assert int(stock(database, table, partitioned_by).version) == last
-
-
-@PLACES
-@pytest.mark.parametrize(
-    ("point", "says"),
-    [
-        pytest.param("999", ["not_found", "999"], id="a version that is not there"),
-        pytest.param("nope", ["not_found", "'nope'"], id="a tag that is not there"),
-        pytest.param("", ["invalid_sql", "a version, a tag or a time"], id="nothing"),
-    ],
-)
-def test_what_is_not_there_is_not_rolled_back_to(
-    database: Database, table: str, partitioned_by: str, point: str, says: list[str]
-) -> None:
-    grown(database, table, partitioned_by)
-    message = database.refuses(f"ALTER TABLE {table} ROLLBACK TO {point}")
-    assert [part for part in says if part not in message] == []
-    assert str(database.root) not in message
-    assert database.value(f"SELECT count(*) FROM {table}") == 3
 
 
 def test_the_history_says_so(database: Database, table: str) -> None:
