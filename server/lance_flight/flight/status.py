@@ -38,6 +38,7 @@ from lance_flight.errors import (
     Cancelled,
     InvalidInput,
     LanceFlightError,
+    LimitExceeded,
     NotFound,
     Refused,
     StatementTimeout,
@@ -135,7 +136,12 @@ def _translate(error: BaseException) -> BaseException:
     """Translate a system error that clients should see, of a device or an object store, to one of lance-flight; return any other unchanged."""
     if isinstance(error, LanceFlightError):
         return error
-    known = storage_error(error)
+    if isinstance(error, RecursionError):
+        known: LanceFlightError | None = LimitExceeded(
+            "the request, or a type in it, is nested too deeply; expected fewer levels within one another"
+        )
+    else:
+        known = storage_error(error)
     if known is None:
         return error
     _log.error("%s", known, exc_info=error)

@@ -52,7 +52,7 @@ _SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
 def check_sql_name(kind: str, name: str) -> str:
     """Return `name` itself if an index may be created called so, else `InvalidInput`."""
     if _SQL_NAME.fullmatch(name) is None:
-        raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
+        raise InvalidInput(f"{kind} name {shown_text(name)} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
     return _short(kind, name)
 
 
@@ -74,7 +74,7 @@ def check_directory_name(kind: str, name: str) -> str:
     """
     problem = _directory_name_problem(name)
     if problem is not None:
-        raise InvalidInput(f"{kind} name {_shown(name)} is not allowed; {problem}")
+        raise InvalidInput(f"{kind} name {shown_text(name)} is not allowed; {problem}")
     return name
 
 
@@ -102,8 +102,9 @@ def _decoded(name: str) -> str:
     return name
 
 
-def _shown(name: str) -> str:
-    return repr(name) if len(name) <= _LONGEST else f"{name[:20]!r}…"
+def shown_text(text: str) -> str:
+    """Return a text in quotes as errors repeat it: the beginning of one that is long."""
+    return repr(text) if len(text) <= _LONGEST else f"{text[:20]!r}…"
 
 
 def is_same_text(one: str, other: str) -> bool:
@@ -123,7 +124,7 @@ def column_name_problem(name: str) -> str | None:
     """
     for sign in _UNREADABLE:
         if sign in name:
-            return f"column {name!r} has {sign!r} in its name; expected a name without it"
+            return f"column {shown_text(name)} has {sign!r} in its name; expected a name without it"
     if name in _RESERVED:
         return f"column {name!r} has a name that Lance keeps for itself; expected another one"
     return None
@@ -138,7 +139,7 @@ def check_label(kind: str, name: str) -> str:
     'release-1.0'
     """
     if _LABEL.fullmatch(name) is None:
-        raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_.-]*")
+        raise InvalidInput(f"{kind} name {shown_text(name)} is not allowed; expected [A-Za-z_][A-Za-z0-9_.-]*")
     if name == MAIN_BRANCH:
         raise InvalidInput(f"{kind} name {name!r} is not allowed: it is the main branch")
     return _short(kind, name)

@@ -6,6 +6,7 @@ number under `lance_flight:field_id`, because Lance itself numbers columns by po
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ import pyarrow as pa
 from lance_flight.errors import NotFound, SchemaError
 from lance_flight.model.arrow_json import schema_from_json, schema_to_json
 from lance_flight.model.nested import children, rebuilt
+from lance_flight.model.schema_bounds import check_length, check_schema
 
 FIELD_ID = b"lance:field_id"
 TABLE_FIELD_ID = b"lance_flight:field_id"
@@ -80,12 +82,14 @@ class NamespaceSchema:
         >>> NamespaceSchema.assign(pa.schema({"a": pa.int64(), "b": pa.utf8()})).ids
         {'a': 0, 'b': 1}
         """
+        check_schema(schema)
         problems = _name_problems(schema)
         if problems:
             raise SchemaError("schema", problems)
         ids = count()
         fields = [numbered(field, lambda _: next(ids)) for field in schema]
         comment = {key: text for key, text in (schema.metadata or {}).items() if key == COMMENT}
+        check_length("the comment of a table", comment.get(COMMENT, b""))
         return cls(pa.schema(fields, comment or None), next(ids))
 
     @classmethod
@@ -125,6 +129,8 @@ class NamespaceSchema:
 
     def after(self, before: NamespaceSchema) -> NamespaceSchema:
         """Return this schema as the one that takes the place of `before`; no id that was ever given is free in it."""
+        check_schema(self.arrow)
+        check_length("the comment of a table", (self.arrow.metadata or {}).get(COMMENT, b""))
         metadata = {**(self.arrow.metadata or {}), SCHEMA_VERSION: str(before.version + 1).encode()}
         free = max(self.next_field_id, before.next_field_id)
         return replace(self, arrow=self.arrow.with_metadata(metadata), next_field_id=free)
@@ -373,8 +379,6 @@ def _required_id(field: pa.Field) -> int:
 
 
 def _name_problems(schema: pa.Schema) -> list[str]:
-    names = schema.names
-    problems = [
-        f"column {name!r} stands {names.count(name)} times" for name in dict.fromkeys(names) if names.count(name) > 1
-    ]
+    names = Counter(schema.names)
+    problems = [f"column {name!r} stands {number} times" for name, number in names.items() if number > 1]
     return problems + ["a column has an empty name"] * ("" in names)

@@ -39,6 +39,7 @@ from lance_flight.errors import (
 )
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import LONGEST_FILE_NAME, PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
+from lance_flight.model.schema_bounds import check_schema
 
 __all__ = ["BRANCH_SIGN", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
 
@@ -213,6 +214,7 @@ class Root(TableResolver):
         name = view.name
         self.check_main(name)
         check_directory_name("view", name.name)
+        check_schema(view.columns)
         self._check_definition(name)
         self.check_other_tables()
         if name.db_schema not in self.schemas():

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from lance_flight.engine.sql.tokens import Kind, Token, literals
 from lance_flight.errors import SqlError
+from lance_flight.model.schema_bounds import MOST_DEPTH
 
 MOST_NESTED = 100
 """Depth of nested brackets; planning takes cubic time in it."""
@@ -49,6 +50,8 @@ _OPERATOR_WORDS = frozenset(
         "OVERLAPS",
     ]
 )
+_NAMING_TYPES = frozenset(["arrow_cast", "arrow_try_cast"])
+"""Functions that read a text as a type."""
 SETS = frozenset(["UNION", "INTERSECT", "EXCEPT", "MINUS"])
 _LISTS = frozenset(["SELECT", "BY"])
 JOINS = frozenset(["JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI"])
@@ -171,9 +174,28 @@ def check_bounds(text: str, tokens: Sequence[Token]) -> None:
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> check_bounds("SELECT 1", tokenize("SELECT 1"))
     """
+    if any(token.text.lower() in _NAMING_TYPES for token in tokens):
+        for token in tokens:
+            check_type_text(token.text)
     if len(tokens) <= MOST_NESTED and not any(token.kind is Kind.COMPARISONS for token in tokens):
         return
     _Shape(text).read(tokens)
+
+
+def check_type_text(text: str) -> None:
+    """Refuse a text that DataFusion may read as a type, which is too deep.
+
+    >>> check_type_text("List(Int32)")
+    """
+    if text.count("(") > MOST_DEPTH:
+        raise SqlError(
+            f"a text has more than {MOST_DEPTH} brackets, beside arrow_cast; expected a type with at most {MOST_DEPTH} within one another"
+        )
+
+
+def names_types(sql: str) -> bool:
+    """Return whether a statement may read a text as a type."""
+    return any(name in sql.lower() for name in _NAMING_TYPES)
 
 
 @dataclass(slots=True)

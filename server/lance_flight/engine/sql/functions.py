@@ -22,6 +22,7 @@ from lance_flight.engine.sql.tokens import STRINGS
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import SpecError, SqlError
 from lance_flight.model.hashing import hash_class
+from lance_flight.model.naming import shown_text
 
 RECURSION_LIMIT = "250"
 """Recursion limit of DataFusion's parser, in which a bracket takes up to two levels (`bounds.MOST_NESTED`)."""
@@ -94,12 +95,14 @@ def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataT
     """
     problems = _unsteady(expression)
     if problems:
-        raise SqlError(f"expression {expression!r} cannot be computed: " + "; ".join(problems))
+        raise SqlError(f"expression {shown_text(expression)} cannot be computed: " + "; ".join(problems))
     values = _compute(expression, columns)
     try:
         return values if values.type == result_type else values.cast(result_type)
     except pa.ArrowException as exc:
-        raise SqlError(f"expression {expression!r} gives {values.type}, result_type is {result_type}: {exc}") from exc
+        raise SqlError(
+            f"expression {shown_text(expression)} gives {values.type}, result_type is {result_type}: {exc}"
+        ) from exc
 
 
 def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
@@ -128,12 +131,12 @@ def check_condition(condition: str, source: pa.Schema) -> None:
     """
     problems = list(unsteady(condition))
     if problems:
-        raise SqlError(f"condition {condition!r}: " + "; ".join(problems))
+        raise SqlError(f"condition {shown_text(condition)}: " + "; ".join(problems))
     query = f"SELECT 1 FROM source WHERE (\n{condition}\n)"  # noqa: S608 - parsed, planned, never run
     try:
         _plan_over(query, pa.RecordBatch.from_pylist([], source), condition).execution_plan()
     except Exception as exc:
-        raise SqlError(f"condition {condition!r} cannot be computed: {plain_message(exc)}") from exc
+        raise SqlError(f"condition {shown_text(condition)} cannot be computed: {plain_message(exc)}") from exc
 
 
 def optimised_over(expression: str, columns: pa.Schema) -> LogicalPlan:
@@ -146,7 +149,7 @@ def optimised_over(expression: str, columns: pa.Schema) -> LogicalPlan:
     try:
         return _plan_over(query, pa.RecordBatch.from_pylist([], columns), expression).optimized_logical_plan()
     except Exception as exc:
-        raise SqlError(f"expression {expression!r} cannot be computed: {plain_message(exc)}") from exc
+        raise SqlError(f"expression {shown_text(expression)} cannot be computed: {plain_message(exc)}") from exc
 
 
 def columns_in(expression: str, names: Iterable[str]) -> list[str]:
@@ -184,7 +187,7 @@ def check_expression(expression: str, sources: Sequence[pa.DataType], declared: 
     """Refuse an expression that breaks one of the spec's six requirements; `SpecError` names every breach."""
     problems = list(_expression_problems(expression, sources, declared))
     if problems:
-        raise SpecError(f"expression {expression!r}", problems)
+        raise SpecError(f"expression {shown_text(expression)}", problems)
 
 
 def unsteady(expression: str) -> Iterator[str]:
@@ -280,7 +283,7 @@ def _compute_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
         kind = frame.schema().field(COMPUTED).type
         batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
     except Exception as exc:
-        raise SqlError(f"expression {expression!r} cannot be computed: {plain_message(exc)}") from exc
+        raise SqlError(f"expression {shown_text(expression)} cannot be computed: {plain_message(exc)}") from exc
     return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
 
 

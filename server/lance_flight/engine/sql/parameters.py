@@ -6,6 +6,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from lance_flight.engine.sql.bounds import check_type_text, names_types
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.rewriting import MOST_PARAMETERS, numbered
 from lance_flight.engine.sql.search_conditions import parameters_in
@@ -104,7 +105,11 @@ def bound_values(sql: str, parameters: pa.RecordBatch | None) -> dict[str, pa.Sc
         return None
     named = set(_numbers_in(sql))
     values = ((str(place), column) for place, column in enumerate(parameters.columns, start=1))
-    return {number: _value(column) for number, column in values if number in named}
+    bound = {number: _value(column) for number, column in values if number in named}
+    if names_types(sql):
+        for value in bound.values():
+            check_type_text(str(value))
+    return bound
 
 
 def _value(column: pa.Array) -> pa.Scalar:

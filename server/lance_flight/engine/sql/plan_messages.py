@@ -16,6 +16,7 @@ from lance_flight.engine.sql.foreign_functions import function_advice
 from lance_flight.engine.sql.select_lists import REFUSAL
 from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.errors import LanceFlightError, Unsupported, nearest
+from lance_flight.model.schema_bounds import MOST_DEPTH
 
 _log = logging.getLogger(__name__)
 
@@ -332,6 +333,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
             "DataFusion cannot sort by a function or an operator over what another one computes, as ORDER BY -murmur3(id);"
             " name the key in a query below: SELECT … FROM (SELECT *, -murmur3(id) AS key FROM t) ORDER BY key"
         ),
+    ),
+    (
+        re.compile(r"Recursion level in ArrowSchema"),
+        f"a type has more than {MOST_DEPTH} types within one another; expected at most {MOST_DEPTH}",
     ),
     (
         re.compile(r"only supports a single SQL statement"),

@@ -13,6 +13,7 @@ from base64 import b64decode, b64encode
 from datafusion import DataFrame, SessionContext
 from datafusion.substrait import Consumer, Serde
 
+from lance_flight.engine.sql.bounds import check_type_text, names_types
 from lance_flight.errors import SqlError, Unsupported
 
 WORD = "SUBSTRAIT"
@@ -57,6 +58,10 @@ def planned(context: SessionContext, plan: bytes) -> DataFrame:
 
     DataFusion reads queries alone: relations that write are refused here, as is all else that it does not know.
     """
+    if names_types(plan.decode("latin-1")):
+        # A text in a plan is of bytes of its own.
+        for text in re.findall(rb"[ -~]+", plan):
+            check_type_text(text.decode())
     try:
         read = Consumer.from_substrait_plan(context, Serde.deserialize_bytes(plan))
     except BaseException as exc:

@@ -26,6 +26,7 @@ from lance_flight.engine.writes.definitions import ColumnDef, arrow_schema, stor
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
 from lance_flight.errors import AlreadyExists, SqlError
+from lance_flight.model.schema_bounds import check_field_count
 
 _AFTER_TYPE = ("NOT", "NULL", "DEFAULT", "PRIMARY", "COMMENT")
 
@@ -177,6 +178,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[ColumnDef, ...], tuple[str, ...]]:
             continue
         column, is_key = _column(cursor)
         columns.append(column)
+        check_field_count(len(columns))
         keys += [(column.name,)] * is_key
     cursor.expect(")")
     if len(keys) > 1:

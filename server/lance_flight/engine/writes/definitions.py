@@ -10,6 +10,7 @@ import pyarrow as pa
 from lance_flight.catalog.roots.directory import Table
 from lance_flight.catalog.storage.file_versions import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
+from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.functions import check_expression, inner_context, result_type
 from lance_flight.engine.sql.plan_messages import plain_message
 from lance_flight.engine.sql.positions import with_sent_position
@@ -22,9 +23,10 @@ from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecErr
 from lance_flight.model.annotations import annotated
 from lance_flight.model.arrow_types import is_binary
 from lance_flight.model.json_documents import JSON, is_json
-from lance_flight.model.naming import column_name_problem, partition_column
+from lance_flight.model.naming import column_name_problem, partition_column, shown_text
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import DEFAULT, MARKED, NamespaceSchema, Path, is_blob
+from lance_flight.model.schema_bounds import check_schema
 from lance_flight.model.schema_changes import dotted
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
@@ -71,7 +73,8 @@ def arrow_schema(
 
 
 def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:
-    """Return the problems of a new table's columns; an empty list if all can be stored and read back."""
+    """Return the problems of a new table's columns; an empty list if all can be stored and read back. `LimitExceeded` for too many."""
+    check_schema(schema)
     if not schema.names:
         return ["there are no columns"]
     named = {field.name: column_name_problem(field.name) for field in schema}
@@ -101,7 +104,9 @@ def arrow_type(text: str) -> pa.DataType:
     >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED"), arrow_type("HALF[3]")
     (TimestampType(timestamp[us]), DataType(uint64), FixedSizeListType(fixed_size_list<item: halffloat>[3]))
     """
-    context, halves = inner_context(), _halves(tokenize(text))
+    tokens = tokenize(text)
+    check_bounds(text, tokens)
+    context, halves = inner_context(), _halves(tokens)
     known = edited(text, [(token.start, token.stop, _IN_PLACE) for token in halves])
     query = f"SELECT CAST(NULL AS {sql_type(known)}) AS value"
     try:
@@ -109,7 +114,7 @@ def arrow_type(text: str) -> pa.DataType:
         return _with_halves(found) if halves else found
     except Exception as exc:
         raise SchemaError(
-            "type", [f"{text!r} is not a type: {with_sent_position(plain_message(exc), query, None)}"]
+            "type", [f"{shown_text(text)} is not a type: {with_sent_position(plain_message(exc), query, None)}"]
         ) from exc
 
 

@@ -31,6 +31,7 @@ from lance_flight.engine.writes.vector_columns import with_vectors
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema_bounds import check_schema
 from lance_flight.model.spec import PartitionSpec
 
 
@@ -159,6 +160,7 @@ def ingest(
 
     `on_create` is called before a table is made or replaced. `AlreadyCommitted` where the table has a commit of this id.
     """
+    check_schema(reader.schema)
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
     privileges = _privileges(options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import SqlError
 from lance_flight.model.schema import Path
+from lance_flight.model.schema_bounds import LONGEST_NAME, check_length, check_partition_fields
 from lance_flight.model.transforms import TRANSFORMS
 
 
@@ -55,6 +56,7 @@ def _fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
     fields = [_field(cursor)]
     while cursor.accept(","):
         fields.append(_field(cursor))
+        check_partition_fields(len(fields))
     return tuple(fields)
 
 
@@ -76,6 +78,8 @@ def _field(cursor: Cursor) -> PartitionDef:
                 cursor.expect(",")
         columns = _column_list(cursor)
     field_id = cursor.name("a field id") if cursor.accept("AS") else None
+    check_length("the name of a partition field", (field_id or "").encode(), LONGEST_NAME)
+    check_length("the expression of a partition field", (expression or "").encode())
     return PartitionDef(
         transform=transform, columns=columns, arguments=tuple(arguments), expression=expression, field_id=field_id
     )
