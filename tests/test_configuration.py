@@ -141,6 +141,28 @@ def test_settings_stand_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert [heading for heading in config.sections() if f"\n{heading.lower()}:\n" not in shown] == []
 
 
+SECRETS = [
+    "aws_secret_access_key=hush",
+    "allow_http=true, AWS_Session_Token=hush",
+    "azure_storage_account_key=hush",
+    "azure_storage_sas_token=hush",
+    "google_service_account_key=hush",
+    "password = hush",
+    "proxy_url=http://user:hush@proxy:3128",
+]
+
+
+@pytest.mark.parametrize("options", SECRETS)
+def test_no_secret_stands_in_the_list_of_processes(options: str) -> None:
+    variable = {"LANCE_FLIGHT_STORAGE_OPTIONS": options}
+    with pytest.raises(InvalidInput, match="LANCE_FLIGHT_STORAGE_OPTIONS") as refused:
+        config_sources.sources({"storage_options": options}, environment={})
+    assert "hush" not in str(refused.value)
+    assert config_sources.load({}, environment=variable).storage_options == options
+    plain = "aws_endpoint=http://127.0.0.1:9000, aws_access_key_id=AKIA1, aws_sse_kms_key_id=1, google_service_account=/etc/key.json"
+    assert config_sources.load({"storage_options": plain}, environment={}).storage_options == plain
+
+
 def test_what_is_printed_is_a_configuration_file(tmp_path: Path) -> None:
     found = config_sources.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
     (tmp_path / "printed.toml").write_text(config_sources.as_toml(found))

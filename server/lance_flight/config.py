@@ -260,7 +260,7 @@ class ServerConfig:
         STORAGE,
         "",
         "options of an object store, key=value separated by commas: aws_endpoint, aws_region, allow_http …;"
-        " others are read from the environment (AWS_ACCESS_KEY_ID …)",
+        " others are read from the environment (AWS_ACCESS_KEY_ID …), and secrets not from the command line",
         is_secret=True,
     )
     durability: str = _setting(

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ RELOADED = "; reloaded"
 
 _MISTYPED = 0.9
 """Likeness of two names of variables, beginning included, of which one is probably meant to be the other."""
+
+_SECRET = re.compile(r"secret|token|password|credential|sas\b|key$", re.IGNORECASE)
+"""Part of the name of a storage option that is a secret; the names of keys (`aws_access_key_id`) are none."""
+_WITH_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +51,7 @@ def sources(
     Without a `file` the environment may name one, as LANCE_FLIGHT_CONFIG.
     """
     environment = os.environ if environment is None else environment
+    _check_no_secrets(arguments)
     file = file_of(file, environment)
     _warn_of_unknown(environment)
     texts = [(setting, name, environment[name]) for setting in settings() for name in _variables(setting, environment)]
@@ -62,6 +68,20 @@ def sources(
             if value is not None
         ),
     )
+
+
+def _check_no_secrets(arguments: Mapping[str, Any]) -> None:
+    """Refuse secrets among arguments: everybody on the machine sees those of a process."""
+    for setting in settings():
+        given = arguments.get(setting.name)
+        if given is None or not setting.metadata.get("is_secret"):
+            continue
+        for name, _, value in (pair.partition("=") for pair in str(given).split(",")):
+            if _SECRET.search(name.strip()) or _WITH_PASSWORD.search(value):
+                raise InvalidInput(
+                    f"option {flag(setting.name)} has {name.strip()!r}, and everybody on this machine sees the arguments of a process; expected"
+                    f" it in the environment, as {variable(setting)} or by the store's own name (AWS_SECRET_ACCESS_KEY …), or in the file of --config"
+                )
 
 
 def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,23 +87,24 @@ class Bucket:
     @contextmanager
     def serving(self, place: Path, name: str = "server") -> Iterator[Server]:
         """A server over the bucket's root, which must end well."""
-        with serving_uri(self.store.uri, place / f"{name}.ready", *self._arguments) as server:
+        with serving_uri(self.store.uri, place / f"{name}.ready", environment=self._environment) as server:
             yield server
 
     @contextmanager
     def started(self, place: Path, environment: Mapping[str, str]) -> Iterator[Server]:
         """A server over the bucket's root; whether and how it ends is left to the caller."""
-        with started_uri(self.store.uri, place / "started.ready", *self._arguments, environment=environment) as server:
+        ready = place / "started.ready"
+        with started_uri(self.store.uri, ready, environment={**self._environment, **environment}) as server:
             yield server
 
     @property
     def options_text(self) -> str:
-        """The storage options as a command line takes them."""
+        """The storage options as a setting takes them."""
         return ",".join(f"{key}={value}" for key, value in self.options.items())
 
     @property
-    def _arguments(self) -> tuple[str, str]:
-        return "--storage-options", self.options_text
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "LANCE_FLIGHT_STORAGE_OPTIONS": self.options_text}
 
 
 @dataclass(eq=False)
