@@ -67,6 +67,11 @@ def of_data(damage: Callable[[Path], None], place: Path) -> None:
         damage(path)
 
 
+def of_versions(damage: Callable[[Path], None], place: Path) -> None:
+    for path in (place / "_versions").iterdir():
+        damage(path)
+
+
 @dataclass(frozen=True)
 class Damage:
     """One kind of damage: what it does to a root, the table that it is to, and words of the error."""
@@ -105,6 +110,10 @@ DAMAGES = [
     ),
     Damage(
         "zeros in a plain version", lambda root: empty_out(newest(root / "plain.lance")), "plain", "plain.lance/_ver"
+    ),
+    Damage("no plain versions", lambda root: shutil.rmtree(root / "plain.lance/_versions"), "plain", "its _versions"),
+    Damage(
+        "no version left", lambda root: of_versions(Path.unlink, root / "plain.lance"), "plain", "plain.lance/_versions"
     ),
     Damage("no plain data", lambda root: of_data(Path.unlink, root / "plain.lance"), "plain", "data/"),
 ]

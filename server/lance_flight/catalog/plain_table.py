@@ -23,7 +23,7 @@ from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows
-from lance_flight.catalog.tables.plain_log import PlainLog
+from lance_flight.catalog.tables.plain_log import PlainLog, naming_lost_versions
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX
@@ -47,7 +47,8 @@ class PlainTable(Table):
 
     def open(self, version: int | str | None = None) -> LanceDataset:
         """Return the Lance table itself, at a version, at a tag, or at its newest version."""
-        return self.store.open(version)
+        with naming_lost_versions(self.store):
+            return self.store.open(version)
 
     def rollback(self, at: int | str | datetime) -> int:
         old = self.open(self.snapshot(at).version)

@@ -21,6 +21,7 @@ from lance_flight.catalog.roots.views import ViewDefinition, Views
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.table import Table
+from lance_flight.catalog.tables.plain_log import has_lost_versions
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
 
@@ -420,7 +421,7 @@ def _linked(what: str, name: str) -> OutsideRoot:
 
 
 def _is_table(place: Store) -> bool:
-    return place.has(VERSIONS)
+    return place.has(VERSIONS) or has_lost_versions(place)
 
 
 def _has_versions(place: Store) -> bool:

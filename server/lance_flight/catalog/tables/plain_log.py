@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC
+from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -29,8 +31,9 @@ from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.table_cache import kept_tables
+from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.tables.index_coverage import definitions
-from lance_flight.errors import LanceFlightError, NotFound
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.naming import SEPARATOR, TABLE, spec_namespace
 from lance_flight.model.schema import COMMENT, NamespaceSchema, numbered, table_field_id
@@ -44,11 +47,48 @@ OBJECT_ID = SEPARATOR.join([spec_namespace(UNPARTITIONED.id), TABLE])
 _ROWS = manifest_schema([UNPARTITIONED])
 
 
+_TRANSACTIONS, _MAKING = "_transactions", "0-"
+"""Directory of what each commit did, and the beginning of the file of the one that made the table: the version that it read."""
+_MADE_WITHIN = 60.0
+"""Seconds within which a table has a version, once its transaction is written."""
+
+
+def has_lost_versions(place: Store) -> bool:
+    """Return whether a plain table lies in a directory without a version: the transaction that made it is there.
+
+    False in object stores, and where a table may be made at this moment, or was dropped under its writers, which have not made it.
+    """
+    if place.is_remote or any(map(is_version_name, place.child(VERSIONS).files())):
+        return False
+    made = place.child(_TRANSACTIONS)
+    found = made.files()
+    if not any(name.startswith(_MAKING) for name in found):
+        return False
+    return len(found) > 1 or time.time() - Path(made.uri, found[0]).stat().st_mtime > _MADE_WITHIN
+
+
+@contextmanager
+def naming_lost_versions(place: Store) -> Iterator[None]:
+    """Raise `Corrupt` for a plain table that is not found since its versions are lost."""
+    try:
+        yield
+    except NotFound as exc:
+        if has_lost_versions(place):
+            raise Corrupt(
+                f"table {place.name!r} has files, and its _versions are lost; expected a restore from a backup, or DROP TABLE"
+            ) from exc
+        raise
+
+
 class PlainLog(VersionLog):
     """The history of a plain table."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, store)
+
+    def open(self, version: int | None = None) -> LanceDataset:
+        with naming_lost_versions(self.root):
+            return super().open(version)
 
     def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
         check_table(dataset.metadata, self.root, PLAIN_TABLE)
