@@ -53,6 +53,7 @@ LAYERS = {
         "lance_flight.backend_values",
         "lance_flight.catalog",
         "lance_flight.connections",
+        "lance_flight.decoded_sizes",
         "lance_flight.planning",
         "lance_flight.model",
         "lance_flight.errors",
@@ -217,8 +218,12 @@ LIBRARIES = {
     # Extras: each is loaded where a table of its format is.
     "deltalake": {"lance_flight_client.files.lakehouse"},
     "pyiceberg": {"lance_flight_client.files.lakehouse"},
-    # Lance describes the fields of a table in messages of its own.
-    "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.storage.lance_fields"},
+    # Lance describes the fields of a table in messages of its own; a plan of Substrait is one.
+    "google.protobuf": {
+        "lance_flight.flight",
+        "lance_flight.catalog.storage.lance_fields",
+        "lance_flight.engine.sql.substrait_names",
+    },
     "adbc_driver_flightsql": {"lance_flight_client"},
     "adbc_driver_manager": {"lance_flight_client"},
 }

@@ -55,6 +55,17 @@ def fixed_bytes(kind: pa.DataType) -> int:
     return (fixed_bits(kind) or 0) // 8
 
 
+def has_open_width(kind: pa.DataType) -> bool:
+    """Return whether the values of a type, or of one inside it, vary in width."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return has_open_width(kind.storage_type)
+    if pa.types.is_fixed_size_list(kind):
+        return has_open_width(kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(has_open_width(kind.field(place).type) for place in range(kind.num_fields))
+    return fixed_bits(kind) is None
+
+
 def fixed_bits(kind: pa.DataType) -> int | None:
     """Return the bits of every value of a plain type; None where they vary."""
     try:

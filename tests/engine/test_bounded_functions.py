@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 from lance_flight.engine.sql.functions import compute, computed_type, plain_message, session_config
-from lance_flight.engine.sql.growth import check_growth
+from lance_flight.engine.sql.growth import growth_of
 from lance_flight.engine.sql.rewriting import for_datafusion
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
@@ -141,9 +141,9 @@ STEADY = [
 @pytest.mark.parametrize("text", GROWING)
 def test_what_doubles_again_and_again_is_refused(text: str) -> None:
     with pytest.raises(LimitExceeded, match="expected at most"):
-        check_growth(text, tokenize(text))
+        growth_of(text, tokenize(text))
 
 
 @pytest.mark.parametrize("text", STEADY)
 def test_what_does_not_is_taken(text: str) -> None:
-    check_growth(text, tokenize(text))
+    growth_of(text, tokenize(text))

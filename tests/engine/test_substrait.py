@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext, udf
-from datafusion.substrait import Serde
+from datafusion.substrait import Producer, Serde
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.substrait import plan_in, statement_of
-from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, SqlError
+from lance_flight.errors import InvalidInput, LanceFlightError, LimitExceeded, NotFound, SqlError
 from substrait.plan_pb2 import Plan
 
 READINGS = pa.schema([pa.field("at", pa.date32()), pa.field("id", pa.int64()), pa.field("place", pa.utf8())])
@@ -61,6 +61,9 @@ QUERIES = {
     "a union": "SELECT id FROM readings WHERE id < 3 UNION ALL SELECT id FROM readings WHERE id > 38",
     "an order and a limit": "SELECT id FROM readings ORDER BY id DESC LIMIT 3",
     "CASE and functions": "SELECT CASE WHEN id = 1 THEN upper(place) ELSE substr(place, 1, 2) END AS x FROM readings",
+    "texts": "SELECT lpad(place, 12, '-') || place AS a, "
+    + "||".join(["place"] * 12)
+    + " AS b, concat(place, 'x'), replace(place, 'place', 'p') FROM readings",
     "no table": "SELECT 1 AS one, 'x' AS x",
 }
 
@@ -73,6 +76,37 @@ def test_a_plan_answers_as_its_sql_and_prunes_as_it_does(engine: Engine, client:
     assert in_order(answered) == in_order(wanted)
     assert engine.describe(statement).schema == wanted.schema
     assert pruning(engine, statement) == pruning(engine, sql)
+
+
+LARGE = {
+    "repeat": "SELECT repeat(place, 1000000) FROM readings",
+    "repeat of columns": "SELECT repeat(place, id * 1000000000) FROM readings",
+    "repeat of repeat": "SELECT repeat(repeat(repeat(repeat(place, 999), 999), 999), 999) FROM readings",
+    "lpad": "SELECT lpad(place, id * 1000000000) FROM readings",
+    "rpad in a condition": "SELECT id FROM readings WHERE rpad(place, id * 1000000000) = 'x'",
+    "regexp_replace": "SELECT regexp_replace(repeat(place, 1000), '', repeat(place, 1000), 'g') FROM readings",
+    "replace in replace": "SELECT " + "replace(" * 5 + "place" + (", 'p', '" + "p" * 900 + "')") * 5 + " FROM readings",
+    "levenshtein": "SELECT levenshtein(place, place) FROM readings",
+    "array_repeat": "SELECT array_repeat(id, id) FROM readings",
+    "range": "SELECT range(id * 1000000000) FROM readings",
+    "a window": "SELECT lag(repeat(place, id * 1000000)) OVER (ORDER BY id) FROM readings",
+    "an aggregate": "SELECT max(lpad(place, id * 1000000)) FROM readings GROUP BY id",
+    "an order": "SELECT id FROM readings ORDER BY lpad(place, id * 1000000)",
+    "a join": "SELECT a.id FROM readings a JOIN readings b ON lpad(a.place, a.id * 1000000) = b.place",
+    "a subquery": "SELECT id FROM readings WHERE place IN (SELECT repeat(place, id * 1000000) FROM readings)",
+    "concat of concat": "SELECT x FROM "
+    + f"(SELECT concat({', '.join('x' * 40)}) AS x FROM " * 7
+    + "(SELECT place AS x FROM readings)"
+    + ")" * 7,
+}
+
+
+@pytest.mark.parametrize("sql", LARGE.values(), ids=LARGE)
+def test_what_may_grow_large_is_refused(engine: Engine, client: SessionContext, sql: str) -> None:
+    plan = client.sql(sql).logical_plan()
+    statement = statement_of(Producer.to_substrait_plan(plan, client).encode())
+    with pytest.raises(LimitExceeded, match=r"smaller ones|names of more|send the query as SQL|operators"):
+        engine.query(statement)
 
 
 def test_pruning_is_seen(engine: Engine, client: SessionContext) -> None:

@@ -27,6 +27,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with capped(tmp_path_factory.mktemp("memory") / "root") as served:
         served.run("CREATE TABLE t (n BIGINT, s VARCHAR, v FLOAT[1536])")
         served.run("INSERT INTO t (n, s) VALUES (1, 'a'), (2, 'b')")
+        served.run("CREATE INDEX words ON t (s) USING fts")
+        served.run("CREATE TABLE wide (n BIGINT, s VARCHAR)")
+        served.run("INSERT INTO wide SELECT value, repeat('x', 2000) FROM range(4000)")
         yield served
 
 
@@ -72,8 +75,74 @@ def test_batches_that_grow_as_they_are_read_are_refused(server: Server, column: 
 
 
 def test_values_that_are_missing_are_stored_in_parts(server: Server) -> None:
-    missing = 200_000
+    missing = 100_000
     server.run("CREATE TABLE vectors (p BIGINT, b BIGINT, v FLOAT[1536]) PARTITIONED BY (p)")
-    with bounded(server, memory=768 << 20):
+    with bounded(server, memory=512 << 20):
         server.ingest("vectors", rows(BOOLEANS.slice(0, missing)).rename_columns(["b"]), "append")
     assert server.value("SELECT count(*) FROM vectors WHERE v IS NULL AND b = 0") == missing
+
+
+def calls(function: str, least: int = 0, number: int = 40) -> str:
+    """A list of calls of which no two are the same."""
+    return ", ".join(function.format(least + place) for place in range(number))
+
+
+TEXT = "x" * 1_000_000
+REPEATED, CONSTANT, ROW = "repeat(s, {})", "repeat('x', {})", "(repeat('x', {}))"
+LONGEST = "max(length(s || '{}'))"
+STATEMENTS = {
+    "make_array": f"SELECT cardinality(make_array({calls(REPEATED, 130_000_000)})) FROM t",
+    "make_array of constants": f"SELECT cardinality(make_array({calls(CONSTANT, 130_000_000)}))",
+    "calls that are small by themselves": f"SELECT cardinality([{calls(REPEATED, 10_000_000)}]) FROM t",
+    "constants that are small by themselves": f"SELECT length(greatest({calls(CONSTANT, 10_000_000)}))",
+    "a struct": f"SELECT struct({calls(REPEATED, 10_000_000)}) FROM t",
+    "coalesce": f"SELECT coalesce({calls('nullif({0} + n, 0)::VARCHAR || repeat(s, 10000000 + {0})')}) FROM t",
+    "VALUES": f"SELECT max(length(column1)) FROM (VALUES {calls(ROW, 10_000_000)})",
+    "a union": " UNION ALL ".join(f"SELECT repeat(s, {10_000_000 + place}) FROM t" for place in range(20)),
+    "lists": f"SELECT {calls('cardinality(range({}))', 3_000_000, 3)}",
+    "a product of lists": "SELECT unnest(range(3000000)), unnest(range(3000001)) FROM t",
+    "padding": f"SELECT concat({calls('lpad(s, n + {})', 3_000_000)}) FROM t",
+    "a list as a text": f"SELECT length(array_to_string(range(3000000), '{'y' * 900}'))",
+    "a text as a list": "SELECT cardinality(string_to_array(repeat(s, 30000000), NULL)) FROM t",
+    "copies of a call": f"SELECT length({'||'.join('a' * 200)}) FROM (SELECT repeat(s, n * 10000000) AS a FROM t)",
+    **{
+        f"recursion by {name}": f"WITH RECURSIVE r AS (SELECT {first} AS a, 1 AS n UNION ALL SELECT {step}, n + 1 FROM r WHERE n < 60)"
+        " SELECT count(*), max(n) FROM r"
+        for name, first, step in (
+            ("||", "'x'", "a || a"),
+            ("concat", "'x'", "concat(a, a, a, a)"),
+            ("replace", "'x'", "replace(a, 'x', 'xxxxxxxxxx')"),
+            ("lists", "[1]", "array_concat(a, a)"),
+            ("lists of texts", "['x']", "array_concat(a, a)"),
+        )
+    },
+    "a query of words": f"SELECT * FROM full_text_search('t', 's', '{'word ' * 3_000_000}')",
+    "a query of brackets": f"SELECT * FROM full_text_search('t', 's', '{'(' * 10_000_000}')",
+    "a query that is computed": "SELECT highlight(s, repeat('word ', 1000000)) FROM t",
+    "a highlight": f"SELECT highlight(s, '{'word ' * 3_000_000}') FROM t",
+    "a highlight of a long text": "SELECT highlight(repeat('word ', 5000000), 'word') FROM t",
+}
+
+
+@pytest.mark.parametrize("sql", STATEMENTS.values(), ids=STATEMENTS)
+def test_calls_that_make_much_of_little_are_refused(server: Server, sql: str) -> None:
+    with bounded(server, memory=512 << 20):
+        assert "limit_exceeded" in server.refuses(sql)
+
+
+ANSWERED = {
+    "a long literal in each row": (f"SELECT count(DISTINCT length('{TEXT}' || value)) FROM range(300)", 3),
+    "a literal beside each row": (
+        f"SELECT sum(length(a)) FROM (SELECT '{TEXT}' AS a FROM wide LIMIT 300)",
+        300_000_000,
+    ),
+    "many columns side by side": (f"SELECT max(length(concat({', '.join('s' * 400)}))) FROM wide", 800_000),
+    "a list of columns": (f"SELECT max(cardinality(make_array({', '.join('s' * 400)}))) FROM wide", 400),
+    "many results": (f"SELECT greatest({calls(LONGEST, number=300)}) FROM wide", 2003),
+}
+
+
+@pytest.mark.parametrize(("sql", "expected"), ANSWERED.values(), ids=ANSWERED)
+def test_wide_rows_are_computed_some_at_a_time(server: Server, sql: str, expected: int) -> None:
+    with bounded(server, memory=768 << 20):
+        assert server.value(sql) == expected

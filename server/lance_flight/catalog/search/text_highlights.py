@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
@@ -110,8 +110,13 @@ class _Words:
             self._phrases.setdefault(pattern[0], []).append(pattern)
 
     def spans(self, text: str) -> Iterator[Span]:
-        words = [(found.start(), found.end(), self._cut(found[0])) for found in self._word.finditer(text)]
-        wanted = self._in_phrases(words) if self._phrases else frozenset()
+        words: Iterable[tuple[int, int, tuple[str, ...]]] = (
+            (found.start(), found.end(), self._cut(found[0])) for found in self._word.finditer(text)
+        )
+        wanted: Collection[int] = ()
+        if self._phrases:
+            words = list(words)
+            wanted = self._in_phrases(words)
         for place, (start, stop, tokens) in enumerate(words):
             name = next(filter(self._is_wanted, tokens), None)
             if name is None and place in wanted:

@@ -25,6 +25,7 @@ from lance.query import Occur
 from lance_flight.errors import InvalidInput, LimitExceeded
 
 MOST_PARTS = 1024
+MOST_CHARACTERS = 64 << 10
 MOST_DEPTH = 16
 MOST_BOOST = 1000.0
 MOST_FUZZINESS = 2
@@ -138,13 +139,17 @@ def parse(
 ) -> Node | None:
     """Parse a query; None for one without words. `InvalidInput` names the character that is wrong, and what to type instead.
 
-    A text of words alone is one `Words`; so is any text that `is_plain`. `fuzziness` and `slop` are those of parts that have none of their own.
+    `LimitExceeded` for one of more than `MOST_CHARACTERS`. A text of words alone is one `Words`; so is any text that `is_plain`. `fuzziness` and `slop` are those of parts that have none of their own.
 
     >>> parse("lance arrow")
     Words(text='lance arrow', is_every=False, fuzziness=0, boost=1.0)
     >>> [(occur.value, node.text) for occur, node in parse('lance AND "open format"^2 -csv').clauses[0][1].clauses]
     [('MUST', 'lance'), ('MUST', 'open format')]
     """
+    if len(text) > MOST_CHARACTERS:
+        raise LimitExceeded(
+            f"query of a full-text search has {len(text)} characters; expected at most {MOST_CHARACTERS}"
+        )
     if mode is Mode.PHRASE:
         return Phrase(text, slop) if text.strip() else None
     is_every = mode is Mode.ALL

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lance_flight.decoded_sizes import fixed_bits, fixed_bytes
-from lance_flight.model.arrow_types import storage_of
-from lance_flight.model.nested import children
+from lance_flight.decoded_sizes import fixed_bytes
 
 BATCH_ROWS = 64 * 1024
 BATCH_BYTES = 16 << 20
@@ -22,13 +20,3 @@ def rows_within(schema: pa.Schema, rows: int = BATCH_ROWS) -> int:
     """
     width = sum(fixed_bytes(field.type) for field in schema)
     return min(rows, max(LEAST_ROWS, BATCH_BYTES // max(width, 1)))
-
-
-def has_open_width(kind: pa.DataType) -> bool:
-    """Return whether the values of a type, or of one inside it, vary in width."""
-    kind = storage_of(kind)
-    if pa.types.is_fixed_size_list(kind):
-        return has_open_width(kind.value_type)
-    if pa.types.is_struct(kind):
-        return any(has_open_width(field.type) for field in children(kind))
-    return fixed_bits(kind) is None

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.blobs import blob_arguments
 from lance_flight.catalog.storage.lance_fields import field_id
-from lance_flight.catalog.tables.batch_sizes import BATCH_BYTES, BATCH_ROWS, has_open_width
+from lance_flight.catalog.tables.batch_sizes import BATCH_BYTES, BATCH_ROWS
 from lance_flight.catalog.tables.casting import Misfit, cast, physical
 from lance_flight.catalog.tables.filling import Filling, Fills
 from lance_flight.catalog.tables.lineage import (
@@ -34,6 +34,7 @@ from lance_flight.catalog.tables.outdated_indices import has_outdated_index
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.schema_adapter import ids_within, missing, path_of, same_fields
 from lance_flight.catalog.tables.sources import Open, Source
+from lance_flight.decoded_sizes import has_open_width
 from lance_flight.model.json_documents import filtered, is_json
 from lance_flight.model.nested import children, within
 from lance_flight.model.schema import TABLE_FIELD_ID, is_blob

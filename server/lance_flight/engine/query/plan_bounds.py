@@ -6,13 +6,15 @@ them: there `x` of `SELECT x + x AS x` in itself, twenty levels deep, has a mill
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 
 from datafusion import Expr, LogicalPlan, SessionConfig, SessionContext
 from datafusion import expr as nodes
 
+from lance_flight.engine.query.plan_expressions import operands_of
+from lance_flight.engine.sql.bounded_functions import GUARDS, MOST_SHORT
 from lance_flight.engine.sql.with_expansion import MOST_EXPANDED
 from lance_flight.errors import LimitExceeded, Unsupported
 
@@ -22,22 +24,25 @@ DEEPEST_OPERATORS = 1_000
 """Most operators within each other, those of the subqueries that they read included."""
 DEEPEST_PLAN = 500
 """Most relational operators that read each other."""
+MOST_GROWTH = 1 << 30
+"""Most bytes of a value that is made of the literals of a plan, in the worst case."""
 COSTLY_OPERATORS = 500
 """Operators from which on planning may take long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Size of an expression: its `operators`, and how many of them are within each other (`depth`)."""
+    """Size of an expression: its `operators`, how many of them are within each other (`depth`), and how often it writes a text or list."""
 
     operators: int = 0
     depth: int = 0
+    growth: int = 1
 
     def __bool__(self) -> bool:
-        return self.operators > 0
+        return self.operators > 0 or self.growth > 1
 
     def __or__(self, other: Size) -> Size:
-        return Size(max(self.operators, other.operators), max(self.depth, other.depth))
+        return Size(max(self.operators, other.operators), max(self.depth, other.depth), max(self.growth, other.growth))
 
 
 _NONE = Size()
@@ -50,6 +55,16 @@ def check_plan(plan: LogicalPlan) -> bool:
     read = _PlanReader()
     read.sizes(with_joined_subqueries(plan))
     return read.operators > COSTLY_OPERATORS
+
+
+def check_sent_plan(plan: LogicalPlan) -> int:
+    """Refuse a plan of a client's whose functions have no guards where they need one; return how often it writes a value side by side.
+
+    The text of SQL is given guards, and says how far its literals grow (`engine.sql.growth`); a plan has no text.
+    """
+    read = _SentPlanReader()
+    sizes = read.sizes(with_joined_subqueries(plan))
+    return max(read.growth, _largest(sizes).growth)
 
 
 def with_joined_subqueries(plan: LogicalPlan) -> LogicalPlan:
@@ -154,7 +169,7 @@ class _PlanReader:
             else:
                 inner = Size(1, 1)
             if kind not in _WITHOUT_OPERANDS:
-                waiting += [(operand, depth + 1) for operand in part.rex_call_operands()]
+                waiting += [(operand, depth + 1) for operand in operands_of(part)]
             operators += inner.operators
             deepest = max(deepest, depth + inner.depth)
         if deepest > DEEPEST_OPERATORS:
@@ -165,6 +180,86 @@ class _PlanReader:
         return Size(operators, deepest)
 
 
+class _SentPlanReader(_PlanReader):
+    """Reads how often values are written, and refuses calls that need a guard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.growth = 1
+
+    def _columns(self, plan: LogicalPlan, inputs: list[Sizes]) -> Sizes:
+        match plan.to_variant():
+            case nodes.WindowExpr() as node:
+                below = _merged(inputs)
+                return _merged([below, self._named(node.get_window_expr(), below)])
+        return super()._columns(plan, inputs)
+
+    def _size(self, expression: Expr, below: Sizes) -> Size:
+        size = super()._size(expression, below)
+        # Without recursion: an expression may be deeper than Python's stack.
+        waiting: list[tuple[Expr, Sequence[Expr], bool]] = [(expression, operands_of(expression), False)]
+        grown: list[int] = []
+        while waiting:
+            part, operands, is_read = waiting.pop()
+            if not is_read:
+                waiting.append((part, operands, True))
+                waiting += [(each, operands_of(each), False) for each in reversed(operands)]
+                continue
+            first = len(grown) - len(operands)
+            of, grown = grown[first:], grown[:first]
+            inner = below.get(_key(part.schema_name()), _NONE).growth if part.variant_name() in _LEAVES else 1
+            grown.append(_grown(part, operands, of) if operands else inner * _literal_bytes(part))
+            if grown[-1] > MOST_GROWTH:
+                raise LimitExceeded(
+                    "the plan may make values of more than a gigabyte by concatenating, repeating and replacing texts and lists;"
+                    " send smaller ones"
+                )
+        self.growth = max(self.growth, *grown)
+        return Size(size.operators, size.depth, *grown)
+
+
+def _grown(part: Expr, operands: Sequence[Expr], of: Sequence[int]) -> int:
+    """Return how often an operator may write a value, by those of its operands; `LimitExceeded` for a call that only SQL's text has guards for."""
+    kind, name = part.variant_name(), part.schema_name().partition("(")[0].lower()
+    if (kind == "BinaryExpr" and part.rex_call_operator() == "||") or (kind, name) == ("ScalarFunction", "concat"):
+        return sum(of)
+    if kind != "ScalarFunction" or name not in _BOUNDED:
+        return max(of)
+    literals = [_literal(operands[place]) for place in _BOUNDED[name] if place < len(operands)]
+    for place, literal in zip(_BOUNDED[name], literals, strict=False):
+        if literal is None or literal > MOST_SHORT:
+            raise LimitExceeded(
+                f"argument {place + 1} of {name} is no literal up to {MOST_SHORT} (a number, or characters), which a plan in Substrait"
+                " needs there; send the query as SQL"
+            )
+    return sum(of) * max(1, *(literal or 1 for literal in literals), 1)
+
+
+def _literal(part: Expr) -> int | None:
+    """Return the number that a literal is, or the length of its text; None for any other expression."""
+    while part.variant_name() in {"Cast", "TryCast", "Alias"}:
+        (part,) = part.rex_call_operands()
+    if part.variant_name() != "Literal":
+        return None
+    value = part.python_value().as_py()
+    return abs(int(value)) if isinstance(value, int | float) else len(value) if isinstance(value, str) else 0
+
+
+def _literal_bytes(part: Expr) -> int:
+    length = _literal(part)
+    return (
+        max(1, length or 1) if part.variant_name() == "Literal" and isinstance(part.python_value().as_py(), str) else 1
+    )
+
+
+_JOINING = frozenset(["concat_ws", "make_array", "struct", "named_struct", "array_concat", "list_concat"])
+_BOUNDED: Mapping[str, Sequence[int]] = {
+    **{name: sorted(places) for name, places in GUARDS.items()},
+    **dict.fromkeys(("repeat", "array_repeat", "list_repeat"), (1,)),
+    **dict.fromkeys(("range", "generate_series"), (0, 1, 2)),
+    **dict.fromkeys(_JOINING - GUARDS.keys(), ()),
+}
+"""Places of the arguments that have to be small literals, by function."""
 OTHER_RULES = frozenset(
     [
         *("optimize_unions", "unions_to_filter", "simplify_expressions"),

@@ -33,7 +33,7 @@ from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, Inf
 from lance_flight.engine.query.integer_arithmetic import may_overflow
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
-from lance_flight.engine.query.plan_bounds import check_plan, with_joined_subqueries
+from lance_flight.engine.query.plan_bounds import check_plan, check_sent_plan, with_joined_subqueries
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.columns import stored_name
 from lance_flight.engine.query.provider import Provider, ScanLog
@@ -60,13 +60,14 @@ from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic, s
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
+from lance_flight.engine.sql.growth import Growth
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
-from lance_flight.engine.sql.recursive_queries import check_recursive_queries
+from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
 from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.signed_zeros import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.time_travel import Point
@@ -86,6 +87,8 @@ MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
 _PUSHED_CONSTANT = re.compile(r"_filters=\[.*\bBoolean\(\w+\)(?: AND| OR|,|\])")
 _PUSHING = "push_down_filter"
+_WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
+"""Bytes of a batch as far as the text of a statement tells, those of a text in a column that it reads, and rows of its copies."""
 SMALL_BATCH_ROWS = 1024
 """Rows of a batch in a cross join; fewer make it slower, as do many more."""
 
@@ -234,6 +237,8 @@ class QuerySession:
         """Plan what was sent as Substrait; `Unsupported` for what DataFusion answers wrongly, which has no other text."""
         frame = self._bounded(substrait.planned(self.datafusion, sent))
         plan = frame.logical_plan()
+        self._narrow_batches(Growth(check_sent_plan(plan)))
+        frame = self.datafusion.create_dataframe_from_logical_plan(plan)
         if has_correlated_not_in(plan) or has_shared_names(plan):
             raise Unsupported(
                 "NOT IN, ANY and ALL over such a subquery are not supported in Substrait; send NOT EXISTS, or SQL"
@@ -247,6 +252,7 @@ class QuerySession:
             rewritten = datafusion_text(sql)
         self._limits.is_costly |= rewritten.is_costly
         self._limits.is_linear &= rewritten.is_linear or not rewritten.is_costly
+        self._narrow_batches(rewritten.growth, parameters)
         calls = rewritten.calls
         if not is_bound:
             self._unbound, self._wanted = calls, None
@@ -268,8 +274,9 @@ class QuerySession:
             if may_add_times(text):
                 check_date_arithmetic(self.datafusion, with_joined_subqueries(frame.logical_plan()))
             right = self._with_right_answers(text, frame.logical_plan(), planned, numbers)
-            if right != text:
-                frame = planned(right)
+            bounded = with_bounded_steps(right, planned, self.datafusion)
+            if bounded != text:
+                frame = planned(bounded)
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
                 frame.execution_plan()
@@ -633,6 +640,17 @@ class QuerySession:
         with self._errors.raised_as(QueryFailed):
             yield from cancellable(started.pop, self.log.cancellation, self.log.ahead)
 
+    def _narrow_batches(self, growth: Growth, parameters: pa.RecordBatch | None = None) -> None:
+        """Plan from here on in batches of few rows where the text and its parameters alone make rows wide: each row has a copy of a literal."""
+        longest = max(
+            [growth.longest, *(column.nbytes for column in ([] if parameters is None else parameters.columns))]
+        )
+        width = growth.copies * max(longest, _USUAL_TEXT)
+        rows = max(1, _WIDEST_BATCH // width)
+        if rows < self._batch_rows:
+            self._batch_rows = rows
+            self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
+
     def _in_bounded_batches(self, frame: DataFrame) -> DataFrame:
         """Return a query of wide rows in batches of fewer rows: operators make as many as the session says, whatever they are given."""
         rows = rows_within(frame.schema(), self._batch_rows)
@@ -650,8 +668,8 @@ class QuerySession:
         A join without equality looks at all rows of one side for each batch of the other, and cannot be cancelled meanwhile.
         """
         self._is_steady = False
-        self._batch_rows = SMALL_BATCH_ROWS
-        self.datafusion.sql(f"SET datafusion.execution.batch_size = {SMALL_BATCH_ROWS}")
+        self._batch_rows = min(self._batch_rows, SMALL_BATCH_ROWS)
+        self.datafusion.sql(f"SET datafusion.execution.batch_size = {self._batch_rows}")
         return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
 
     @contextmanager

@@ -2,14 +2,18 @@
 
 DataFusion computes `repeat('x', 2000000000)` while it plans, and counts none of the memory of such values. `LISTS` are those that are
 computed here instead, since what they make depends on all of their arguments; of the others one argument is enough, which a guard
-(an identity that refuses too much) is put around.
+(an identity that refuses too much) is put around. The calls of a statement count together (`Budget`): `make_array` and `concat` hold what
+all of their arguments make.
 """
 
 from __future__ import annotations
 
+import re
 from calendar import monthrange
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -21,10 +25,13 @@ from datafusion import SessionContext, udf
 from lance_flight.engine.sql.tokens import STRINGS, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError
 
-MOST_BYTES = 256 << 20
-"""Bytes of the values that one call makes of one batch."""
-MOST_ELEMENTS = 1 << 24
-"""Elements of the lists that one call makes of one batch, and characters that one call pads a batch to."""
+MOST_BYTES, MOST_BYTES_OF_A_ROW = 256 << 20, 4 << 10
+"""Bytes of the values that all calls of a statement make of one batch, and bytes of each row of it."""
+LEAST_BYTES = 32 << 20
+"""Bytes that they may make of a batch of few rows."""
+MOST_ELEMENTS, LEAST_ELEMENTS = 1 << 24, 1 << 22
+"""Elements of the lists that all calls make of one batch, and of one of few rows; characters that all calls pad a batch to."""
+_FREE_COPIES = 4
 MOST_SHORT = 1_000
 """Characters of a replacement or separator that is no literal."""
 MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
@@ -32,7 +39,54 @@ MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
 
 TableUpdate = tuple[int, int, str]
 ResultType = Callable[[str, Sequence[pa.DataType]], pa.DataType]
-Compute = Callable[[Sequence[pa.Array]], pa.Array]
+Compute = Callable[[Sequence[pa.Array], "Made"], pa.Array]
+
+
+class Budget:
+    """Bounds the values that the calls of one statement make of a batch together; each counts with its largest batch.
+
+    `copies` is how often the statement writes a value side by side with itself and others: its bytes count so often.
+    """
+
+    def __init__(self, copies: int = 1) -> None:
+        self._copies = max(1, copies // _FREE_COPIES)
+        self._made: dict[str, dict[str, float]] = {}
+
+    def of(self, call: str) -> Made:
+        """Return the share of one call."""
+        return Made(self, call)
+
+    def count(self, call: str, unit: str, count: float) -> float:
+        """Count what a call has made of a batch, and return what all calls have together."""
+        made = self._made.setdefault(unit, {})
+        made[call] = max(made.get(call, 0), count * self._copies)
+        return sum(made.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Share of one call in a statement's budget."""
+
+    budget: Budget
+    call: str
+
+    def check(self, what: str, count: float, most: int, unit: str) -> None:
+        """Refuse what is too much by itself, or together with what the other calls of the statement make."""
+        _check(what, count, most, unit)
+        together = self.budget.count(self.call, unit, count)
+        if together > most:
+            raise LimitExceeded(
+                f"the calls of {what} and its like would make {int(together)} {unit} at once, together and as often as the statement"
+                f" writes them side by side; expected at most {most}"
+            )
+
+    def check_bytes(self, what: str, size: float, rows: int) -> None:
+        """Refuse values of too many bytes for a batch of so many rows."""
+        self.check(what, size, min(MOST_BYTES, max(LEAST_BYTES, rows * MOST_BYTES_OF_A_ROW)), "bytes")
+
+    def check_elements(self, what: str, count: float, rows: int) -> None:
+        """Refuse lists of too many elements for a batch of so many rows."""
+        self.check(what, count, min(MOST_ELEMENTS, max(LEAST_ELEMENTS, rows * MOST_SHORT)), "elements")
 
 
 def _check(what: str, count: float, most: int, unit: str) -> None:
@@ -43,25 +97,26 @@ def _check(what: str, count: float, most: int, unit: str) -> None:
 # --- computed here
 
 
-def _repeated_text(columns: Sequence[pa.Array]) -> pa.Array:
+def _repeated_text(columns: Sequence[pa.Array], made: Made) -> pa.Array:
     texts, counts = columns[0].cast(pa.utf8()), pc.max_element_wise(columns[1].cast(pa.int64()), 0, skip_nulls=False)
     size = pc.sum(pc.multiply(pc.binary_length(texts).cast(pa.float64()), counts.cast(pa.float64()))).as_py() or 0
-    _check("repeat", size, MOST_BYTES, "bytes")
+    made.check_bytes("repeat", size, len(texts))
     return pc.binary_repeat(texts, counts)
 
 
-def _repeated_element(columns: Sequence[pa.Array]) -> pa.Array:
+def _repeated_element(columns: Sequence[pa.Array], made: Made) -> pa.Array:
     values, counts = columns[0], columns[1].cast(pa.int64())
     wanted = np.maximum(counts.fill_null(0).to_numpy(zero_copy_only=False), 0)
     each = max(values.nbytes // max(len(values), 1), 1)
     total = float(wanted.astype(np.float64).sum())
-    _check("array_repeat", total, MOST_ELEMENTS, "elements")
-    _check("array_repeat", total * each, MOST_BYTES, "bytes")
+    made.check_elements("array_repeat", total, len(values))
+    if not pa.types.is_primitive(values.type):
+        made.check_bytes("array_repeat", total * each, len(values))
     repeated = values.take(pa.array(np.repeat(np.arange(len(values)), wanted)))
     return _lists(wanted, repeated, counts.is_null())
 
 
-def _series(columns: Sequence[pa.Array], *, inclusive: bool) -> pa.Array:
+def _series(columns: Sequence[pa.Array], made: Made, *, inclusive: bool) -> pa.Array:
     kind = columns[0].type
     if len(columns) == 1:
         columns = [pa.array([0] * len(columns[0]), pa.int64()), columns[0]]
@@ -79,6 +134,7 @@ def _series(columns: Sequence[pa.Array], *, inclusive: bool) -> pa.Array:
         parts.append(part)
         counts.append(len(part))
         missing.append(None in row)
+    made.check_elements("range", sum(counts), len(counts))
     values = pa.array(np.concatenate(parts) if parts else [], pa.int64())
     item = kind if pa.types.is_temporal(kind) else pa.int64()
     return _lists(np.array(counts, np.int64), _of_ticks(values, item), pa.array(missing, pa.bool_()))
@@ -195,22 +251,29 @@ LISTS: Mapping[str, tuple[ResultType, Compute]] = MappingProxyType(
         "repeat": (_text_type, _repeated_text),
         "array_repeat": (_element_type, _repeated_element),
         "list_repeat": (_element_type, _repeated_element),
-        "range": (_series_type, lambda columns: _series(columns, inclusive=False)),
-        "generate_series": (_series_type, lambda columns: _series(columns, inclusive=True)),
+        "range": (_series_type, partial(_series, inclusive=False)),
+        "generate_series": (_series_type, partial(_series, inclusive=True)),
     }
 )
 
 # --- guarded
 
 
-def _check_count(values: pa.Array) -> pa.Array:
+def _check_count(made: Made, values: pa.Array) -> pa.Array:
     """Check the counts that a batch of texts or lists is padded to, and return them."""
     wanted = np.maximum(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64), 0)
-    _check("this call", float(wanted.sum()), MOST_ELEMENTS, "characters or elements")
+    made.check("padding", float(wanted.sum()), MOST_ELEMENTS, "characters or elements")
     return values
 
 
-def _check_short(values: pa.Array) -> pa.Array:
+def _check_items(made: Made, values: pa.Array) -> pa.Array:
+    """Check texts each character of which may become an item of a list, and return them."""
+    size = pc.sum(pc.binary_length(values)).as_py() or 0
+    made.check("splitting", size, max(MOST_ELEMENTS // 4, len(values) * MOST_SHORT), "items")
+    return values
+
+
+def _check_short(_: Made, values: pa.Array) -> pa.Array:
     """Return replacements and separators."""
     _check(
         "a replacement or separator that is no literal",
@@ -221,7 +284,7 @@ def _check_short(values: pa.Array) -> pa.Array:
     return values
 
 
-def _check_compared(values: pa.Array) -> pa.Array:
+def _check_compared(_: Made, values: pa.Array) -> pa.Array:
     """Check texts whose comparison costs the product of two lengths, and return them; the sum of squares bounds that of products."""
     lengths = pc.utf8_length(values).cast(pa.float64())
     most = MOST_COMPARED if len(values) > 1 else MOST_COMPARED_ONCE
@@ -229,14 +292,16 @@ def _check_compared(values: pa.Array) -> pa.Array:
     return values
 
 
-_GUARDS: Mapping[str, tuple[Callable[[pa.Array], pa.Array], pa.DataType]] = MappingProxyType(
+_GUARDS: Mapping[str, tuple[Callable[[Made, pa.Array], pa.Array], pa.DataType]] = MappingProxyType(
     {
         "__bounded_count": (_check_count, pa.int64()),
         "__bounded_text": (_check_short, pa.utf8()),
         "__bounded_pairs": (_check_compared, pa.utf8()),
+        "__bounded_items": (_check_items, pa.utf8()),
     }
 )
-_COUNT, _TEXT, _PAIRS = _GUARDS
+_COUNT, _TEXT, _PAIRS, _ITEMS = _GUARDS
+_GUARD_CALL = re.compile(rf"(?:{'|'.join(_GUARDS)})\d*\(")
 GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
         "lpad": {1: _COUNT},
@@ -251,29 +316,34 @@ GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
         "list_join": {1: _TEXT},
         "concat_ws": {0: _TEXT},
         "levenshtein": {0: _PAIRS, 1: _PAIRS},
+        "string_to_array": {0: _ITEMS},
+        "string_to_list": {0: _ITEMS},
     }
 )
 """The guard of each argument, by the name of the function and the place of the argument."""
 
 
-def register_guards(context: SessionContext) -> None:
-    """Register the guards in a context."""
-    for name, (guard, kind) in _GUARDS.items():
-        context.register_udf(udf(guard, [kind], kind, "immutable", name))
+def register_guards(context: SessionContext, names: Iterable[str], budget: Budget) -> None:
+    """Register guards in a context, each under the name that it has in the text."""
+    for name in names:
+        guard, kind = _GUARDS[name.rstrip("0123456789")]
+        context.register_udf(udf(partial(guard, budget.of(name)), [kind], kind, "immutable", name))
 
 
-def guard_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
-    """Return the edits that insert guards into the calls of a text; arguments that are short literals need none."""
+def guard_edits(text: str, tokens: Sequence[Token]) -> tuple[list[TableUpdate], list[str]]:
+    """Return the edits that insert guards into the calls of a text, and their names; arguments that are short literals need none."""
     edits: list[TableUpdate] = []
+    names: list[str] = []
     for place, token in enumerate(tokens[:-1]):
         guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None
         if guards is None or not tokens[place + 1].is_sign("("):
             continue
         for number, (start, stop) in enumerate(_arguments(tokens, place + 1)):
             if number in guards and not _is_small(tokens[start:stop]):
-                edits.append((tokens[start].start, tokens[start].start, f"{guards[number]}("))
+                names.append(f"{guards[number]}{len(names)}")
+                edits.append((tokens[start].start, tokens[start].start, f"{names[-1]}("))
                 edits.append((tokens[stop - 1].stop, tokens[stop - 1].stop, ")"))
-    return edits
+    return edits, names
 
 
 def _arguments(tokens: Sequence[Token], opened: int) -> Iterator[tuple[int, int]]:
@@ -303,16 +373,14 @@ def _is_small(argument: Sequence[Token]) -> bool:
 def without_guards(name: str) -> str:
     """Return the name of a result column without the calls of guards in it.
 
-    >>> without_guards("lpad(a,__bounded_count(b + (c)))")
+    >>> without_guards("lpad(a,__bounded_count0(b + (c)))")
     'lpad(a,b + (c))'
     """
-    for guard in _GUARDS:
-        while (start := name.find(f"{guard}(")) >= 0:
-            opened = start + len(guard)
-            depth = 0
-            for stop in range(opened, len(name)):
-                depth += (name[stop] == "(") - (name[stop] == ")")
-                if depth == 0:
-                    break
-            name = name[:start] + name[opened + 1 : stop] + name[stop + 1 :]
+    while found := _GUARD_CALL.search(name):
+        depth = 0
+        for stop in range(found.end() - 1, len(name)):
+            depth += (name[stop] == "(") - (name[stop] == ")")
+            if depth == 0:
+                break
+        name = name[: found.start()] + name[found.end() : stop] + name[stop + 1 :]
     return name

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from lance_flight.engine.sql.bounds import is_costly, is_long_by_lists
+from lance_flight.engine.sql.growth import Growth, growth_of
 from lance_flight.engine.sql.rewriting import for_datafusion
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.sql.typed_calls import TypedCalls
@@ -25,6 +26,7 @@ class DataFusionText:
     is_costly: bool
     is_linear: bool
     is_nested: bool
+    growth: Growth
 
 
 def datafusion_text(sql: str) -> DataFusionText:
@@ -38,7 +40,10 @@ def _rewrite(sql: str) -> DataFusionText:
     words = [token.word for token in tokens]
     is_nested = words.count("SELECT") > 1 or words.count("FROM") > 1 or "|>" in text
     is_linear = not is_nested and is_long_by_lists(text, tokens)
-    return DataFusionText(TypedCalls.of(text), is_costly(text, tokens), is_linear, is_nested)
+    growth = growth_of(text, tokens)
+    return DataFusionText(
+        TypedCalls.of(text, copies=growth.copies), is_costly(text, tokens), is_linear, is_nested, growth
+    )
 
 
 _remembered = lru_cache(MOST_KEPT)(_rewrite)

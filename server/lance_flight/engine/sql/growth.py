@@ -22,10 +22,12 @@ _UNKNOWN_TEXT = 1_000
 _MOST_COUNT = 1 << 24
 
 _COUNTED = frozenset(["repeat", "array_repeat", "list_repeat", "lpad", "rpad", "array_resize", "list_resize"])
+_SERIES = frozenset(["range", "generate_series"])
 _SEPARATED = frozenset(["array_to_string", "list_to_string", "array_join", "list_join", "concat_ws"])
 _JOINED = frozenset(["concat", "array_concat", "list_concat", "array_cat", "list_cat", "concat_ws"])
+_LISTED = frozenset(["make_array", "make_list", "struct", "named_struct", "row", "map"])
 _GROWING = re.compile(
-    r"\|\||\b(?:" + "|".join([*_COUNTED, *_SEPARATED, *_JOINED, "(?:regexp_)?replace", "encode"]) + r")\b",
+    r"\|\||\b(?:" + "|".join([*_COUNTED, *_SEPARATED, *_JOINED, *_LISTED, "(?:regexp_)?replace", "encode"]) + r")\b|\[",
     re.IGNORECASE,
 )
 
@@ -36,6 +38,10 @@ class _Level:
 
     call: str = ""
     named: str = ""
+    is_made: bool = False
+    is_list: bool = False
+    names: int = 0
+    counts: bool = True
     clause: str = ""
     is_query: bool = False
     bars: int = 0
@@ -47,7 +53,12 @@ class _Level:
     count: int | None = None
 
     def end_expression(self) -> None:
-        self.expressions = max(self.expressions, (1 + self.bars // 2) * self.inside)
+        grown = (1 + self.bars // 2) * self.inside
+        if self.counts:
+            self.expressions = max(self.expressions, grown)
+        elif grown > 1:
+            # All expressions of a list are there at the same time.
+            self.expressions += grown
         self.bars, self.inside = 0, 1
 
     def growth(self) -> int:
@@ -56,54 +67,96 @@ class _Level:
 
     def _factor(self) -> int:
         """Return the factor by which the call of this bracket may multiply its largest argument."""
-        if self.call in _COUNTED:
+        if self.is_made:
             return _UNKNOWN_COUNT if self.count is None else max(1, min(self.count, _MOST_COUNT))
         if self.call == "replace":
             *_, old, new = [1, *self.texts] if len(self.texts) > 1 else [1, _UNKNOWN_TEXT]
             return max(1, -(-new // max(old, 1)))
         if self.call == "regexp_replace":
-            return 1 + (self.texts[1] if len(self.texts) > 1 else _UNKNOWN_TEXT)
+            # It inserts between all characters in the worst case, and replaces some in most.
+            return self.counts + (self.texts[1] if len(self.texts) > 1 else _UNKNOWN_TEXT)
         separator = 1 + (max(self.texts) if self.texts else _UNKNOWN_TEXT) if self.call in _SEPARATED else 1
-        joined = 1 + self.commas if self.call in _JOINED else 1
+        is_joined = self.call in _JOINED or (not self.counts and self.names and (self.is_list or self.call in _LISTED))
+        joined = 1 + self.commas if is_joined else 1
         return separator * joined * (2 if self.call == "encode" else 1)
 
 
-def check_growth(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse a statement whose literals may grow to more than a gigabyte; `LimitExceeded` gives the size.
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Growth of a statement: the most `copies` of a value that it writes side by side, and the characters of its `longest` literal."""
 
-    >>> from lance_flight.engine.sql.tokens import tokenize, folded
-    >>> check_growth("SELECT 'a' || 'b'", tokenize("SELECT 'a' || 'b'"))
+    copies: int = 1
+    longest: int = 1
+
+    @property
+    def width(self) -> int:
+        """Return the bytes that a row may take by the text of the statement alone."""
+        return max(self.copies * self.longest, self.longest)
+
+
+def growth_of(text: str, tokens: Sequence[Token]) -> Growth:
+    """Return the growth of a statement; `LimitExceeded` for one whose literals may grow to more than a gigabyte.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> growth_of("SELECT 'a' || 'b' || c", tokenize("SELECT 'a' || 'b' || c"))
+    Growth(copies=4, longest=1)
     """
     growing = _GROWING.finditer(text)
-    if next(growing, None) is None or next(growing, None) is None:
-        return  # one call is bounded when it runs
+    if next(growing, None) is None:
+        return Growth(longest=_longest(tokens))
+    is_alone = next(growing, None) is None
+    copies, read = _read(tokens, counts=False), _read(tokens)
+    size = read.growth() * read.longest
+    if size > MOST_BYTES and not is_alone:  # one call is bounded when it runs
+        raise LimitExceeded(
+            f"the statement may make values of {size} bytes of its literals, by concatenating, repeating and replacing them;"
+            f" expected at most {MOST_BYTES}"
+        )
+    return Growth(copies.growth(), read.longest)
+
+
+def _longest(tokens: Sequence[Token]) -> int:
     read = _Statement()
+    for token in tokens:
+        if token.kind in STRINGS or token.kind in RUNS:
+            read.word(token)
+    return read.longest
+
+
+def _read(tokens: Sequence[Token], *, counts: bool = True) -> _Statement:
+    read = _Statement(counts=counts)
     for place, token in enumerate(tokens):
         if token.kind is Kind.SIGN:
             read.sign(tokens, place)
         else:
             read.word(token)
-    size = read.growth() * read.longest
-    if size > MOST_BYTES:
-        raise LimitExceeded(
-            f"the statement may make values of {size} bytes of its literals, by concatenating, repeating and replacing them;"
-            f" expected at most {MOST_BYTES}"
-        )
+    return read
 
 
 class _Statement:
     """State of a statement while it is read: its open brackets, the growth of its WITH queries, and its longest literal."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts: bool = True) -> None:
         self.longest = 1
-        self._levels = [_Level()]
+        self._counts = counts
+        self._levels = [_Level(counts=counts)]
         self._named: dict[str, int] = {}
 
     def sign(self, tokens: Sequence[Token], place: int) -> None:
         """Read a sign."""
         level, sign = self._levels[-1], tokens[place].text
         if sign in {"(", "["}:
-            self._levels.append(_Level(call=_call(tokens, place), named=_name(tokens, place)))
+            call = _call(tokens, place)
+            is_made = call in _COUNTED or (call in _SERIES and level.call in _SEPARATED)
+            self._levels.append(
+                _Level(
+                    call=call,
+                    named=_name(tokens, place),
+                    is_made=is_made and self._counts,
+                    is_list=sign == "[",
+                    counts=self._counts,
+                )
+            )
         elif sign in {")", "]"} and len(self._levels) > 1:
             self._close()
         elif sign == ",":
@@ -126,8 +179,10 @@ class _Statement:
             level.end_expression()
             level.clause = token.word
             level.is_query = level.is_query or token.word == "SELECT"
-        elif level.clause == "FROM" and self._named:
-            level.base = max(level.base, self._named.get(folded(token), 1))
+        elif token.kind in (Kind.WORD, Kind.NAME):
+            level.names += 1
+            if level.clause == "FROM" and self._named:
+                level.base = max(level.base, self._named.get(folded(token), 1))
 
     def growth(self) -> int:
         """Return the growth of the whole statement, once all tokens were read."""

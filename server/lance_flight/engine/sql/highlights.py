@@ -6,7 +6,7 @@ Arguments by name are put in their places before the query is planned (`with_hig
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -14,15 +14,16 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.catalog.search.text_highlights import Highlighter, Marks
-from lance_flight.catalog.search.text_syntax import SYNTAXES, Mode, parse
+from lance_flight.catalog.search.text_syntax import MOST_CHARACTERS, SYNTAXES, Mode, parse
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, tokenize
 from lance_flight.errors import InvalidInput, LimitExceeded, SqlError
 from lance_flight.model.index_kinds import KINDS, OptionValue
 
 HIGHLIGHT = "highlight"
-MOST_MARK, MOST_LENGTH, MOST_BYTES = 100, 1_000_000, 256 << 20
-"""Characters of a mark, and of a fragment; bytes of the texts that one batch gives."""
+MOST_MARK, MOST_LENGTH, MOST_TEXT, MOST_BYTES = 100, 1_000_000, 2_000_000, 64 << 20
+"""Characters of a mark, of a fragment, and of a text; bytes of the texts that one batch gives."""
+_ROWS_AT_ONCE = 64
 
 _DEFAULTS: Mapping[str, str | int] = MappingProxyType(
     {"before": "<b>", "after": "</b>", "length": 0, "escape": "none", "syntax": "query", "mode": "any"}
@@ -97,6 +98,10 @@ def _in_places(
         raise SqlError(f"{HIGHLIGHT} is given {len(placed)} arguments without names; expected {_signature()}")
     given = dict(zip(_DEFAULTS, placed[_LEAST:], strict=False))
     twice = next((name for name in named if name in given), None)
+    if len(placed) >= _LEAST and len(placed[1]) > 2 * MOST_CHARACTERS:
+        raise LimitExceeded(
+            f"query of {HIGHLIGHT} has {len(placed[1])} characters as it is written; expected at most {MOST_CHARACTERS}"
+        )
     if twice is not None:
         raise SqlError(f"{HIGHLIGHT} is given {twice!r} twice; expected {_signature()}")
     usual = {name: value if isinstance(value, int) else f"'{value}'" for name, value in _DEFAULTS.items()}
@@ -153,12 +158,15 @@ def highlighted(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute highlights: NULL where a text, or another argument, is NULL."""
     found: list[str | None] = []
     size = 0
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    for row in rows:
+    for row in _rows(columns):
         if any(value is None for value in row):
             found.append(None)
             continue
         text, query, *more = row
+        if len(text) > MOST_TEXT:
+            raise LimitExceeded(
+                f"{HIGHLIGHT} of a text of {len(text)} characters; expected at most {MOST_TEXT}, as of a part of it"
+            )
         highlighter, marks = _highlighter(query, tuple(more))
         marked = highlighter.mark(text, marks)
         found.append(marked)
@@ -166,6 +174,12 @@ def highlighted(columns: Sequence[pa.Array]) -> pa.Array:
         if size > MOST_BYTES:
             raise LimitExceeded(f"{HIGHLIGHT} would make more than {MOST_BYTES} bytes at once; expected length => n")
     return pa.array(found, pa.utf8())
+
+
+def _rows(columns: Sequence[pa.Array]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of each row, few of which are Python's at the same time."""
+    for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
+        yield from zip(*(column.slice(start, _ROWS_AT_ONCE).to_pylist() for column in columns), strict=True)
 
 
 def _is_text(kind: pa.DataType) -> bool:

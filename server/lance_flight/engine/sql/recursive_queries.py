@@ -8,14 +8,17 @@ no rows, so a repeated part such as `SELECT max(x) + 1 FROM c WHERE x < 5` never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
-from datafusion import DataFrame, LogicalPlan
+from datafusion import DataFrame, LogicalPlan, SessionContext, udf
 
+from lance_flight.decoded_sizes import has_open_width
+from lance_flight.engine.sql.bounded_functions import Budget, Made
 from lance_flight.engine.sql.clause_words import SET_OPERATORS
 from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import Token, closing_places, tokenize
+from lance_flight.engine.sql.tokens import Token, closing_places, edited, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
 from lance_flight.errors import SqlError
 
@@ -25,11 +28,13 @@ _OF_AS_MANY_ROWS = ("Projection:", "SubqueryAlias:", "Sort:", "WindowAggr:", "Di
 
 
 class RecursiveQuery(NamedTuple):
-    """A query of WITH RECURSIVE: its name, and statements that give rows as its `first` and its `repeated` part do."""
+    """A query of WITH RECURSIVE: its name, statements that give rows as its `first` and its `repeated` part do, and where the latter stands."""
 
     name: str
     first: str
     repeated: str
+    start: int
+    stop: int
 
 
 def recursive_queries(text: str) -> Iterator[RecursiveQuery]:
@@ -54,8 +59,9 @@ def recursive_queries(text: str) -> Iterator[RecursiveQuery]:
             continue
         after = union + 1 + (tokens[union + 1].word in {"ALL", "DISTINCT"})
         head = text[tokens[start].start : tokens[union - 1].stop] + ")"
-        repeated = text[tokens[after].start : tokens[query.stop - 1].stop]
-        yield RecursiveQuery(query.name, f"{head} SELECT * FROM {quoted(query.name)}", f"{head} {repeated}")  # noqa: S608 - quoted
+        place = tokens[after].start, tokens[query.stop - 1].stop
+        first = f"{head} SELECT * FROM {quoted(query.name)}"  # noqa: S608 - quoted
+        yield RecursiveQuery(query.name, first, f"{head} {text[slice(*place)]}", *place)
 
 
 def _union(tokens: Sequence[Token], start: int, stop: int, closing: dict[int, int]) -> int | None:
@@ -83,6 +89,33 @@ def check_recursive_queries(text: str, planned: Callable[[str], DataFrame]) -> N
                     f"column {first.name!r} of the recursive query {query.name!r} is {first.type} in its first part and"
                     f" {repeated.type} in the part that repeats; expected one type: write a CAST in the first part"
                 )
+
+
+def with_bounded_steps(text: str, planned: Callable[[str], DataFrame], context: SessionContext) -> str:
+    """Return a text in which each step of a recursive query checks the size of its values: `x || x` doubles them again and again."""
+    budget, edits = Budget(), []
+    for query in recursive_queries(text):
+        columns = []
+        for place, field in enumerate(_schema(planned(query.repeated))):
+            column = f"c{place}"
+            if has_open_width(field.type):
+                name = f"__step{query.start}_{place}"
+                step = partial(_check_step, budget.of(name), query.name)
+                context.register_udf(udf(step, [field.type], field.type, "immutable", name))
+                column = f"{name}({column})"
+            columns.append(column)
+        if any("(" in column for column in columns):
+            names = ", ".join(f"c{place}" for place in range(len(columns)))
+            edits += [
+                (query.start, query.start, f"SELECT {', '.join(columns)} FROM ("),  # noqa: S608 - names made here
+                (query.stop, query.stop, f") AS __step({names})"),
+            ]
+    return edited(text, edits)
+
+
+def _check_step(made: Made, query: str, values: pa.Array) -> pa.Array:
+    made.check_bytes(f"a step of the recursive query {query!r}", values.nbytes, len(values))
+    return values
 
 
 def _schema(frame: DataFrame) -> pa.Schema:

@@ -13,7 +13,7 @@ from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.date_patterns import date_pattern_edits
-from lance_flight.engine.sql.growth import check_growth
+from lance_flight.engine.sql.growth import growth_of
 from lance_flight.engine.sql.interval_products import interval_edits
 from lance_flight.engine.sql.json_operators import json_edits
 from lance_flight.engine.sql.lateral_unnest import unnest_edits
@@ -59,7 +59,7 @@ def for_datafusion(text: str) -> str:
             tokens = tokenize(text)
     check_bounds(text, tokens)
     check_expansion(tokens)
-    check_growth(text, tokens)
+    growth_of(text, tokens)  # refuses what grows too much
     edits = [edit for place in _type_places(tokens) for edit in _type_edits(tokens, place)]
     return edited(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
 

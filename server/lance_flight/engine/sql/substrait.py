@@ -14,6 +14,7 @@ from datafusion import DataFrame, SessionContext
 from datafusion.substrait import Consumer, Serde
 
 from lance_flight.engine.sql.bounds import check_type_text, names_types
+from lance_flight.engine.sql.substrait_names import check_names
 from lance_flight.errors import SqlError, Unsupported
 
 WORD = "SUBSTRAIT"
@@ -62,6 +63,7 @@ def planned(context: SessionContext, plan: bytes) -> DataFrame:
         # A text in a plan is of bytes of its own.
         for text in re.findall(rb"[ -~]+", plan):
             check_type_text(text.decode())
+    check_names(plan)
     try:
         read = Consumer.from_substrait_plan(context, Serde.deserialize_bytes(plan))
     except BaseException as exc:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
 from datafusion import DataFrame, SessionContext, SQLOptions, udf
 
-from lance_flight.engine.sql.bounded_functions import LISTS, guard_edits, register_guards, without_guards
+from lance_flight.engine.sql.bounded_functions import LISTS, Budget, guard_edits, register_guards, without_guards
 from lance_flight.engine.sql.checked_arithmetic import (
     EXACT,
     SIGNS,
@@ -58,12 +58,14 @@ def refuses_call(error: Exception) -> bool:
 class TypedFunction:
     """Function computed in Python: its result type for argument types (`SqlError` if it takes none such), and its values.
 
-    `signature` returns the types that arguments of some types are cast to, None: these types themselves.
+    `signature` returns the types that arguments of some types are cast to, None: these types themselves. One that `is_budgeted` is
+    given what it has `Made` as well.
     """
 
     result: Callable[[str, Sequence[pa.DataType]], pa.DataType]
-    compute: Callable[[Sequence[pa.Array]], pa.Array]
+    compute: Callable[..., pa.Array]
     signature: Callable[[Sequence[pa.DataType]], Sequence[pa.DataType]] | None = None
+    is_budgeted: bool = False
 
 
 def _hash_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
@@ -91,7 +93,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
     {
         "murmur3": TypedFunction(_hash_type, lambda columns: murmur3(columns[0])),
         "murmur3_multi": TypedFunction(_hash_type, murmur3_multi),
-        **{name: TypedFunction(*function) for name, function in LISTS.items()},
+        **{name: TypedFunction(*function, is_budgeted=True) for name, function in LISTS.items()},
         **{name: _distance(distance) for name, distance in DISTANCES.items()},
         COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
         **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
@@ -116,24 +118,26 @@ def shown_name(column: str) -> str:
 
 @dataclass(slots=True)
 class TypedCalls:
-    """Calls of typed functions in one query, each under a generated name, and whether other calls are guarded.
+    """Calls of typed functions in one query, each under a generated name, and the names of the guards of other calls.
 
+    A query writes values side by side in so many `copies`.
     Calls of a distance that are written alike share a name, and are computed once; if their types differ, they are named again from what
     was `written`.
     """
 
     sql: str
     calls: dict[str, str]
-    is_guarded: bool
+    guards: tuple[str, ...] = ()
     written: str | None = None
+    copies: int = 1
 
     @classmethod
-    def of(cls, sql: str, *, is_shared: bool = True) -> TypedCalls:
+    def of(cls, sql: str, *, is_shared: bool = True, copies: int = 1) -> TypedCalls:
         """Give every call of a typed function its own name, and guard the arguments of other calls."""
         named, calls = _named(sql, frozenset(FUNCTIONS) - _CHECKED, is_shared=is_shared)
-        guards = guard_edits(sql, tokenize(sql))
+        edits, guards = guard_edits(sql, tokenize(sql))
         is_written = is_shared and any(word in _DISTANCES for word in calls.values())
-        return cls(edited(sql, sorted([*named, *guards])), calls, bool(guards), sql if is_written else None)
+        return cls(edited(sql, sorted([*named, *edits])), calls, tuple(guards), sql if is_written else None, copies)
 
     @property
     def has_checks(self) -> bool:
@@ -144,14 +148,15 @@ class TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
         named, calls = _named(sql, _CHECKED, is_shared=True)
-        return TypedCalls(edited(sql, named), {**self.calls, **calls}, self.is_guarded, self.written)
+        return replace(self, sql=edited(sql, named), calls={**self.calls, **calls})
 
     def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
         """Plan the query, registering each call in `context` with the types of its arguments."""
-        if self.is_guarded:
-            register_guards(context)
+        budget = Budget(self.copies)
+        register = partial(_register, context, budget)
+        register_guards(context, self.guards, budget)
         for name, word in self.calls.items():
-            _register(context, name, word, signature(word)[0] if word in _CHECKED else [NEVER])
+            register(name, word, signature(word)[0] if word in _CHECKED else [NEVER])
         known: set[tuple[str, str]] = set()
         sql = self.sql
         while True:
@@ -167,11 +172,11 @@ class TypedCalls:
                 if word in _CHECKED:
                     sql = without_check(sql, found["name"])
                 elif self.written is not None and is_again:
-                    return TypedCalls.of(self.written, is_shared=False).plan(context, plan)
+                    return TypedCalls.of(self.written, is_shared=False, copies=self.copies).plan(context, plan)
                 elif word == COSINE_OR_SAME and not any(map(is_numbers, types)):
                     sql = same_instead(sql, found["name"])
                 else:
-                    _register(context, found["name"], word, types)
+                    register(found["name"], word, types)
 
 
 def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[tuple[int, int, str]], dict[str, str]]:
@@ -227,7 +232,7 @@ NUMBERED = frozenset(FUNCTIONS) - _SHARED
 _TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
 
 
-def _register(context: SessionContext, name: str, word: str, types: Sequence[pa.DataType]) -> None:
+def _register(context: SessionContext, budget: Budget, name: str, word: str, types: Sequence[pa.DataType]) -> None:
     function = FUNCTIONS[word]
     if function.signature is not None:
         types = function.signature(types)
@@ -237,7 +242,9 @@ def _register(context: SessionContext, name: str, word: str, types: Sequence[pa.
     def computed(*columns: pa.Array) -> pa.Array:
         # NULL alone is what even that signature takes.
         columns = tuple(pa.nulls(len(column)) if column.type == NEVER else column for column in columns)
-        return pa.nulls(len(columns[0])) if pa.types.is_null(result) else function.compute(columns)
+        if pa.types.is_null(result):
+            return pa.nulls(len(columns[0]))
+        return function.compute(columns, budget.of(name)) if function.is_budgeted else function.compute(columns)
 
     context.register_udf(udf(computed, list(types), result, "immutable", name))
 
