@@ -312,13 +312,9 @@ def test_the_keys_of_one_row_prune_nothing_of_another(database: Database, table:
 WRONG = [
     pytest.param("SELECT CAST(? AS BIGINT)", ("x",), "$1 is 'x' (string); expected int64", id="text for a number"),
     pytest.param("SELECT id FROM people WHERE id = ?", ("1.5",), "$1 is '1.5' (string); expected int64", id="fraction"),
-    pytest.param(
-        "SELECT id FROM people LIMIT ?", ("all",), "$1 is 'all' (string); expected int64", id="text for a limit"
-    ),
+    ("SELECT id FROM people LIMIT ?", ("all",), "$1 is 'all' (string); expected int64"),
     pytest.param("UPDATE people SET id = ?", ("x",), "$1 is 'x' (string); expected int64", id="text that is stored"),
-    pytest.param(
-        "SELECT CAST(? AS DATE)", ("soon",), "$1 is 'soon' (string); expected date32[day]", id="text for a date"
-    ),
+    ("SELECT CAST(? AS DATE)", ("soon",), "$1 is 'soon' (string); expected date32[day]"),
     ("SELECT now() > CAST(? AS TIMESTAMP)", (5,), "$1 is 5 (int64); expected timestamp[us]"),
     pytest.param("SELECT id FROM people WHERE id = ?", (MOMENT,), "expected int64", id="time for a number"),
     ("SELECT id FROM people WHERE (id = 1) = ?", (7,), "$1 is 7 (int64); expected bool"),

@@ -46,69 +46,24 @@ def widening(field: str, kind: str, wider: str, values: str, beyond: str, *types
 
 I32, I64, F32, F64 = pa.int32(), pa.int64(), pa.float32(), pa.float64()
 BIG = "5000000000"
-WIDENINGS = [
-    pytest.param(widening("c AS f", "INT", "BIGINT", "1; -7; 2147483647; NULL", BIG, I32, I64), id="identity"),
-    pytest.param(widening("c AS f", "SMALLINT", "INT", "1; -7; 32767; NULL", "70000", pa.int16(), I32), id="smallint"),
-    widening("c AS f", "INT UNSIGNED", "BIGINT", "0; 4294967295; 7", f"-{BIG}", pa.uint32(), I64),
-    pytest.param(widening("truncate(10, c) AS f", "INT", "BIGINT", "17; -17; 3; NULL", BIG, I32, I64), id="truncate"),
-    pytest.param(widening("bucket(8, c) AS f", "INT", "BIGINT", "1; -7; 34; NULL", BIG, I32, I32), id="bucket"),
-    pytest.param(widening("c AS f", "REAL", "DOUBLE", "0.5; -0.0; 0.125; NULL", "1e300", F32, F64), id="real"),
-    widening("bucket(8, c) AS f", "REAL", "DOUBLE", "0.5; 0.125; NULL", "1e300", I32, I32),
-    pytest.param(
-        widening(
-            "c AS f",
-            "DECIMAL(9, 2)",
-            "DECIMAL(20, 2)",
-            "1.25; -7.5; NULL",
-            "'5000000000000.25'",
-            pa.decimal128(9, 2),
-            pa.decimal128(20, 2),
-        ),
-        id="decimal",
-    ),
-    pytest.param(
-        widening(
-            "truncate(100, c) AS f",
-            "DECIMAL(9, 2)",
-            "DECIMAL(20, 2)",
-            "101.25; -701.5; NULL",
-            "'5000000000000.25'",
-            pa.decimal128(9, 2),
-            pa.decimal128(20, 2),
-        ),
-        id="truncated decimal",
-    ),
-    pytest.param(
-        widening(
-            "bucket(8, c) AS f", "DECIMAL(9, 2)", "DECIMAL(20, 2)", "1.25; -7.5; NULL", "'5000000000000.25'", I32, I32
-        ),
-        id="decimal bucket",
-    ),
-    pytest.param(
-        widening(
-            "c AS f",
-            "TIMESTAMP(0)",
-            "TIMESTAMP(6)",
-            "'2020-01-01'; '1969-12-31 23:59:59'; NULL",
-            "'2020-01-01 00:00:00.000001'",
-            pa.timestamp("s"),
-            pa.timestamp("us"),
-        ),
-        id="timestamp",
-    ),
-    pytest.param(
-        widening(
-            "bucket(8, c) AS f",
-            "TIMESTAMP(0)",
-            "TIMESTAMP(6)",
-            "'2020-01-01'; '1969-12-31 23:59:59'; NULL",
-            "'2020-01-01 00:00:00.000001'",
-            I32,
-            I32,
-        ),
-        id="timestamp bucket",
-    ),
-]
+DECIMALS = ("DECIMAL(9, 2)", "DECIMAL(20, 2)", "1.25; -7.5; NULL", "'5000000000000.25'")
+CENTS = (pa.decimal128(9, 2), pa.decimal128(20, 2))
+OLD, NEXT = "'2020-01-01'; '1969-12-31 23:59:59'; NULL", "'2020-01-01 00:00:00.000001'"
+MOMENTS = ("TIMESTAMP(0)", "TIMESTAMP(6)", OLD, NEXT)
+WIDENINGS = {
+    "identity": widening("c AS f", "INT", "BIGINT", "1; -7; 2147483647; NULL", BIG, I32, I64),
+    "smallint": widening("c AS f", "SMALLINT", "INT", "1; -7; 32767; NULL", "70000", pa.int16(), I32),
+    "unsigned": widening("c AS f", "INT UNSIGNED", "BIGINT", "0; 4294967295; 7", f"-{BIG}", pa.uint32(), I64),
+    "truncate": widening("truncate(10, c) AS f", "INT", "BIGINT", "17; -17; 3; NULL", BIG, I32, I64),
+    "bucket": widening("bucket(8, c) AS f", "INT", "BIGINT", "1; -7; 34; NULL", BIG, I32, I32),
+    "real": widening("c AS f", "REAL", "DOUBLE", "0.5; -0.0; 0.125; NULL", "1e300", F32, F64),
+    "real bucket": widening("bucket(8, c) AS f", "REAL", "DOUBLE", "0.5; 0.125; NULL", "1e300", I32, I32),
+    "decimal": widening("c AS f", *DECIMALS, *CENTS),
+    "truncated decimal": widening("truncate(100, c) AS f", *DECIMALS, *CENTS),
+    "decimal bucket": widening("bucket(8, c) AS f", *DECIMALS, I32, I32),
+    "timestamp": widening("c AS f", *MOMENTS, pa.timestamp("s"), pa.timestamp("us")),
+    "timestamp bucket": widening("bucket(8, c) AS f", *MOMENTS, I32, I32),
+}
 
 
 def made(database: Database, table: str, case: Widening) -> None:
@@ -147,7 +102,7 @@ def scanned(database: Database, table: str, where: str) -> str:
     return text.splitlines()[0].split("  table")[0]
 
 
-@pytest.mark.parametrize("case", WIDENINGS)
+@pytest.mark.parametrize("case", WIDENINGS.values(), ids=WIDENINGS)
 def test_a_wider_type_keeps_the_partitions_and_their_field_and_prunes_as_before_and_is_taken_back(
     database: Database, table: str, case: Widening
 ) -> None:
@@ -209,7 +164,7 @@ def test_a_type_that_moves_equal_values_is_refused(
     assert database.rows(f"SELECT id FROM {table} WHERE c = 30") == [(1,)]
 
 
-CASE = WIDENINGS[0].values[0]
+CASE = WIDENINGS["identity"]
 MANY = 700 if IS_FULL else 120
 """Partitions of a manifest of many rows."""
 

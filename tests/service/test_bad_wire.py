@@ -64,16 +64,17 @@ def test_a_ticket_that_is_no_command_is_refused(server: Server, data: bytes) -> 
     assert "[invalid_input]" in answered(lambda: server.client.do_get(flight.Ticket(data)).read_all())
 
 
+def upload(server: Server, command: flight.FlightDescriptor) -> None:
+    writer, answers = server.client.do_put(command, pa.schema({"id": pa.int64()}))
+    with writer:
+        writer.write_batch(pa.record_batch({"id": [1]}))
+        writer.done_writing()
+        answers.read()
+
+
 @Bytes
 def test_an_upload_under_no_command_is_refused(server: Server, data: bytes) -> None:
-    def upload() -> None:
-        writer, answers = server.client.do_put(flight.FlightDescriptor.for_command(data), pa.schema({"a": pa.int8()}))
-        with writer:
-            writer.write_batch(pa.record_batch({"a": pa.array([1], pa.int8())}))
-            writer.done_writing()
-            answers.read()
-
-    assert "[invalid_input]" in answered(upload)
+    assert "[invalid_input]" in answered(lambda: upload(server, flight.FlightDescriptor.for_command(data)))
 
 
 @Bytes
@@ -87,43 +88,18 @@ def test_an_unknown_action_is_refused_by_name(server: Server) -> None:
     assert "NoSuchAction" in answered(lambda: list(server.client.do_action(flight.Action("NoSuchAction", b""))))
 
 
-INGESTS = [
-    pytest.param(
-        StatementIngest(
-            table="x",
-            table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=1),
-            options={"partitoin_by": "id"},
-        ),
-        "'partitoin_by'",
-        id="an unknown key",
-    ),
-    pytest.param(
-        StatementIngest(
-            table="x", table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=1), temporary=True
-        ),
-        "temporary",
-        id="a temporary table",
-    ),
-    pytest.param(
-        StatementIngest(
-            table="x", table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=1), catalog="other"
-        ),
-        "'other'",
-        id="another catalog",
-    ),
-]
+INGESTS: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown key": ({"options": {"partitoin_by": "id"}}, "'partitoin_by'"),
+    "a temporary table": ({"temporary": True}, "temporary"),
+    "another catalog": ({"catalog": "other"}, "'other'"),
+}
 
 
-@pytest.mark.parametrize(("command", "says"), INGESTS)
-def test_an_ingest_that_leaves_its_meaning_open_is_refused(server: Server, command: StatementIngest, says: str) -> None:
-    def upload() -> None:
-        writer, answers = server.client.do_put(descriptor(command), pa.schema({"id": pa.int64()}))
-        with writer:
-            writer.write_batch(pa.record_batch({"id": [1]}))
-            writer.done_writing()
-            answers.read()
-
-    assert says in answered(upload)
+@pytest.mark.parametrize(("named", "says"), INGESTS.values(), ids=INGESTS)
+def test_an_ingest_that_leaves_its_meaning_open_is_refused(server: Server, named: dict[str, Any], says: str) -> None:
+    made = TableDefinitionOptions(if_not_exist=1, if_exists=1)
+    command = descriptor(StatementIngest(table="x", table_definition_options=made, **named))
+    assert says in answered(lambda: upload(server, command))
 
 
 def test_a_statement_that_is_not_utf8_is_refused(server: Server) -> None:
