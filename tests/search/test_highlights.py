@@ -36,53 +36,28 @@ def value(of: Engine, expression: str, parameters: pa.RecordBatch | None = None)
     return row["found"]
 
 
+def marked(*phrases: str) -> str:
+    """The text with the words of some phrases marked."""
+    text = TEXT
+    for phrase in phrases:
+        text = re.sub(rf"\b{phrase}\b", phrase.replace(" ", "] [").join("[]"), text)
+    return text
+
+
 MARKED = {
-    "run": (
-        "'run'",
-        "The quick fox was [running] over lazy dogs; the Dog barked at [running] foxes until it <was> over.",
-    ),
+    "run": ("'run'", marked("running")),
     "the": ("'the'", TEXT),
-    "two words": (
-        "'dog AND fox'",
-        "The quick [fox] was running over lazy [dogs]; the [Dog] barked at running [foxes] until it <was> over.",
-    ),
-    "not excluded ones": (
-        "'+fox -dog'",
-        "The quick [fox] was running over lazy dogs; the Dog barked at running [foxes] until it <was> over.",
-    ),
-    "phrases where they are whole": (
-        "'\"running fox\"'",
-        "The quick fox was running over lazy dogs; the Dog barked at [running] [foxes] until it <was> over.",
-    ),
-    "phrases over stop words": (
-        "'\"dog the dog\"'",
-        "The quick fox was running over lazy [dogs]; the [Dog] barked at running foxes until it <was> over.",
-    ),
-    "phrases with others between": (
-        "'\"quick dog\"~9'",
-        "The [quick] fox was running over lazy [dogs]; the [Dog] barked at running foxes until it <was> over.",
-    ),
-    "words that differ": (
-        "'quikc~2'",
-        "The [quick] fox was running over lazy dogs; the Dog barked at running foxes until it <was> over.",
-    ),
-    "words as they are": (
-        "'fox) AND', syntax => 'words'",
-        "The quick [fox] was running over lazy dogs; the Dog barked at running [foxes] until it <was> over.",
-    ),
-    "one phrase": (
-        "'lazy dogs', mode => 'phrase'",
-        "The quick fox was running over [lazy] [dogs]; the Dog barked at running foxes until it <was> over.",
-    ),
-    "no stems": (
-        "'running', stem => false",
-        "The quick fox was [running] over lazy dogs; the Dog barked at [running] foxes until it <was> over.",
-    ),
+    "two words": ("'dog AND fox'", marked("fox", "dogs", "Dog", "foxes")),
+    "not excluded ones": ("'+fox -dog'", marked("fox", "foxes")),
+    "phrases where they are whole": ("'\"running fox\"'", marked("running foxes")),
+    "phrases over stop words": ("'\"dog the dog\"'", marked("dogs", "Dog")),
+    "phrases with others between": ("'\"quick dog\"~9'", marked("quick", "dogs", "Dog")),
+    "words that differ": ("'quikc~2'", marked("quick")),
+    "words as they are": ("'fox) AND', syntax => 'words'", marked("fox", "foxes")),
+    "one phrase": ("'lazy dogs', mode => 'phrase'", marked("lazy dogs")),
+    "no stems": ("'running', stem => false", marked("running")),
     "another letter case": ("'dog', lower_case => false, stem => false", TEXT),
-    "parts of words": (
-        "'unn', base_tokenizer => 'ngram'",
-        "The quick fox was r[unn]ing over lazy dogs; the Dog barked at r[unn]ing foxes until it <was> over.",
-    ),
+    "parts of words": ("'unn', base_tokenizer => 'ngram'", TEXT.replace("unn", "[unn]")),
     "a fragment": ("'barked fox', length => 30", "…[barked] at running [foxes]…"),
     "a fragment around a word": ("'lazy', length => 30", "…running over [lazy] dogs; the…"),
     "a fragment without words": ("'nothing', length => 30", "The quick fox was running over…"),
