@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -209,8 +210,23 @@ def test_a_branch_whose_making_was_cut_short_is_in_the_way_and_said_to_be(place:
     (place / "__manifest" / "_refs" / "branches" / "draft.json").unlink()
     with pytest.raises(NotFound):
         draft(place)
+    with pytest.raises(AlreadyExists, match=r"has no room.*in a minute"):
+        opened(place).create_branch("draft")
+    age(place / "__manifest/tree/draft")
+    opened(place).create_branch("draft")
+    draft(place).append([rows((3, "a"))], evaluate)
+    assert branch_ids(place) == [1, 2, 3]
+    # One with commits has lost its name, and is nobody's leftover.
+    (place / "__manifest" / "_refs" / "branches" / "draft.json").unlink()
+    age(place / "__manifest/tree/draft")
     with pytest.raises(AlreadyExists, match="has no room"):
         opened(place).create_branch("draft")
+
+
+def age(place: Path) -> None:
+    """Give all that lies below a place the age of what nobody makes any longer."""
+    for path in [place, *place.rglob("*")]:
+        os.utime(path, (time.time() - 3_600,) * 2)
 
 
 def test_a_writer_on_a_branch_that_was_dropped_is_told(place: Path) -> None:

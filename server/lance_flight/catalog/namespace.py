@@ -136,7 +136,7 @@ class PartitionedNamespace(Table):
             )
         main = self._main()
         with self.hold(snapshot, is_newest=at is None), committing(self.log.store.uri, int(main.version)):
-            create_branch(main, name, snapshot.version)
+            create_branch(main, name, snapshot.version, self.log.store)
 
     def drop_branch(self, name: str) -> None:
         """Forget a branch; what main shows of it since it was published stays."""

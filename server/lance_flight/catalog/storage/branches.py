@@ -6,16 +6,26 @@ written on it: so the Lance branches of the partition tables are called after th
 
 from __future__ import annotations
 
+import logging
 import re
+import shutil
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from lance import LanceDataset
 
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import BRANCHES
+from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, is_version_name
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, storage_error
 from lance_flight.model.naming import check_label
 
+log = logging.getLogger(__name__)
+
+UNFINISHED_AFTER = 60.0
+"""Seconds after which a branch without a name is one that nobody makes any longer."""
+_OF_A_FORK = frozenset({VERSIONS, "_transactions"})
+"""Directories that a branch has without any commit of its own."""
 _IDENTIFIER_SHOWN = 12
 _TABLE_BRANCH = re.compile(rf".+-[0-9a-f]{{{_IDENTIFIER_SHOWN}}}")
 
@@ -67,13 +77,14 @@ def open_branch(table: Store, branch: str, version: int | None) -> LanceDataset:
     return place.checked(table.open().checkout_version((branch, version)))
 
 
-def create_branch(manifest: LanceDataset, name: str, version: int) -> None:
-    """Begin a branch at a version of the main branch; `AlreadyExists` where a branch or a tag is called so."""
+def create_branch(manifest: LanceDataset, name: str, version: int, place: Store) -> None:
+    """Begin a branch of the table in a place at a version of the main branch; `AlreadyExists` where a branch or a tag is called so."""
     check_label("branch", name)
     if name in manifest.tags.list():
         raise AlreadyExists(f"branch {name!r} cannot be: a tag is called so, and they share their names")
     if name in manifest.branches.list():
         raise AlreadyExists(f"branch {name!r} is there already")
+    remove_unfinished(place.uri, name)
     try:
         manifest.create_branch(name, version)
     except (OSError, ValueError) as exc:
@@ -81,7 +92,33 @@ def create_branch(manifest: LanceDataset, name: str, version: int) -> None:
         if refused is not None:
             raise refused from exc
         # Lance has no word for it: what lies there is another one's that is just being made, or was never finished.
-        raise AlreadyExists(f"branch {name!r} has no room: something lies in its place already") from exc
+        raise AlreadyExists(
+            f"branch {name!r} has no room: something lies in its place already; expected another name, or a new try in a minute"
+            " where its making was interrupted"
+        ) from exc
+
+
+def remove_unfinished(table: str, name: str) -> bool:
+    """Remove a branch of a table in a directory whose making was interrupted, and return whether there was one.
+
+    Nothing names it, it has no files of its own, and its one version is too old to be made at this moment.
+    """
+    place = Path(table, BRANCHES, name)
+    if "://" in table or Path(table, "_refs", "branches", f"{name}.json").exists() or not place.is_dir():
+        return False
+    found = [path for path in place.rglob("*") if not path.is_dir()]
+    is_fork = all(path.parent.name in _OF_A_FORK for path in found) and sum(map(_is_version, found)) <= 1
+    # Each new try leaves a transaction there.
+    began = min(path.stat().st_mtime for path in found or [place])
+    if not is_fork or place.is_symlink() or time.time() - began < UNFINISHED_AFTER:
+        return False
+    log.warning("branch %s of %s was never made whole: removed", name, table)
+    shutil.rmtree(place)
+    return True
+
+
+def _is_version(path: Path) -> bool:
+    return is_version_name(path.name)
 
 
 def drop_branch(manifest: LanceDataset, name: str) -> None:
