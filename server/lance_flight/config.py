@@ -51,6 +51,12 @@ class ServerConfig:
     host: str = _setting(NETWORK, "127.0.0.1", "network interface to listen on")
     port: int = _setting(NETWORK, DEFAULT_PORT, "port to listen on; 0 picks a free one", least=0, most=MAX_PORT)
     ready_file: str = _setting(NETWORK, "", "file to write grpc://host:port to once the server accepts connections")
+    proxy_secret: str = _setting(
+        NETWORK,
+        "",
+        "secret with which the proxy in front says the addresses of clients, as a header: lance-flight-proxy: SECRET ADDRESS:PORT",
+        is_secret=True,
+    )
     allow_anonymous: bool = _setting(
         IDENTITY,
         default=False,

@@ -16,8 +16,11 @@ import kubernetes_validate
 import pytest
 import yaml
 from lance_flight import config, config_sources
+from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program
+from lance_flight.cli.serving.replicas import BOUNDS
 
 from tests.deployment.operator_tools import DOCKER, TOP
+from tests.flight.certificates import authority
 
 DOCKERFILE = (DOCKER / "Dockerfile").read_text()
 CHART = DOCKER / "helm" / "lance-flight"
@@ -134,6 +137,7 @@ def at(manifests: Manifests, path: str) -> Any:
 
 POD = "Deployment: spec.template.spec"
 CONTAINER = f"{POD}.containers[name=lance-flight]"
+FRONT = f"{POD}.containers[name=front]"
 CLAIM = "PersistentVolumeClaim r-lance-flight-data: spec"
 
 # Values → path of what is rendered → what is there.
@@ -155,6 +159,18 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         f"{CONTAINER}.livenessProbe.httpGet": {"path": "/healthz", "port": "admin"},
         f"{CONTAINER}.ports[name=admin].containerPort": 9090,
         f"{CONTAINER}.ports[name=grpc-health].containerPort": 9091,
+        f"{CONTAINER}.ports[name=flight-sql]": None,
+        f"{FRONT}.ports[name=flight-sql].containerPort": 32010,
+    }),
+    ("clients come through HAProxy, which decrypts", {**ANYONE, "tls": {"existingSecret": "certificate"}}, {
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_TLS_KEY]": None,
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_DICTIONARY_INGEST].value": "off",
+        f"{FRONT}.volumeMounts[name=front-tls].mountPath": "/etc/haproxy-tls",
+        f"{POD}.volumes[name=front-tls].secret.secretName": "certificate",
+        f"{POD}.volumes[name=tls]": None,
+    }),
+    ("clients with certificates come without it", {**EVERYTHING}, {
+        FRONT: None, "ConfigMap r-lance-flight-front: data": None,
         f"{CONTAINER}.ports[name=flight-sql].containerPort": 32010,
     }),
     ("a volume is claimed and kept", ANYONE, {
@@ -284,7 +300,7 @@ def test_kubernetes_takes_what_is_rendered(render: Any, values: Mapping[str, Any
 
 def variables(manifests: Manifests) -> Iterator[tuple[str, str]]:
     for variable in at(manifests, f"{CONTAINER}.env"):
-        yield variable["name"], variable["value"]
+        yield variable["name"], variable.get("value", "")
 
 
 @pytest.mark.parametrize("values", RENDERED.values(), ids=RENDERED)
@@ -292,9 +308,25 @@ def test_the_server_takes_the_settings(render: Any, values: Mapping[str, Any]) -
     image = dict(re.findall(r"^[^#\n]*\b(LANCE_FLIGHT_[A-Z_]+)=([\w.]+)", DOCKERFILE, re.MULTILINE))
     given = dict(variables(render(values)))
     loaded = config_sources.load({}, environment={**image, **given})
-    assert (loaded.host, loaded.admin_port, loaded.health_port) == ("0.0.0.0", 9090, 9091)  # noqa: S104
+    open_to = ("0.0.0.0", 32010) if at(render(values), FRONT) is None else ("127.0.0.1", 32011)  # noqa: S104
+    assert (loaded.host, loaded.port, loaded.admin_port, loaded.health_port) == (*open_to, 9090, 9091)
     known = {config_sources.variable(setting) for setting in config.settings()}
     assert {name for name in given if name.startswith("LANCE_FLIGHT_")} <= known
+
+
+@pytest.mark.parametrize("tls", ["", "certificate"])
+def test_haproxy_takes_its_configuration(render: Any, tmp_path: Path, tls: str) -> None:
+    place = "/usr/local/etc/haproxy"
+    front = Front(address="*:32010", bounds=f"{place}/bounds.lua", secret="${LANCE_FLIGHT_PROXY_SECRET}")  # noqa: S106 - a variable
+    assert (CHART / "files" / "haproxy.cfg").read_text() == configuration(front, [Replica(1, 32011, 9091)])
+    data = at(render({**ANYONE, "tls": {"existingSecret": tls}}), "ConfigMap r-lance-flight-front: data")
+    assert data["bounds.lua"] == BOUNDS.read_text()
+    authority().signs_a_server().write(tmp_path / "server.pem", tmp_path / "server.pem.key")
+    text = data["haproxy.cfg"].replace(place, str(tmp_path)).replace("/etc/haproxy-tls", str(tmp_path))
+    assert ("ssl crt" in text) == bool(tls)
+    for name, content in {"bounds.lua": data["bounds.lua"], "haproxy.cfg": text}.items():
+        (tmp_path / name).write_text(content)
+    subprocess.run([find_program(), "-c", "-f", str(tmp_path / "haproxy.cfg")], check=True)
 
 
 def test_the_schema_leaves_out_settings_that_there_are() -> None:
@@ -320,5 +352,5 @@ def test_every_value_has_a_default_and_a_schema() -> None:
             yield name
             yield from (f"{name}.{path}" for path in described(each))
 
-    free = tuple(f"{name}." for name in ("resources", "settings"))
+    free = tuple(f"{name}." for name in ("resources", "settings", "front.resources"))
     assert {path for path in paths(values) if not path.startswith(free)} == set(described(schema)) - {"global"}

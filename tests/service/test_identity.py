@@ -210,3 +210,4 @@ def test_another_interface_is_served_with_authentication_and_a_warning_about_pla
         with connect(uri, Credentials(user="bob", password=PASSWORDS["bob"])) as connection:
             assert execute(connection, "SELECT 1 AS n").affected == 1
     assert "credentials come over 0.0.0.0 without encryption" in log.read_text()
+    assert "0.0.0.0 is open to clients that have shown no credential" in log.read_text()

@@ -21,7 +21,7 @@ from adbc_driver_flightsql import dbapi
 from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
 from lance_flight.cli.serving import load_balancer
-from lance_flight.cli.serving.load_balancer import Replica, configuration, find_program, free_ports, health_check
+from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program, free_ports, health_check
 from lance_flight.cli.serving.replicas import replica_settings, replicas_of, siblings_of
 from lance_flight.config import ServerConfig
 from pyarrow import flight
@@ -319,7 +319,9 @@ def test_haproxy_checks_by_the_health_service() -> None:
 
 def checked(service: HealthServer) -> bool:
     """Whether an answer has what HAProxy expects."""
-    expected = re.search(r"expect binary (\w+)", configuration("127.0.0.1:1", REPLICAS))
+    expected = re.search(
+        r"expect binary (\w+)", configuration(Front(address="127.0.0.1:1", bounds="bounds.lua"), REPLICAS)
+    )
     assert expected is not None
     host, _, port = service.uri.removeprefix("grpc://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:

@@ -312,7 +312,7 @@ class Engine:
                 schema, batches = self._read_in_time(running, begin)
         streamed = self.running.streamed(running, task.share.part, issuer, batches)
         opened = self.running.open_streams.opened(
-            streamed, running.ahead, running.cancellation, peer=issuer.peer, holder=issuer.holder
+            streamed, running.ahead, running.cancellation, peer=issuer.connection, holder=issuer.holder
         )
         return BatchStream(schema, streamed, opened)
 

@@ -26,6 +26,7 @@ SqlOrPlan: TypeAlias = str | SubstraitPlan
 class Caller:
     """Caller of a method: its principal and groups with the kind of `proof`, its address, and the key of its session.
 
+    `connection` is the address at the other end of its connection, which is a proxy's where there is one.
     `is_connection` says that this is nothing but the connection. `cookie` is the key in the cookie of its client, if it came with
     one, and tells the session apart by itself; `state` is what a cookie says of the session, and `is_from_elsewhere` that it was
     another server's. `is_gone` says whether the client still waits for an
@@ -37,6 +38,7 @@ class Caller:
     groups: tuple[str, ...] = ()
     proof: str = ""
     peer: str = ""
+    connection: str = ""
     session: str = ""
     is_connection: bool = False
     cookie: str | None = None

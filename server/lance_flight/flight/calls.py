@@ -26,6 +26,7 @@ from lance_flight.flight.handshakes import Handshake, record_handshake, with_tok
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.peers import ACTION, open_request, sealed_request
+from lance_flight.flight.proxies import client_of
 from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.flight.status import handler
 from lance_flight.shares import holder_of, may_hold
@@ -174,7 +175,7 @@ class CallMiddleware(flight.ServerMiddleware):
     """Middleware of one call: its principal, its headers by lower-case name, and its session cookie.
 
     `principal` is None where the certificate of the connection tells it, which is known to the handlers alone; `granted` the
-    token that a Handshake is answered with. A call with a `request` of another server is answered by that alone.
+    token that a Handshake is answered with, `client` the address that a proxy says of its client. A call with a `request` of another server is answered by that alone.
     """
 
     def __init__(
@@ -187,6 +188,7 @@ class CallMiddleware(flight.ServerMiddleware):
         granted: str | None,
         cookie: _CallCookie,
         request: PeerRequest | None,
+        client: str | None = None,
     ) -> None:
         super().__init__()
         self._in_flight = in_flight
@@ -197,6 +199,7 @@ class CallMiddleware(flight.ServerMiddleware):
         self.granted = granted
         self.cookie = cookie
         self.request = request
+        self.client = client
         self.thread_state: ThreadState | None = None
         self._holder: str | None = None
 
@@ -232,9 +235,11 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         authentication: Authentication,
         handshake: Handshake,
         cookies: SessionCookies,
+        *,
+        proxy_secret: str = "",
     ) -> None:
         super().__init__()
-        self._cookies = cookies
+        self._cookies, self._proxy_secret = cookies, proxy_secret
         self._in_flight = in_flight
         self._backend = backend
         self._authentication = authentication
@@ -262,6 +267,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
             granted=granted,
             cookie=self._cookie_of(info.method, principal, headers),
             request=request,
+            client=client_of(headers, self._proxy_secret),
         )
         self._in_flight.enter(goes_on=info.method == flight.FlightMethod.DO_GET)
         # The last step that can fail: only a call that has begun gets `call_completed`, on the same thread.
@@ -288,7 +294,8 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 def call_of(context: flight.ServerCallContext) -> Call:
     """Return the context of a call; raise `InvalidInput` for a header with an invalid value."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
-    audit.enter(Subject(client=context.peer()))
+    peer = middleware.client or context.peer()
+    audit.enter(Subject(client=peer))
     if middleware.request is not None:
         raise Refused(f"a call of another server asks for nothing but the action {ACTION}")
     came = middleware.cookie
@@ -298,10 +305,10 @@ def call_of(context: flight.ServerCallContext) -> Call:
             " expected a call without the cookie, which begins a new one"
         )
     principal = middleware.principal(context.peer_identity())
-    middleware.hold(holder_of(principal.name, context.peer()))
-    audit.enter(Subject(principal=principal.name, client=context.peer()))
+    middleware.hold(holder_of(principal.name, peer))
+    audit.enter(Subject(principal=principal.name, client=peer))
     told_by = _told_by(principal, middleware.headers)
-    session = _session(principal, told_by, middleware.headers, context.peer())
+    session = _session(principal, told_by, middleware.headers, peer)
     has_token = told_by == _AUTHORIZATION
     # Beside a token a cookie is of use if it is that token's.
     said = None if has_token and came.said is not None and came.said.key != session else came.said
@@ -313,7 +320,8 @@ def call_of(context: flight.ServerCallContext) -> Call:
             principal=principal.name,
             groups=principal.groups,
             proof=principal.proof.value,
-            peer=context.peer(),
+            peer=peer,
+            connection=context.peer(),
             session=session,
             is_connection=told_by is None,
             cookie=None if has_token or said is None else said.key,

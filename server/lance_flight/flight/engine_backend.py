@@ -248,6 +248,7 @@ class EngineBackend:
             principal=caller.principal,
             session=session.id,
             peer=caller.peer,
+            connection=caller.connection,
             roles=roles,
             allowance=allowance,
             trace=caller.trace,

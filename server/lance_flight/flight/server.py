@@ -97,6 +97,7 @@ class FlightSqlServer(flight.FlightServerBase):
         authentication: Authentication = OPEN,
         inputs: InputRules | None = None,
         running_calls: int = sys.maxsize,
+        proxy_secret: str = "",
         tls: Tls | None = None,
         shared: Shared | None = None,
     ) -> None:
@@ -119,6 +120,7 @@ class FlightSqlServer(flight.FlightServerBase):
             advertise=advertise,
             middleware=middleware,
             authentication=authentication,
+            proxy_secret=proxy_secret,
             shared=shared,
         )
         self.in_flight, self.inputs = shared.in_flight, shared.inputs
@@ -131,7 +133,9 @@ class FlightSqlServer(flight.FlightServerBase):
             verify_client=tls is not None and tls.client_ca is not None,
             root_certificates=None if tls is None else tls.client_ca,
             middleware={
-                MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, authentication, handshake, self._cookies),
+                MIDDLEWARE: CallMiddlewareFactory(
+                    self.in_flight, backend, authentication, handshake, self._cookies, proxy_secret=proxy_secret
+                ),
                 **middleware,
             },
         )

@@ -46,6 +46,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{/* Whether HAProxy stands in front of the server in its pod; empty where it does not. */}}
+{{- define "lance-flight.front" -}}
+{{- if and .Values.front.enabled (not .Values.tls.clientCertificates) }}true{{ end }}
+{{- end }}
+
 {{/* Files of secrets: the directory below /etc/lance-flight, and what is mounted there. */}}
 {{- define "lance-flight.secrets" -}}
 users: {{ .Values.auth.users.existingSecret | quote }}
@@ -61,6 +66,11 @@ tls: {{ .Values.tls.existingSecret | quote }}
 {{- with .Values.settings }}{{ toYaml . }}
 {{ end -}}
 grace: {{ .Values.graceSeconds }}
+{{- if include "lance-flight.front" . }}
+host: 127.0.0.1
+port: 32011
+{{- if not (hasKey .Values.settings "dictionary_ingest") }}{{ print "\ndictionary_ingest: \"off\"" }}{{ end }}
+{{- end }}
 {{- if gt (int .Values.replicaCount) 1 }}
 peers: dns+grpc{{ if .Values.tls.existingSecret }}+tls{{ end }}://{{ include "lance-flight.fullname" . }}-peers.{{ .Release.Namespace }}.svc:32010
 {{- end }}
@@ -86,7 +96,7 @@ policy_file: {{ $files }}/policy/{{ .Values.policy.key }}
 {{- if .Values.ticketKey.existingSecret }}
 ticket_key_file: {{ $files }}/ticket-key/{{ .Values.ticketKey.key }}
 {{- end }}
-{{- if .Values.tls.existingSecret }}
+{{- if and .Values.tls.existingSecret (not (include "lance-flight.front" .)) }}
 tls_certificate: {{ $files }}/tls/tls.crt
 tls_key: {{ $files }}/tls/tls.key
 {{- if .Values.tls.clientCertificates }}

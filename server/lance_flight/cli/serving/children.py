@@ -63,7 +63,7 @@ class ChildSpec:
 
     One that `is_front` listens for the others: it is started once they are ready, and ends after them. It sends nothing: its `probe` tells
     that it is ready, and that it still answers. `joins` is called each time that a child is ready, and `leaves` before it is replaced.
-    `settings` gives the message that it is sent when settings have changed.
+    `settings` gives the message that it is sent when settings have changed. `tend` is called every few seconds while it is ready.
     """
 
     name: str
@@ -73,6 +73,7 @@ class ChildSpec:
     joins: Callable[[], None] = lambda: None
     leaves: Callable[[], None] = lambda: None
     settings: Callable[[], bytes] | None = None
+    tend: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """HAProxy in front of the replicas of a server: its configuration, and the process.
 
-It passes connections on as they are, TLS included: a client stays with one replica for as long as its connection lasts, and
-credentials and certificates are the replicas' to check.
+It speaks HTTP/2 with clients, and bounds what these do before a replica has seen a credential: pyarrow's server has no bounds of its own.
+A client stays with one replica for as long as its connection lasts. Credentials are the replicas' to check. Where clients show
+certificates, which HAProxy could not hand on, it passes connections on as they are: nobody gets to HTTP/2 without one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,40 @@ _END_STREAM, _END_HEADERS = 1, 4
 _STATE_COLUMN, _RUNNING = 5, "2"
 """Column srv_op_state of `show servers state`, and its value for a server that gets connections."""
 _CONTROL_SECONDS = 1.0
+PROXY_HEADER = "lance-flight-proxy"
+MOST_CALLS, MOST_HANDSHAKES = 1000, 32
+"""Most calls, and most Handshakes beside them, that one replica answers at the same time; further ones wait in HAProxy."""
+_HTTP2 = """    # A stream has no more on its way than fits into its buffer: one that is not read holds up no other of its connection.
+    tune.bufsize 147456
+    tune.h2.initial-window-size 131072
+    tune.h2.max-concurrent-streams 100
+"""
+_CLIENTS_AS_THEY_ARE = ""
+_RULES = """    timeout http-request 10s
+    option http-no-delay
+    filter lua.bounds
+    stick-table type ipv6 size 100k expire 10m store conn_cur
+    tcp-request connection track-sc0 src
+    tcp-request connection reject if { sc0_conn_cur gt 2000 }
+    acl is_plain req.hdr(grpc-encoding) -m str identity
+    acl is_encoded req.hdr(grpc-encoding) -m found
+    acl is_stream path_end /DoPut /DoExchange /Handshake
+    http-request deny unless { req.hdr(content-type) -m beg application/grpc }
+    # A compressed message of a megabyte may be a gigabyte, which gRPC unpacks before anybody has looked at a credential.
+    http-request return status 200 hdr grpc-status 12 hdr grpc-message "[unsupported] a compressed message; expected grpc-encoding identity" if is_encoded !is_plain
+    http-request return status 200 hdr grpc-status 8 hdr grpc-message "[limit_exceeded] too many calls of one address, or given up too often; expected a later try" unless { lua.may_call -m int 1 }
+    http-request set-var(txn.is_one_message) bool(true) unless is_stream
+    http-request set-var(txn.port) src_port
+    # who
+    http-request wait-for-body time 10s unless is_stream
+    http-after-response set-header content-type application/grpc unless { res.hdr(content-type) -m found }
+    use_backend handshakes if { path_end /Handshake }
+"""
+_STICKING = """    timeout queue 15s
+    http-reuse never
+    stick-table type string len 64 size 100k expire 24h
+    stick on src,concat(:,txn.port)
+"""
 _CHECK = "/grpc.health.v1.Health/Check"
 _SERVING = bytes([0, 0, 0, 0, 2, 0x08, 1])
 """A gRPC message with a HealthCheckResponse whose status is SERVING."""
@@ -42,22 +77,37 @@ class Replica:
     host: str = "127.0.0.1"
 
 
-def configuration(
-    address: str, replicas: Sequence[Replica], *, control: Path | None = None, name_server: str | None = None
-) -> str:
-    """Return HAProxy's configuration: connections go to the replica with the fewest of those that call themselves healthy.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Address that HAProxy listens at, and the file of its `certificate` with the key, if it has one.
 
-    `control` is the socket by which it says which they are. A `name_server` is asked for the hosts of the replicas again and again.
+    It runs the program `bounds`. It says the address of each client with the `secret`, which the replicas know (setting `proxy_secret`). `control` is the socket by which
+    it says which replicas are healthy. A `name_server` is asked for the hosts of the replicas again and again. One that `is_blind` passes
+    connections on as they are. Replicas that `are_encrypted` are called by TLS.
     """
-    found = " resolvers names init-addr libc,none" if name_server else ""
-    servers = "\n".join(
-        f"    server replica{each.number} {each.host}:{each.port} check port {each.health_port} inter 2s downinter 200ms fall 5 rise 1{found}"
-        for each in replicas
+
+    address: str
+    bounds: str
+    secret: str = ""
+    certificate: str = ""
+    are_encrypted: bool = False
+    is_blind: bool = False
+    control: Path | None = None
+    name_server: str | None = None
+
+
+def configuration(front: Front, replicas: Sequence[Replica]) -> str:
+    """Return HAProxy's configuration: new clients go to the replica with the fewest calls of those that call themselves healthy."""
+    named = (
+        f"resolvers names\n    nameserver dns {front.name_server}\n    hold valid 5s\n\n" if front.name_server else ""
     )
-    told = f"global\n    stats socket {control} mode 600 level admin\n\n" if control else ""
-    named = f"resolvers names\n    nameserver dns {name_server}\n    hold valid 5s\n\n" if name_server else ""
-    return f"""{told}{named}defaults
-    mode tcp
+    control = f"    stats socket {front.control} mode 600 level admin\n" if front.control else ""
+    loaded = "" if front.is_blind else f"{_HTTP2}    lua-load {front.bounds}\n"
+    begun = f"global\n{loaded}{control}\n" if loaded or control else ""
+    mode = "tcp" if front.is_blind else "http"
+    clients = _CLIENTS_AS_THEY_ARE if front.is_blind else _clients(front)
+    return f"""{named}{begun}defaults
+    mode {mode}
     timeout connect 5s
     # A busy replica answers late, one that has died refuses connections, and one that is frozen is killed: nothing is decided in a hurry.
     timeout check 10s
@@ -70,17 +120,54 @@ def configuration(
     option redispatch 1
 
 frontend clients
-    bind {address}
-    default_backend replicas
+    bind {front.address}{"" if front.is_blind else _protocol(front)}
+{clients}    default_backend replicas
 
 backend replicas
     balance leastconn
-    option tcp-check
+{"" if front.is_blind else _STICKING}    option tcp-check
     tcp-check connect
     tcp-check send-binary {health_check().hex()}
     tcp-check expect binary {_SERVING.hex()}
-{servers}
-"""
+{_servers(front, replicas)}{"" if front.is_blind else _handshakes(front, replicas)}"""
+
+
+def _protocol(front: Front) -> str:
+    return f" ssl crt {front.certificate} alpn h2" if front.certificate else " proto h2"
+
+
+def _clients(front: Front) -> str:
+    """Return the rules for what clients send."""
+    said = (
+        f'set-header {PROXY_HEADER} "{front.secret} %[src]:%[src_port]"'
+        if front.secret
+        else f"del-header {PROXY_HEADER}"
+    )
+    return _RULES.replace("    # who\n", f"    http-request {said}\n")
+
+
+def _servers(front: Front, replicas: Sequence[Replica]) -> str:
+    found = " resolvers names init-addr libc,none" if front.name_server else ""
+    if not front.is_blind:
+        # The other side of a loopback; what stands in certificates is the address of the whole.
+        found += " ssl verify none alpn h2 no-check-ssl" if front.are_encrypted else " proto h2"
+        found += f" maxconn {MOST_CALLS}"
+    return "".join(
+        f"    server replica{each.number} {each.host}:{each.port} check port {each.health_port}"
+        f" inter 2s downinter 200ms fall 5 rise 1{found}\n"
+        for each in replicas
+    )
+
+
+def _handshakes(front: Front, replicas: Sequence[Replica]) -> str:
+    """Return the backend of Handshakes, each of which holds a thread until its message comes."""
+    found = " resolvers names init-addr libc,none" if front.name_server else ""
+    found += " ssl verify none alpn h2" if front.are_encrypted else " proto h2"
+    servers = "".join(
+        f"    server replica{each.number} {each.host}:{each.port} track replicas/replica{each.number} maxconn {MOST_HANDSHAKES}{found}\n"
+        for each in replicas
+    )
+    return f"\nbackend handshakes\n    balance leastconn\n    timeout server 10s\n{_STICKING}{servers}"
 
 
 def health_check() -> bytes:
@@ -150,6 +237,13 @@ def keep_out(control: Path, number: int) -> None:
 def let_in(control: Path, number: int) -> None:
     """Have HAProxy give a replica connections again."""
     _told(control, f"set server replicas/replica{number} state ready")
+
+
+def show_certificate(control: Path, file: Path, content: bytes) -> bool:
+    """Have HAProxy show clients another certificate in place of that of a file; return whether it does."""
+    text = "\n".join(filter(None, content.decode("ascii", "replace").splitlines()))
+    _told(control, f"set ssl cert {file} <<\n{text}\n")
+    return "Success" in _told(control, f"commit ssl cert {file}")
 
 
 def _told(control: Path, command: str) -> str:

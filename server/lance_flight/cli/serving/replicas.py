@@ -12,13 +12,14 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from lance_flight.cli.serving.children import ChildSpec, Life
 from lance_flight.cli.serving.load_balancer import (
+    Front,
     Replica,
     are_connected,
     configuration,
@@ -28,6 +29,7 @@ from lance_flight.cli.serving.load_balancer import (
     keep_out,
     let_in,
     run_program,
+    show_certificate,
 )
 from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_file
 from lance_flight.cli.serving.reloading import Reloader, message_of
@@ -53,6 +55,9 @@ _LOOPBACK = "127.0.0.1"
 _KEY_BYTES = 32
 _NAME_BYTES = 8
 
+BOUNDS = Path(__file__).with_name("bounds.lua")
+"""Program of HAProxy's that counts what clients have in flight."""
+
 log = logging.getLogger(__name__)
 
 Serve = Callable[[ServerConfig, Life], int]
@@ -73,7 +78,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", settings.host)
     port = settings.port or free_ports(1, settings.host)[0]
     with _private_directory() as place:
-        file, control = place / "haproxy.cfg", place / "control"
+        file, control, secret = place / "haproxy.cfg", place / "control", secrets.token_hex(_KEY_BYTES)
         machine = _Machine(
             replicas=replicas_of(settings, number, port),
             scheme=scheme,
@@ -81,17 +86,30 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             control=control,
             reloader=reloader,
             serve=serve,
+            secret=secret,
         )
         address = f"{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}"
-        file.write_text(configuration(address, machine.replicas, control=control))
-        front = ChildSpec(
+        certificate = _Certificate(settings, place / "server.pem") if _decrypts(settings) else None
+        front = Front(
+            address=address,
+            bounds=str(BOUNDS),
+            secret=secret,
+            certificate="" if certificate is None else str(certificate.file),
+            are_encrypted=scheme == "grpc+tls",
+            is_blind=bool(settings.tls_client_ca),
+            control=control,
+        )
+        file.touch(mode=0o600)
+        file.write_text(configuration(front, machine.replicas))
+        listening = ChildSpec(
             name=program,
             run=partial(run_program, program, file),
             is_front=True,
             probe=partial(is_listening, control),
+            tend=None if certificate is None else partial(certificate.renew, control),
         )
         status = Supervisor(
-            [*map(machine.spec, machine.replicas), front],
+            [*map(machine.spec, machine.replicas), listening],
             settings.unresponsive_after,
             manager=manager,
             ready=partial(_ready, root, f"{scheme}://{address}", settings.ready_file),
@@ -111,6 +129,7 @@ class _Machine:
     control: Path
     reloader: Reloader
     serve: Serve
+    secret: str = field(repr=False)
     name: str = field(default_factory=lambda: secrets.token_hex(_NAME_BYTES))
 
     def spec(self, replica: Replica) -> ChildSpec:
@@ -131,7 +150,7 @@ class _Machine:
     def _settings(self, replica: Replica) -> ServerConfig:
         """Return the settings of a replica, of those that run now."""
         own = replica_settings(self.reloader.settings, replica, len(self.replicas))
-        return dataclasses.replace(own, ticket_key_file=self.key_file)
+        return dataclasses.replace(own, ticket_key_file=self.key_file, proxy_secret=self.secret)
 
     def _message(self, replica: Replica) -> bytes:
         return message_of(self._settings(replica))
@@ -179,6 +198,34 @@ def replicas_of(settings: ServerConfig, number: int, front: int) -> list[Replica
         Replica(each, port, health_port)
         for each, port, health_port in zip(range(1, number + 1), ports, health_ports, strict=True)
     ]
+
+
+def _decrypts(settings: ServerConfig) -> bool:
+    """Return whether HAProxy decrypts what clients send, rather than pass it on as it is, or get it without TLS."""
+    return bool(settings.tls_certificate) and not settings.tls_client_ca
+
+
+class _Certificate:
+    """The certificate of the whole with its key, in one `file` for HAProxy."""
+
+    def __init__(self, settings: ServerConfig, file: Path) -> None:
+        self.file = file
+        self._parts = Path(settings.tls_certificate), Path(settings.tls_key)
+        self._content = self._read()
+        file.touch(mode=0o600)
+        file.write_bytes(self._content)
+
+    def renew(self, control: Path) -> None:
+        """Have HAProxy show another certificate if there is one; half of one, or one without its key, it refuses."""
+        with suppress(OSError):  # they are just being replaced
+            content = self._read()
+            if content != self._content and show_certificate(control, self.file, content):
+                self._content = content
+                self.file.write_bytes(content)
+                log.info("HAProxy shows a new certificate")
+
+    def _read(self) -> bytes:
+        return b"\n".join(part.read_bytes().strip() for part in self._parts) + b"\n"
 
 
 def _key_file(settings: ServerConfig, root: str, place: Path) -> str:

@@ -138,6 +138,12 @@ def build(
     admitting = authentication(config, key)
     if tls is None and config.has_authentication and config.host not in LOOPBACK:
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", config.host)
+    if config.host not in LOOPBACK and not config.proxy_secret and not config.tls_client_ca:
+        log.warning(
+            "%s is open to clients that have shown no credential: nothing bounds their streams and messages; expected --replicas,"
+            " or a proxy that does (see server/docs/replicas.md) and proxy_secret",
+            config.host,
+        )
     advertised = _listed(config.advertise)
     try:
         server = FlightSqlServer(
@@ -149,6 +155,7 @@ def build(
             authentication=admitting,
             inputs=_inputs_of(config),
             running_calls=config.running_calls,
+            proxy_secret=config.proxy_secret,
             middleware=middleware,
             tls=tls,
         )

@@ -101,7 +101,7 @@ class Supervisor:
         self._manager, self._ready, self._may_replace, self._reloader = manager, ready, may_replace, reloader
         self._is_reload_asked = False
         self._had_terminal = has_terminal()
-        self._watch_at = time.monotonic() + WATCH_SECONDS
+        self._watch_at = self._tend_at = time.monotonic() + WATCH_SECONDS
         self._look = unresponsive_after / LOOKS or None
         self._waiting_for_all = True
         self._to_replace: list[Child] = []
@@ -134,6 +134,7 @@ class Supervisor:
                     return self._exit_status()
             self._wait()
             self._reload()
+            self._tend()
             self._replace_next()
 
     @property
@@ -185,6 +186,7 @@ class Supervisor:
         moments = [child.wakes_at for child in self._children if child.wakes_at is not None]
         moments += [time.monotonic() + PROBE_SECONDS] if self._to_replace else []
         moments += [self._watch_at] if self._is_watching else []
+        moments += [self._tend_at] if any(child.spec.tend for child in self._children) else []
         seconds = max(min(moments) - time.monotonic(), 0.0) if moments else None
         channels = {child.channel: child for child in self._children if child.channel is not None}
         found, _, _ = select.select([*channels, self._woken], [], [], seconds)
@@ -314,6 +316,15 @@ class Supervisor:
         if self._reloader.reload(is_asked=is_asked):
             for child in self._servers:
                 child.send_settings()
+
+    def _tend(self) -> None:
+        """Tend the children that need it."""
+        if self._tend_at > time.monotonic():
+            return
+        self._tend_at = time.monotonic() + WATCH_SECONDS
+        for child in self._children:
+            if child.spec.tend is not None and child.is_ready:
+                child.spec.tend()
 
     def _exit_status(self) -> int:
         """Return the exit status of the server that ended all of them, or the gravest of those that were stopped.

@@ -46,7 +46,7 @@ _AT_WORK = (State.QUEUED, State.PLANNING, State.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Issuer:
-    """Issuer of a statement: principal, session and address; `is_gone` returns whether the client has disconnected.
+    """Issuer of a statement: principal, session, address, and the other end of its connection; `is_gone` returns whether the client has disconnected.
 
     `roles` are the principal's in the policy file, and `allowance` the quotas of these. `trace` is the context of a trace that the
     statement belongs to.
@@ -55,6 +55,7 @@ class Issuer:
     principal: str = "anonymous"
     session: str = ""
     peer: str = ""
+    connection: str = ""
     roles: tuple[str, ...] = ()
     allowance: Allowance = NO_QUOTAS
     trace: Any = None

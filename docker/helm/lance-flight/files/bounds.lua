@@ -1,0 +1,1 @@
+../../../../server/lance_flight/cli/serving/bounds.lua
