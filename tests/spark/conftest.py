@@ -50,16 +50,16 @@ SETTINGS = {
 OWN_SPARK = (
     "test_cluster.py",
     "test_connect.py",
-    "test_connector_streams.py::test_a_driver_whose_planning_dies_at_a_commit_is_started_again",
+    "test_connector_jars.py::test_the_jar_of_this_spark_is_built_again_the_same",
     "test_connector_versions.py",
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
     "test_sql_page.py::test_a_wheel_is_enough",
     "test_sql_page.py::test_the_settings",
     "test_sql_page.py::test_the_shell",
-    "test_stream_write.py::test_a_driver_that_is_killed_is_started_again",
     "test_write_faults.py::test_a_driver_that_is_killed_is_run_again",
+    "test_write_faults.py::test_jobs_at_once",
 )
-"""Tests that start a Spark of their own, and run only with `IS_FULL`."""
+"""Tests that start a Spark or a compiler of their own, or what others hold too; they run only with `IS_FULL`."""
 
 _NUMBERS = count(1)
 

@@ -7,8 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
+from tests.selection import IS_FULL
+
 CATALOGS = ("lake", "far")
 """The catalogs of the fixture `sql`: over the root, and over its server."""
+
+IN_SPARK = CATALOGS if IS_FULL else CATALOGS[:1]
+"""Those that statements are run over in Spark: what differs between them is planned in Python, and tested without a JVM."""
 
 
 def texts(rows: Iterable[Sequence[object]]) -> list[str]:

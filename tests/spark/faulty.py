@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from adbc_driver_flightsql import dbapi
 from lance_flight import faults
 from lance_flight_client.spark.source import LanceFlightDataSource
 from pyspark import TaskContext, cloudpickle
@@ -29,13 +28,10 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class FaultySource(LanceFlightDataSource):
-    """`lance_flight` with the options `fault` (below), `uri` and `meanwhile`, a statement that a server runs before the commit.
-
-    What a stream is told is for its first batch.
-    """
+    """`lance_flight` with the options `fault` (below) and `place`. What a stream is told is for its first batch."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        own = ("fault", "uri", "meanwhile", "place")
+        own = ("fault", "place")
         self._own = {name: text for name, text in options.items() if name in own}
         super().__init__({name: text for name, text in options.items() if name not in own})
 
@@ -81,9 +77,6 @@ class FaultyWriter(DataSourceArrowWriter):
         return done
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], *batch: int) -> None:
-        if "meanwhile" in self._told:
-            with dbapi.connect(self._told["uri"], autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute(self._told["meanwhile"])
         if self._fault in faults.POINTS:
             # This process alone is told, and it is the one that dies.
             faults._fault = faults._Fault(self._fault)

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException, UnsupportedOpera
 from pyspark.sql import SparkSession
 
 from tests.engine.database import Database
-from tests.spark.connector_results import CATALOGS, texts, values
+from tests.spark.connector_results import IN_SPARK, texts, values
 from tests.spark.offers import DEFINED
 
 HAS_VIEWS = pyspark.__version__ >= "4.2"
@@ -20,7 +20,7 @@ def is_listed(database: Database, table: str) -> bool:
     return bool(database.rows(f"SHOW TABLES LIKE '{table}'"))
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_a_table_is_made_changed_renamed_and_dropped(
     sql: SparkSession, database: Database, table: str, catalog: str
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_table_is_made_changed_renamed_and_dropped(
     sql.sql(f"DROP TABLE IF EXISTS {name}_new")
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_a_namespace_is_made_and_dropped_when_it_is_empty(sql: SparkSession, table: str, catalog: str) -> None:
     space = f"{catalog}.{table}_s"
     sql.sql(f"CREATE NAMESPACE {space}")
@@ -117,7 +117,7 @@ def test_rows_that_name_no_value_get_the_default(sql: SparkSession, database: Da
     assert values(sql.sql(f"SELECT s FROM lake.{table} WHERE id = 3")) == [repr((one[1],))]
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_procedures_are_called_and_listed(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
     database.run(f"CREATE TABLE {table} AS SELECT value AS id FROM range(9)")
     call = f"CALL {catalog}.system"
@@ -135,7 +135,7 @@ def test_procedures_are_called_and_listed(sql: SparkSession, database: Database,
         sql.sql(f"{call}.drop_tag('{table}', NULL)").collect()
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_views_are_read_listed_and_dropped(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
     view = f"{table}_v"
     database.run(f"CREATE TABLE {table} AS SELECT value AS id, value % 3 AS k FROM range(9)")

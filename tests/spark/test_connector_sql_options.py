@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from tests.engine.database import Database
-from tests.spark.connector_results import CATALOGS
+from tests.spark.connector_results import CATALOGS, IN_SPARK
 
 IS_NEWEST = pyspark.__version__ >= "4.3"
 """From 4.3 on UPDATE, DELETE and MERGE take options, INSERT changes the columns of its table, and two names of one table have options of their
@@ -22,7 +22,7 @@ def rows(frame: DataFrame) -> list[tuple[object, ...]]:
     return sorted(map(tuple, frame.collect()), key=str)
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_reads_are_of_what_their_options_name(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
     name = f"{catalog}.{table}"
     database.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT) PARTITIONED BY (k)")
@@ -98,7 +98,7 @@ def test_writes_are_as_their_options_say(sql: SparkSession, database: Database, 
     assert database.rows(f"SELECT id FROM {table}") == []
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_a_merge_changes_the_columns_that_it_is_asked_to(
     sql: SparkSession, database: Database, table: str, catalog: str
 ) -> None:
@@ -118,8 +118,10 @@ def test_a_merge_changes_the_columns_that_it_is_asked_to(
         sql.sql(f"INSERT INTO {name} (id, k) VALUES (NULL, 1)")
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
-@pytest.mark.parametrize("more", ["", "WHEN NOT MATCHED AND n.k > 5 THEN INSERT (id, k) VALUES (n.id, -n.k)"])
+@pytest.mark.parametrize(
+    ("catalog", "more"),
+    list(zip(CATALOGS, ["", "WHEN NOT MATCHED AND n.k > 5 THEN INSERT (id, k) VALUES (n.id, -n.k)"], strict=True)),
+)
 def test_two_merges_that_insert_one_key_conflict(
     sql: SparkSession, database: Database, table: str, catalog: str, more: str
 ) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql.functions import col
 from tests.engine.database import Database
 from tests.selection import IS_FULL
 from tests.service.server_process import Server, files
-from tests.spark.connector_results import CATALOGS, texts
+from tests.spark.connector_results import CATALOGS, IN_SPARK, texts
 from tests.spark.row_statements import OVERWRITTEN, PLACES, beside, made, statements_at, versions
 
 
@@ -36,12 +36,10 @@ def test_statements_leave_the_rows_that_the_service_leaves(
     assert texts(sql.table(ours).collect()) == expected
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_an_overwrite_replaces_what_it_names(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
     database.run(f"CREATE TABLE {table} AS SELECT value AS id, value % 4 AS k, 'r' AS s FROM range(12)")
-    for case in (
-        OVERWRITTEN if IS_FULL else ["dynamic", "a partition"] if catalog == "far" else ["static", "a new partition"]
-    ):
+    for case in OVERWRITTEN if IS_FULL else ["dynamic", "a partition", "static"]:
         mode, statement, kept, new = OVERWRITTEN[case]
         name = f"{table}_{case.replace(' ', '_').replace(',', '')}"
         database.run(f"CREATE TABLE {name} PARTITIONED BY (k) AS SELECT * FROM {table}")
@@ -103,7 +101,7 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("catalog", CATALOGS if IS_FULL else ["lake"])
+@pytest.mark.parametrize("catalog", IN_SPARK)
 def test_what_fails_leaves_the_tables_and_the_root_as_they_were(
     sql: SparkSession, database: Database, table: str, catalog: str
 ) -> None:
@@ -133,17 +131,3 @@ def test_a_change_beside_one_of_the_same_rows_is_a_conflict(
     beside(sql, server, table, f"INSERT INTO {table} (id, k) VALUES (500, 2)")
     sql.sql(f"UPDATE {catalog}.{table} SET s = held(s) WHERE k = 3 AND id % 1 = 0")
     assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'held'") == 10
-
-
-@pytest.mark.parametrize("catalog", CATALOGS if IS_FULL else ["lake"])
-def test_blobs_are_binary_columns(sql: SparkSession, database: Database, table: str, catalog: str) -> None:
-    database.run(f"CREATE TABLE {table} (id BIGINT, site VARCHAR, image BLOB) PARTITIONED BY (site)")
-    for number, image in {1: b"a" * 10, 2: None, 3: b"b" * 70_000, 4: b""}.items():
-        database.run(f"INSERT INTO {table} VALUES ({number}, '{number % 2}', ${1})", [image])
-    name = f"{catalog}.{table}"
-    assert dict(sql.table(name).dtypes) == {"id": "bigint", "site": "string", "image": "binary"}
-    found = sql.sql(f"SELECT id, length(image) FROM {name} WHERE image > X'61' ORDER BY id").collect()
-    assert [tuple(row) for row in found] == [(1, 10), (3, 70_000)]
-    sql.sql(f"UPDATE {name} SET image = X'ff' WHERE id = 1")
-    expected = [(1, b"\xff"), (2, None), (3, b"b" * 70_000), (4, b"")]
-    assert database.rows(f"SELECT id, image FROM {table} ORDER BY id") == expected

@@ -6,6 +6,7 @@ import csv
 import io
 import pickle
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,9 @@ from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, NotFou
 from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading import direct, through_flight
+from lance_flight_client.spark.source import LanceFlightDataSource, UnfilteredRead
 from lance_flight_client.spark.types import carried_batch, carried_schema
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.catalog.foreign_namespaces import ForeignTable, SpecField, lay_out, with_ids
 from tests.service.server_process import Server
@@ -298,3 +301,30 @@ def foreign(server: Server) -> str:
         tables.append(ForeignTable(values={"p": value}, files=files, version=version))
     lay_out(server.root / "foreign_one", schema, [[SpecField(name="p", source=1, kind=pa.utf8())]], tables)
     return "foreign_one"
+
+
+def loaded(**given: str) -> pa.Table:
+    """The rows of a `load()` as the format has them."""
+    source = LanceFlightDataSource(given)
+    reader = source.reader(source.schema())
+    return pa.Table.from_batches([batch for part in reader.partitions() for batch in reader.read(part)])
+
+
+def test_metadata_tables_and_views_are_loaded_by_their_names(server: Server, shapes: Mapping[str, str]) -> None:
+    server.run(f"CREATE OR REPLACE VIEW seen AS SELECT id, id + 1 AS next FROM {shapes['nulls']}")
+    for place in ({"root": str(server.root)}, {"uri": server.uri}):
+        same(loaded(**place, table="nulls$partitions"), answered(server, 'SELECT * FROM "nulls$partitions"'))
+        same(loaded(**place, table="seen", filter="next > 3"), answered(server, "SELECT * FROM seen WHERE next > 3"))
+
+
+def test_a_load_without_a_filter_warns_of_conditions_that_prune_nothing_and_takes_no_schema(
+    server: Server, shapes: Mapping[str, str]
+) -> None:
+    given = {"root": str(server.root), "table": shapes["nulls"]}
+    with pytest.warns(UnfilteredRead, match=r"option\('filter'"):
+        LanceFlightDataSource(given).schema()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LanceFlightDataSource({**given, "filter": "true"}).schema()
+    with pytest.raises(InvalidInput, match="choose with the option 'columns'"):
+        LanceFlightDataSource(given).reader(StructType([StructField("id", LongType())]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,13 +11,10 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight_client.spark.source import LanceFlightDataSource, UnfilteredRead
 from lance_flight_client.spark.writing.stored_types import arrow_schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.selection import IS_FULL
 from tests.service.server_process import Server
 
 DOCS = Path(__file__).parent.parent.parent / "client" / "docs"
@@ -45,14 +40,6 @@ def numbers(server: Server) -> str:
     return "numbers"
 
 
-def counts(frame: DataFrame) -> list[int]:
-    return [frame.filter("p = 1").count(), frame.count()]
-
-
-def unions(frame: DataFrame) -> list[int]:
-    return [frame.filter("p = 1").union(frame.filter("p = 2")).count(), frame.union(frame).count()]
-
-
 def one_side_filtered(frame: DataFrame) -> list[int]:
     return [frame.filter("p = 1").union(frame).count(), frame.union(frame.filter("p = 1")).count()]
 
@@ -68,58 +55,22 @@ def subquery(frame: DataFrame) -> list[int]:
     return [frame.sparkSession.sql(sql).first().n, frame.count()]  # type: ignore[union-attr]
 
 
-def view(frame: DataFrame) -> list[int]:
-    frame.createOrReplaceTempView("seen")
-    query = frame.sparkSession.sql
-    return [query("SELECT * FROM seen WHERE p = 2").count(), query("SELECT * FROM seen").count()]
+REUSES = {one_side_filtered: [PER_PART + ROWS] * 2, self_join: [PER_PART, 2 * PER_PART], subquery: [18, ROWS]}
 
 
-def common_expression(frame: DataFrame) -> list[int]:
-    frame.createOrReplaceTempView("common")
-    sql = "WITH c AS (SELECT * FROM common) SELECT (SELECT count(*) FROM c WHERE p = 1) AS a, (SELECT count(*) FROM c) AS b"
-    return list(frame.sparkSession.sql(sql).first())  # type: ignore[arg-type]
+def test_a_dataframe_may_be_used_again(spark: SparkSession, server: Server, numbers: str) -> None:
+    for use, expected in REUSES.items():
+        assert use(load(spark, server, table=numbers)) == expected, use
 
 
-def cached(frame: DataFrame) -> list[int]:
-    kept = frame.filter("p = 1").cache()
-    try:
-        return [kept.count(), frame.count()]
-    finally:
-        kept.unpersist()
-
-
-REUSES = [
-    pytest.param(one_side_filtered, [PER_PART + ROWS, PER_PART + ROWS], id="a union with the whole"),
-    pytest.param(self_join, [PER_PART, 2 * PER_PART], id="joined with itself"),
-    pytest.param(subquery, [18, ROWS], id="a subquery of the same"),
-]
-MORE_REUSES = [
-    pytest.param(counts, [PER_PART, ROWS], id="filtered, then whole"),
-    pytest.param(unions, [2 * PER_PART, 2 * ROWS], id="a union of two filters"),
-    pytest.param(view, [PER_PART, ROWS], id="a temporary view"),
-    pytest.param(common_expression, [PER_PART, ROWS], id="a common table expression"),
-    pytest.param(cached, [PER_PART, ROWS], id="cached"),
-]
-
-
-@pytest.mark.parametrize(("use", "expected"), [*REUSES, *(MORE_REUSES if IS_FULL else [])])
-def test_a_dataframe_may_be_used_again(
-    spark: SparkSession, server: Server, numbers: str, use: Callable[[DataFrame], list[int]], expected: list[int]
-) -> None:
-    assert use(load(spark, server, table=numbers)) == expected
-
-
-@pytest.mark.parametrize("way", ["root", "uri"])
-def test_the_options_of_one_load_are_not_those_of_another(
-    spark: SparkSession, server: Server, numbers: str, way: str
-) -> None:
-    whole = load(spark, server, way, table=numbers, partitions=4)
+def test_the_options_of_one_load_are_not_those_of_another(spark: SparkSession, server: Server, numbers: str) -> None:
+    whole = load(spark, server, table=numbers, partitions=4)
     assert whole.rdd.getNumPartitions() == PARTS
-    some = load(spark, server, way, table=numbers, filter="p = 1 AND x > 4", columns="x, id")
+    some = load(spark, server, table=numbers, filter="p = 1 AND x > 4", columns="x, id")
     assert some.columns == ["x", "id"]
     both = some.join(whole, "id").select("id", "p")
     assert sorted(both.collect()) == [(n, 1) for n in range(ROWS) if n % PARTS == 1 and n > 8]
-    none = load(spark, server, way, table=numbers, filter="p = 9")
+    none = load(spark, server, table=numbers, filter="p = 9")
     assert (none.columns, none.collect()) == (["id", "p", "x"], [])
 
 
@@ -129,16 +80,6 @@ def test_a_dataframe_stays_at_its_version(spark: SparkSession, server: Server, t
     server.ingest(table, pa.table({"id": [4], "p": [1]}), "append")
     for way, frame in before.items():
         assert load(spark, server, way, table=table).join(frame, "id", "left_anti").collect() == [(4, 1)]
-
-
-def test_a_dataframe_of_a_table_that_was_made_again_is_refused(spark: SparkSession, server: Server, table: str) -> None:
-    server.ingest(table, pa.table({"x": [1, 2]}), partition_by="x")
-    frame = load(spark, server, table=table)
-    server.run(f"DROP TABLE {table}")
-    server.ingest(table, pa.table({"x": [3]}), partition_by="x")
-    with pytest.raises(PySparkException, match=f"Conflict: table '{table}' .*dropped and made again.*load it again"):
-        frame.collect()
-    assert [row.x for row in load(spark, server, table=table).collect()] == [3]
 
 
 EVERYTHING = pa.table(
@@ -189,33 +130,6 @@ def test_every_type_arrives(spark: SparkSession, server: Server, table: str) -> 
     assert sorted(map(str, served.collect())) == sorted(map(str, direct.collect()))
 
 
-WRONG: list[tuple[Mapping[str, str], str]] = [
-    ({"table": "nothing"}, "no table 'nothing'"),
-    ({"tabel": "numbers"}, "no option 'tabel'; did you mean 'table'"),
-    ({"table": "numbers", "filter": "nope = 1"}, "nope"),
-]
-
-
-def test_what_cannot_be_read_is_said_at_load(spark: SparkSession, server: Server, numbers: str) -> None:
-    for options, message in WRONG:
-        with pytest.raises(PySparkException, match=re.escape(message)):
-            load(spark, server, **options)
-    asked = StructType([StructField("id", LongType())])
-    read = spark.read.format("lance_flight").options(root=str(server.root), table=numbers).schema(asked)
-    with pytest.raises(PySparkException, match="choose with the option 'columns'"):
-        read.load().count()
-
-
-def test_metadata_tables_and_views_are_loaded_by_their_names(spark: SparkSession, server: Server, numbers: str) -> None:
-    server.run(f"CREATE OR REPLACE VIEW seen_{numbers} AS SELECT id, id + 1 AS next FROM {numbers}")
-    for place in ("root", "uri"):
-        for name, options in {f"{numbers}$partitions": {}, f"seen_{numbers}": {"filter": "next > 3"}}.items():
-            found = load(spark, server, place, table=name, **options)
-            where = f" WHERE {options['filter']}" if options else ""
-            assert found.count() == server.value(f'SELECT count(*) FROM "{name}"{where}') > 0
-            assert found.columns == server.query(f'SELECT * FROM "{name}"').column_names
-
-
 def test_tables_of_sparks_own_catalog_are_refused(spark: SparkSession, server: Server, numbers: str) -> None:
     options = f"USING lance_flight OPTIONS (root '{server.root}', table '{numbers}')"
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
@@ -227,15 +141,6 @@ def test_tables_of_sparks_own_catalog_are_refused(spark: SparkSession, server: S
         spark.table(f"listed_{numbers}").collect()
     spark.sql(f"CREATE TEMPORARY VIEW kept_{numbers} {options}")
     assert spark.table(f"kept_{numbers}").count() == ROWS
-
-
-def test_an_unfiltered_load_warns_of_conditions_that_prune_nothing(server: Server, numbers: str) -> None:
-    options = {"root": str(server.root), "table": numbers}
-    with pytest.warns(UnfilteredRead, match=r"option\('filter'"):
-        LanceFlightDataSource(options).schema()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        LanceFlightDataSource({**options, "filter": "true"}).schema()
 
 
 def test_secrets_stand_in_no_plan(

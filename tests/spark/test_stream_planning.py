@@ -27,6 +27,7 @@ from lance_flight_client.spark.streaming.options import (
     without_stream,
 )
 from lance_flight_client.spark.streaming.planning import History, plan_stream
+from lance_flight_client.spark.streaming.reader import new_stream_reader
 from lance_flight_client.spark.types import carried_schema
 
 from tests.catalog.aging import age
@@ -103,6 +104,16 @@ BEGINNINGS: list[Any] = [
     pytest.param({"starting": "{second}"}, [[], [3, 4]], [[5, 6]], id="after a snapshot"),
     pytest.param({"filter": "p = 'a' AND id <> 3"}, [[1]], [[5]], id="some of the rows"),
 ]
+
+
+def test_a_run_of_what_there_is_ends_where_rows_ended_when_it_began(place: Path) -> None:
+    given = {"root": str(place.parent), "table": "t"}
+    reader = new_stream_reader(direct.plan(ReadOptions.parse(given)), StreamReadOptions.parse(given))
+    start, limit = BEGINNING.to_json(), reader.getDefaultReadLimit()
+    reader.prepareForTriggerAvailableNow()
+    ends = reader.latestOffset(start, limit)
+    insert(place, "(5, 'a')")
+    assert reader.latestOffset(start, limit) == ends != reader.reportLatestOffset()
 
 
 @pytest.mark.parametrize(("options", "before", "after"), BEGINNINGS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,9 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.selection import IS_FULL
 from tests.service.server_process import Server
-from tests.spark import interrupted_stream
 from tests.spark.faulty import FORMAT, FaultySource
-from tests.spark.processes import kill_session, wait_until
 from tests.spark.written_rows import check
 
 Change = Callable[[DataFrame], DataFrame]
@@ -107,6 +103,9 @@ def test_each_batch_is_one_commit_and_one_that_spark_repeats_counts_once(stream:
     stream.run()
     check(server, stream.table, [1, 2, 3, 4, 5])
     assert stream.batches == [("numbers", 2, 1)]
+    with pytest.raises(StreamingQueryException, match=r"stream 'numbers' is that of query .*another name"):
+        stream.run(checkpointLocation=str(stream.checkpoint / "new"))
+    check(server, stream.table, [1, 2, 3, 4, 5])
 
 
 FAULTS = [
@@ -137,20 +136,6 @@ def test_a_batch_that_fails_is_done_or_not_and_then_done(
     assert stream.batches == [("numbers", 0, 3)]
 
 
-def test_a_stream_without_its_checkpoint_is_another_one(stream: Stream, server: Server) -> None:
-    stream.arrive([1])
-    stream.run()
-    stream.arrive([2])
-    elsewhere = str(stream.checkpoint / "new")
-    with pytest.raises(
-        StreamingQueryException, match=r"AlreadyExists: stream 'numbers' is that of query .*another name"
-    ):
-        stream.run(checkpointLocation=elsewhere)
-    check(server, stream.table, [1])
-    stream.run(checkpointLocation=elsewhere, stream="from the beginning")
-    check(server, stream.table, [1, 1, 2])
-
-
 def test_what_is_complete_replaces_the_table_and_an_update_is_refused(stream: Stream, server: Server) -> None:
     stream.arrive([1])
     with pytest.raises(StreamingQueryException, match="does not support Update mode"):
@@ -160,24 +145,3 @@ def test_what_is_complete_replaces_the_table_and_an_update_is_refused(stream: St
         stream.arrive(ids)
         stream.run(lambda frame: frame.groupBy("p").count(), "complete", partition_by="p")
     assert server.rows(f"SELECT p, count FROM {stream.table} ORDER BY p") == [(0, 1), (1, 2), (2, 2)]
-
-
-def test_a_driver_that_is_killed_is_started_again(spark: SparkSession, server: Server, tmp_path: Path) -> None:
-    tables = {"before": "stream_before", "after": "stream_after"}
-    files = tmp_path / "files"
-    files.mkdir()
-    for number in range(2):
-        (files / f"{number}.json").write_text(json.dumps({"id": number, "p": 0}))
-        os.utime(files / f"{number}.json", (number, number))
-    arguments = [str(server.root), *tables.values(), str(tmp_path)]
-    command = [sys.executable, "-m", "tests.spark.interrupted_stream", *arguments]
-    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
-        try:
-            wait_until(lambda: all((tmp_path / when).exists() for when in tables), driver)
-        finally:
-            kill_session(driver.pid)
-    check(server, tables["after"], [0])
-    assert server.rows(f"SELECT id FROM {tables['before']}") == []
-    for table in tables.values():
-        interrupted_stream.start(spark, str(server.root), table, tmp_path).awaitTermination()
-        check(server, table, [0, 1])

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from lance_flight.model.hashing import murmur3
 from lance_flight_client.spark.clustering import cluster_by_partition
-from lance_flight_client.spark.writing.reports import Report
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -97,21 +96,10 @@ def events(server: Server, table: str) -> str:
     return table
 
 
-@pytest.mark.parametrize(
-    ("options", "kept"),
-    [
-        pytest.param(
-            {}, [event for event in FIRST if partition(event) not in map(partition, MORE)], id="its partitions"
-        ),
-        pytest.param({"overwrite": "table"}, [], id="the table"),
-    ],
-)
-def test_overwrite_replaces(
-    spark: SparkSession, server: Server, events: str, options: dict[str, str], kept: list[Event]
-) -> None:
+def test_an_overwrite_replaces_its_partitions(spark: SparkSession, server: Server, events: str) -> None:
     before = version(server, events)
-    write(frame(spark, MORE), server.root, events, "overwrite", **options)
-    check(server, events, kept + MORE)
+    write(frame(spark, MORE), server.root, events, "overwrite")
+    check(server, events, [event for event in FIRST if partition(event) not in map(partition, MORE)] + MORE)
     assert version(server, events) == before + 1
     assert server.value(f"SELECT count(*) FROM {events}@{before}") == len(FIRST)
 
@@ -183,27 +171,6 @@ def test_values_of_every_kind_come_back(spark: SparkSession, server: Server, tab
     assert stored["moment"] == datetime(2024, 7, 1, 16, tzinfo=UTC)
     assert stored["local"] == datetime(2024, 7, 1, 12)
     assert (stored["d"], stored["day"], stored["raw"]) == (Decimal("1.25"), date(2024, 2, 29), b"\x00\xff")
-
-
-def test_vectors_keep_their_length_and_have_no_null_inside(spark: SparkSession, server: Server, table: str) -> None:
-    vectors = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
-    server.ingest(table, pa.table({"id": [1, 2], "v": vectors}), partition_by="bucket(2, id)")
-    write(spark.sql("SELECT id + 10 AS id, ARRAY(CAST(id AS FLOAT), 0.5F) AS v FROM range(2)"), server.root, table)
-    assert stored_rows(server.root / table).schema.field("v").type == vectors.type
-    with pytest.raises(PySparkException, match="has NULL inside the vector of row 1"):
-        write(spark.createDataFrame([(3, [1.0, None])], "id BIGINT, v ARRAY<FLOAT>"), server.root, table)
-    assert server.rows(f"SELECT id, v FROM {table} WHERE id > 2 ORDER BY id") == [(10, [0.0, 0.5]), (11, [1.0, 0.5])]
-
-
-def test_a_write_says_what_it_came_to(spark: SparkSession, server: Server, events: str, tmp_path: Path) -> None:
-    write(frame(spark, MORE), server.root, events, commit_id="more", report=str(tmp_path / "first"))
-    expected = Report(version=version(server, events), rows=len(MORE), partitions=len(set(map(partition, MORE))))
-    assert Report.read(tmp_path / "first") == expected
-    write(frame(spark, MORE), server.root, events, commit_id="more", report=str(tmp_path / "again"))
-    assert Report.read(tmp_path / "again") == Report()
-    # What is committed stays so, wherever it can be said.
-    write(frame(spark, MORE), server.root, events, report=str(tmp_path / "nowhere" / "report"))
-    check(server, events, FIRST + MORE + MORE)
 
 
 NESTED: list[tuple[Any, ...]] = [

@@ -128,20 +128,7 @@ def test_a_driver_that_is_killed_is_run_again(spark: SparkSession, server: Serve
         check(server, table, IDS)
 
 
-def test_a_server_writes_before_the_commit(spark: SparkSession, server: Server, held: str) -> None:
-    """What may happen meanwhile is in `test_write_planning`."""
-    more = {"meanwhile": f"INSERT INTO {held} VALUES (103, 0)", "uri": server.uri}
-    write(spark, server.root, held, **more)
-    check(server, held, [*IDS, *HELD, 103])
-    with pytest.raises(PySparkException, match="SerializationFailure"):
-        write(spark, server.root, held, "overwrite", **more)
-    check(server, held, [*IDS, *HELD, 103, 103])
-
-
-@pytest.mark.parametrize(
-    ("commit_ids", "times"),
-    [(("one", "two", "one"), 2), *([(("one", "one"), 1), (("one", "two"), 2)] if IS_FULL else [])],
-)
+@pytest.mark.parametrize(("commit_ids", "times"), [(("one", "two", "one"), 2), (("one", "one"), 1)])
 def test_jobs_at_once(spark: SparkSession, server: Server, table: str, commit_ids: tuple[str, ...], times: int) -> None:
     """They make the table together, and its partitions."""
 

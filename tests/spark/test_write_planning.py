@@ -23,6 +23,7 @@ from lance_flight_client.spark.commits import committed
 from lance_flight_client.spark.names import matched
 from lance_flight_client.spark.writing.options import WriteOptions
 from lance_flight_client.spark.writing.planning import new_writer
+from lance_flight_client.spark.writing.reports import Report
 from lance_flight_client.spark.writing.writer import NothingToWrite
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceArrowWriter
@@ -49,7 +50,7 @@ def writer(root: Path, *fields: spark.StructField, table: str = "t", **options: 
     return new_writer(WriteOptions.parse(given, overwrite=False), spark.StructType(list(fields)))
 
 
-def write(made: DataSourceArrowWriter, **columns: list[Any]) -> None:
+def write(made: DataSourceArrowWriter, **columns: Any) -> None:
     """One task and its commit."""
     made.commit([made.write(iter([pa.record_batch(columns)]))])
 
@@ -167,6 +168,32 @@ def test_a_write_with_an_id_that_is_known_does_nothing_and_says_so(
     assert known.rows == 2
     assert committed(str(root), "t", "tuesday") is None
     assert committed(str(root), "nothing", "monday") is None
+
+
+def test_a_write_says_what_it_came_to(root: Path, tmp_path: Path) -> None:
+    expected = Report(version=int(newest(root)) + 1, rows=2, partitions=1)
+    for name, found in {"first": expected, "again": Report()}.items():
+        write(writer(root, ID, commit_id="more", report=str(tmp_path / name)), id=[1, 2])
+        assert Report.read(tmp_path / name) == found
+    # What is committed stays so, wherever it can be said.
+    write(writer(root, ID, report=str(tmp_path / "nowhere" / "report")), id=[3])
+    assert sorted(stored_rows(root / "t")["id"].to_pylist()) == [1, 2, 3]
+
+
+def newest(root: Path) -> int:
+    return int(Database(root).value("SELECT max(version) FROM t$snapshots"))
+
+
+def test_vectors_keep_their_length_and_have_no_null_inside(root: Path) -> None:
+    database = Database(root)
+    vectors = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
+    database.ingest("v", pa.table({"id": [1, 2], "v": vectors}), partition_by="bucket(2, id)")
+    fields = [ID, spark.StructField("v", spark.ArrayType(spark.FloatType()))]
+    write(writer(root, *fields, table="v"), id=[10], v=pa.array([[0.0, 0.5]], pa.list_(pa.float32())))
+    assert stored_rows(root / "v").schema.field("v").type == vectors.type
+    with pytest.raises(DataError, match="has NULL inside the vector of row 1"):
+        write(writer(root, *fields, table="v"), id=[3], v=pa.array([[1.0, None]], pa.list_(pa.float32())))
+    assert database.rows("SELECT id, v FROM v WHERE id > 2") == [(10, [0.0, 0.5])]
 
 
 def test_of_two_runs_at_once_with_one_id_one_counts(root: Path, caplog: pytest.LogCaptureFixture) -> None:
