@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
 
@@ -12,7 +12,7 @@ import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
 from lance_flight.catalog.commits import commit
 from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commits
-from lance_flight.catalog.plain_table import PlainTable
+from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
@@ -238,3 +238,15 @@ def test_tables_of_every_kind_take_rows(tmp_path: Path, options: dict[str, objec
     assert opened(place).append([MORE], evaluate) == 1
     assert ids(place) == [1, 2, 3]
     assert str(lance.dataset(str(place)).data_storage_version) == stored
+
+
+def test_of_two_that_make_a_table_at_once_one_is_refused(tmp_path: Path) -> None:
+    place, schema = Store(str(tmp_path / "t")), pa.schema([("id", pa.int64())])
+
+    def rows_beside_another() -> Iterator[pa.Table]:
+        yield pa.table({"id": [1]})
+        assert write_plain(place, schema, [pa.table({"id": [2]})]) == 1
+
+    with pytest.raises(Conflict, match="another writer"):
+        write_plain(place, schema, rows_beside_another())
+    assert place.open().to_table()["id"].to_pylist() == [2]

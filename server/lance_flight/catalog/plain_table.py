@@ -8,7 +8,8 @@ from functools import partial
 
 import lance
 import pyarrow as pa
-from lance import LanceDataset
+from lance import LanceDataset, LanceOperation
+from lance.fragment import write_fragments
 
 from lance_flight.catalog.manifests.evolution import Change
 from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text, with_note
@@ -19,8 +20,11 @@ from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.file_versions import check_values, chosen_version
+from lance_flight.catalog.storage.lance_fields import new_schema
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import Store, shared_session
+from lance_flight.catalog.storage.version_names import VERSIONS
+from lance_flight.catalog.storage.whole_files import sealed
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.plain_log import PlainLog, naming_lost_versions
@@ -108,21 +112,44 @@ def write_plain(
     Its data files are of `file_version` (None: the newest that holds the columns). Rows that are stored already, elsewhere, are moved as they are.
     """
     stream = _Stream(place, schema, tables, chosen_version(file_version, schema), is_stored=is_stored)
+    options = place.options or None
     try:
-        lance.write_dataset(
+        # Its files have their names before the version that refers to them.
+        files = write_fragments(
             stream.reader(),
             place.uri,
+            schema=schema,
             mode="create",
-            storage_options=place.options or None,
-            enable_v2_manifest_paths=True,
-            enable_stable_row_ids=stable_row_ids,
             data_storage_version=stream.version,
+            enable_stable_row_ids=stable_row_ids,
+            storage_options=options,
             session=shared_session(),
         )
+        if files:
+            LanceDataset.commit(
+                place.uri,
+                LanceOperation.Overwrite(new_schema(schema), sealed(place.uri, files)),
+                storage_options=options,
+                enable_v2_manifest_paths=True,
+                enable_stable_row_ids=stable_row_ids,
+                max_retries=0,
+            )
+        else:
+            lance.write_dataset(
+                schema.empty_table(),
+                place.uri,
+                mode="create",
+                storage_options=options,
+                enable_v2_manifest_paths=True,
+                enable_stable_row_ids=stable_row_ids,
+                data_storage_version=stream.version,
+                session=shared_session(),
+            )
     except OSError as exc:
         if stream.error is not None:
             raise stream.error from None
-        if "conflict" in str(exc).lower():
+        # Of two that make a table Lance looks for the version before the other's.
+        if "conflict" in str(exc).lower() or f"{VERSIONS}/0.manifest" in str(exc):
             raise Conflict(f"another writer changed {place.name!r} first") from exc
         raise
     return stream.rows

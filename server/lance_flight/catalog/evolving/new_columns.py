@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
-from lance import FragmentMetadata
+from lance import FragmentMetadata, LanceDataset
 from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
@@ -18,7 +18,7 @@ from lance_flight.catalog.manifests.partition_context import IdentityValues
 from lance_flight.catalog.storage.binary_json import with_documents
 from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.whole_files import DATA, check_data
+from lance_flight.catalog.storage.whole_files import DATA, check_data, sealed
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.casting import cast
 from lance_flight.catalog.tables.filling import Fill, partly_stored
@@ -105,9 +105,9 @@ class NewColumns:
             if failed:
                 raise failed[0] from None
             raise
-        widened = Widened(tuple(fragment for fragment, _ in made), made[0][1])
-        check_data(self.table.uri, list(widened.fragments))
-        return widened
+        written = [fragment for fragment, _ in made]
+        check_data(self.table.uri, written)
+        return Widened(tuple(sealed(self.place.uri, written, self._known(dataset))), made[0][1])
 
     def _values(
         self, target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], lacking: Collection[int]
@@ -131,10 +131,14 @@ class NewColumns:
             return missing(batch.num_rows, target, fills)
         return cast(batch.column(there.name), there, target, self.table.name, fills)
 
+    def _known(self, dataset: LanceDataset) -> set[str]:
+        """Return the names of the files that the fragments have had before."""
+        return {file.path for n in self.fragments for file in dataset.get_fragment(n).metadata.files}
+
     def undo(self, result: Widened) -> None:
         """Delete the new files."""
         dataset = partitions.open_at(self.table, self.base)
-        known = {file.path for n in self.fragments for file in dataset.get_fragment(n).metadata.files}
+        known = self._known(dataset)
         found = {file.path for fragment in result.fragments for file in fragment.files}
         self.place.remove_files(f"{DATA}/{name}" for name in found - known)
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,11 +69,13 @@ def seal(place: str, name: str, size: int | None) -> str:
     return sealed.name
 
 
-def sealed(place: str, fragments: Iterable[FragmentMetadata]) -> list[FragmentMetadata]:
-    """Return the descriptions of new fragments with the names that their files have got (`seal`)."""
+def sealed(
+    place: str, fragments: Iterable[FragmentMetadata], known: Container[str] = frozenset()
+) -> list[FragmentMetadata]:
+    """Return the descriptions of fragments with the names that their files have got (`seal`), but those that were `known` before."""
     found = [fragment.to_json() for fragment in fragments]
     for fragment in found:
-        for file in fragment["files"]:
+        for file in (each for each in fragment["files"] if each["path"] not in known):
             file["path"] = seal(place, file["path"], file.get("file_size_bytes"))
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
 
