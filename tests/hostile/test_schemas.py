@@ -42,6 +42,7 @@ FIELDS = ", ".join(f"bucket({n + 1}, a)" for n in range(WIDE))
 TEXT = "'" + "x" * LONG + "'"
 TOO_LARGE = {
     "columns": (f"CREATE TABLE m ({COLUMNS})", "10,000 columns"),
+    "changes of columns": (f"ALTER TABLE t {', '.join(f'ADD COLUMN n{n} INT' for n in range(WIDE))}", "1,000 changes"),
     "fields of a struct": (f"CREATE TABLE m (a STRUCT<{COLUMNS}>)", "10,000 columns"),
     "partition fields": (f"CREATE TABLE m (a INT) PARTITIONED BY ({FIELDS})", "100 fields"),
     "partition fields of a table": (f"ALTER TABLE p SET PARTITIONED BY ({FIELDS})", "100 fields"),
@@ -150,5 +151,8 @@ def test_a_type_in_a_parameter_or_a_plan_is_bounded(root: Engine) -> None:
 
 def test_tables_of_many_columns_are_made(root: Engine) -> None:
     assert told(root, f"CREATE TABLE wide ({', '.join(f'c{n} INT' for n in range(1_000))})") == "0"
+    began = time.monotonic()
+    assert told(root, f"ALTER TABLE wide {', '.join(f'ADD COLUMN n{n} INT' for n in range(500))}") == "0"
+    assert time.monotonic() - began < SOON
     assert told(root, "CREATE TABLE lists (a INT" + "[]" * 40 + ")") == "0"
     assert told(root, "SELECT count(*) AS n FROM lists") == "[\"{'n': 0}\"]"

@@ -128,11 +128,13 @@ class _Changing:
         _check_storable(after, snapshot.file_version)
         _check_expressions(snapshot, after)
         made: dict[int, Computed] = {}
-        for place, each in enumerate(self.changes):
-            _check_rows(self.root, self.name, snapshot, midway(before, *changes[:place]), each)
+        now = before
+        for each in self.changes:
+            _check_rows(self.root, self.name, snapshot, now, each)
+            now = midway(now, each.change)
             if isinstance(each.change, AddColumn):
                 # Expressions are over the columns that there are before the statement.
-                made |= computed(before, midway(before, *changes[: place + 1]), each.change, each.values)
+                made |= computed(before, now, each.change, each.values)
         return SchemaStep(before=before, after=after, computed=made), self.said
 
 

@@ -16,6 +16,7 @@ from lance_flight.engine.statements.alterations.alteration import HistoryAlterat
 from lance_flight.engine.statements.kinds import Required, on
 from lance_flight.engine.writes.column_changes import ColumnChange, added_column, alter_columns, widened_column
 from lance_flight.engine.writes.computed_columns import SqlExpression
+from lance_flight.errors import LimitExceeded
 from lance_flight.model.schema_changes import DropColumn, Path, RenameColumn, SetComment, SetNullable, dotted
 
 _LISTED = "ADD COLUMN, DROP COLUMN, RENAME COLUMN or ALTER COLUMN"
@@ -41,6 +42,10 @@ class _ColumnAction(ABC):
     @abstractmethod
     def change(self) -> ColumnChange:
         """Return the change of the schema."""
+
+
+MOST_ACTIONS = 1_000
+"""Changes of columns in one statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +201,10 @@ class AlterColumns(HistoryAlteration):
         actions = [_action(cursor)]
         while cursor.accept(","):
             actions.append(_action(cursor))
+            if len(actions) > MOST_ACTIONS:
+                raise LimitExceeded(
+                    f"the statement has more than {MOST_ACTIONS:,} changes of columns; expected at most {MOST_ACTIONS:,}, and the others in the next"
+                )
         return cls(table, tuple(actions))
 
     def also(self, name: TableName) -> Iterable[Required]:
