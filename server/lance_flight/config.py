@@ -252,7 +252,11 @@ class ServerConfig:
         reloads=True,
     )
     running_calls: int = _setting(
-        LIMITS, 2000, "number of calls answered at the same time, each by a thread", least=1, reloads=True
+        LIMITS,
+        1000,
+        "number of calls answered at the same time, each by a thread, an ingest by two",
+        least=1,
+        reloads=True,
     )
     session_idle_timeout: float = _setting(
         LIMITS,

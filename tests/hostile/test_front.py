@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyarrow import flight
 
+from tests.flight.statements import reader
 from tests.hostile.capped import bounded, cap
 from tests.hostile.http2 import Raw, connected
 from tests.selection import IS_FULL
-from tests.service.principals import connect, tokens_file
+from tests.service.principals import connect, token_of, tokens_file
 from tests.service.replicated import Replicated, replicated
 from tests.service.server_process import Server
 
@@ -102,3 +104,15 @@ def test_what_a_client_says_in_the_name_of_the_proxy_is_dropped(running: Replica
         cursor.adbc_statement.set_options(**{header: "guessed 10.0.0.1:1"})
         ((peer,),) = cursor.execute("SELECT DISTINCT peer FROM system.queries").fetchall()
     assert peer.startswith("ipv4:127.0.0.1:")
+
+
+@pytest.mark.skipif(not IS_FULL, reason="it waits for longer than HAProxy waits for a first call")
+def test_a_client_that_is_quiet_keeps_its_connection(running: Replicated) -> None:
+    """What tells apart a client without cookies is its connection."""
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token_of('alice')}".encode())])
+    with flight.connect(running.uri) as client:
+        peers = []
+        for seconds in (0, 12):
+            time.sleep(seconds)
+            peers.append(reader(client, "SELECT peer FROM system.queries", options).read_all().to_pylist())
+    assert peers[0] == peers[1]

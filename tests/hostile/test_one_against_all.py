@@ -37,7 +37,7 @@ grants = ["ALL ON *"]
 members = ["mallory", "alice", "bob", "carol"]
 grants = ["ALL ON t"]
 """
-SESSIONS, TURNS, CALLS, STREAMS = 400 * SCALE, 8, 120 * SCALE, 10
+SESSIONS, TURNS, CALLS, STREAMS = 400 * SCALE, 8, 120, 10
 SECONDS = 30.0 if IS_FULL else 2.0
 MIB = 1 << 20
 HEAVY = "SELECT count(*) AS n FROM generate_series(1, 2000000000) AS t (v) WHERE sin(v) > 2"

@@ -113,6 +113,7 @@ def configuration(front: Front, replicas: Sequence[Replica]) -> str:
     timeout check 10s
     timeout client {_QUIET}
     timeout server {_QUIET}
+    timeout http-keep-alive {_QUIET}
     option clitcpka
     option srvtcpka
     # A replica that stops refuses connections before its check fails: the next one is asked at once.
