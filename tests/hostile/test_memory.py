@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
 from pyarrow import flight
 
 from tests.hostile.capped import bounded, capped
 from tests.hostile.outside import described
 from tests.hostile.prepared import INTO
-from tests.service.server_process import Server
+from tests.selection import IS_FULL
+from tests.service.server_process import Server, files
 
 pytestmark = pytest.mark.slow  # a server process
 
@@ -146,3 +151,31 @@ ANSWERED = {
 def test_wide_rows_are_computed_some_at_a_time(server: Server, sql: str, expected: int) -> None:
     with bounded(server, memory=768 << 20):
         assert server.value(sql) == expected
+
+
+WRITES = {
+    "an insert": "INSERT INTO parts SELECT value, value FROM range({})",
+    "a table of a query": "CREATE TABLE made PARTITIONED BY (k) AS SELECT value AS k FROM range({})",
+}
+
+
+@pytest.mark.parametrize("sql", WRITES.values(), ids=WRITES)
+def test_a_cancelled_write_of_many_partitions_ends_and_leaves_nothing(server: Server, sql: str) -> None:
+    server.run("CREATE TABLE IF NOT EXISTS parts (k BIGINT, v BIGINT) PARTITIONED BY (k)")
+    before = files(server.root)
+    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor, bounded(server):
+        cursor.execute("SET statement_timeout = 1")
+        began = time.monotonic()
+        with pytest.raises(Error, match="statement_timeout"):
+            cursor.execute(sql.format(50_000))
+        assert time.monotonic() - began < 10
+    assert files(server.root) == before
+
+
+@pytest.mark.skipif(not IS_FULL, reason="takes half a minute")
+def test_ten_thousand_partitions_are_written_in_little_memory(tmp_path: Path) -> None:
+    with capped(tmp_path / "root", "--server-memory-limit", "256MiB") as served:
+        served.run("CREATE TABLE parts (k BIGINT, v BIGINT) PARTITIONED BY (k)")
+        with bounded(served, memory=512 << 20):
+            assert served.run(WRITES["an insert"].format(10_000)) == 10_000
+        assert served.value("SELECT count(DISTINCT k) FROM parts") == 10_000

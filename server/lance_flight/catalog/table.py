@@ -123,6 +123,7 @@ class Table(ABC):
         *,
         operation: str = "append",
         once: Callable[[int], Once] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> int:
         """Store rows (tables of exactly the namespace schema) in one commit and return how many they were.
 
@@ -131,7 +132,7 @@ class Table(ABC):
         """
         transaction = self.begin()
         with self.changing(transaction):
-            count = self.write(transaction, tables, evaluate, operation=operation)
+            count = self.write(transaction, tables, evaluate, operation=operation, check=check)
             transaction.once = None if once is None else once(count)
             self.commits.commit(transaction)
         return count
@@ -198,10 +199,16 @@ class Table(ABC):
         return Corrupt(f"{missing}; expected lance-flight verify and repair, or a restore from a backup")
 
     def write(
-        self, transaction: Transaction, tables: Iterable[pa.Table], evaluate: Evaluate, *, operation: str = "append"
+        self,
+        transaction: Transaction,
+        tables: Iterable[pa.Table],
+        evaluate: Evaluate,
+        *,
+        operation: str = "append",
+        check: Callable[[], None] = lambda: None,
     ) -> int:
         """Write rows (tables of exactly the namespace schema) as a part of a transaction and return how many they were."""
-        edits = self.written(transaction.snapshot, tables, evaluate)
+        edits = self.written(transaction.snapshot, tables, evaluate, check=check)
         count = sum(edit.rows for edit in edits)
         transaction.add(edits, f"{operation} {count} rows into {len(edits)} partitions")
         return count
@@ -215,15 +222,18 @@ class Table(ABC):
         mark: str | None = None,
         number_of: NumberOf | None = None,
         is_stored: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> list[TableUpdate]:
         """Write rows as data files, one edit for each partition; delete them if that fails.
 
         Others who write with the same `mark` have the directories of new partitions in common with this one. Rows may have
         `lineage.ORIGIN_FIELDS` where `number_of` says which number the table with an object id has there. Rows that are stored
-        already are moved as they are.
+        already are moved as they are. `check` is called meanwhile, and ends it by an error.
         """
         key = namespace_key(snapshot)
-        with PartitionWriter(self.store, snapshot, key, evaluate, mark=mark, number_of=number_of) as writer:
+        with PartitionWriter(
+            self.store, snapshot, key, evaluate, mark=mark, number_of=number_of, check=check
+        ) as writer:
             try:
                 target, defaults = snapshot.schema.plain, snapshot.schema.defaults
                 parts = in_parts(tables, target, defaults)

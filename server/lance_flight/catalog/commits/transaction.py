@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ MOVES = ("compact ", "rewrite ", "repair: move ")
 """Prefixes of the operations in the history that only write rows anew."""
 KEPT_STEPS = 16
 """Each is a manifest in memory; a result that is still being read after so many statements of its transaction is rare."""
+
+REMOVERS, FEW_PARTS = 8, 64
+"""Threads that remove the files of a transaction of many partitions, most of whose time is the disk's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +157,23 @@ class Transaction:
         What was staged on a table that others know is part of a version, which a reader of the table itself may have
         open: vacuum takes it away.
         """
-        for part in self.parts.values():
+
+        def remove(part: PartitionChange) -> None:
             place = root.child(part.added.place)
             if part.owns_directory:
                 place.remove()
             elif not part.was_staged:
                 place.remove_files(part.added.data_files)
             failpoint("part_removed")
+
+        parts = list(self.parts.values())
+        if len(parts) < FEW_PARTS:
+            for part in parts:
+                remove(part)
+        else:
+            with ThreadPoolExecutor(REMOVERS, thread_name_prefix="remover") as pool:
+                for _ in pool.map(remove, parts):
+                    pass
         if not root.directories():
             # The namespace was dropped while files were written: nothing but our own directories was left of it.
             root.remove()

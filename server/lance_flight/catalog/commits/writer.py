@@ -6,8 +6,8 @@ Nothing written here is visible until a `Transaction` commits it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -40,6 +40,7 @@ CHUNK_BYTES = 96 << 20
 CHUNK_ROWS = 128 << 10  # a column of so many fits a core's cache: larger chunks take twice as long to arrange
 CHUNK_ROWS_OF_A_PARTITION = 1 << 10  # in a chunk of many partitions, each of which costs the same for few rows and many
 KNOWN_PARTITIONS_PER_ROW = 8
+_SECONDS_BETWEEN_CHECKS = 0.1
 TABLE_BYTES, COLUMN_BYTES = 1 << 10, 256  # of a table of few rows, beside their values
 MOST_OPEN_FILES = 256
 MOST_ROWS_IN_A_FILE = 4 << 20
@@ -114,7 +115,8 @@ class PartitionWriter:
     room for it, so that a partition's rows are written in one piece where they fit. Two chunks of at most `CHUNK_BYTES` are in memory
     beside that, one being read while the other is written. Each partition has one open file for as long as there are not too many.
     Writers with one `mark` write new partitions into the same directories; without, each has directories of its own.
-    Rows with an origin (`lineage.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids.
+    Rows with an origin (`lineage.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids. `check` is called while it waits
+    for its threads, and ends the write by an error: files of many partitions are written after the last row has come.
     """
 
     def __init__(
@@ -126,8 +128,10 @@ class PartitionWriter:
         *,
         mark: str | None = None,
         number_of: NumberOf | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.rows = 0
+        self._check = check
         self._store = store
         self._schema = snapshot.schema
         self._layout = Layout.of_new(snapshot.schema.table, snapshot.file_version)
@@ -316,6 +320,8 @@ class PartitionWriter:
     def _wait(self) -> None:
         running, self._running = self._running, []
         for future in running:
+            while not wait([future], _SECONDS_BETWEEN_CHECKS).done:
+                self._check()
             future.result()
         if self._writes_all:
             self._release()

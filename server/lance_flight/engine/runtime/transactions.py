@@ -47,6 +47,8 @@ class SqlTransaction:
         self._draft: StagedTable | None = None
         self._dropped: TableName | None = None
         self.torn: Exception | None = None
+        self.check: Callable[[], None] = lambda: None
+        """Raises the reason if the statement that runs in it was cancelled."""
 
     @property
     def is_untouched(self) -> bool:
@@ -276,6 +278,7 @@ def autocommit(
 
     def run(_: int) -> int:
         transaction = SqlTransaction(root, serializable=serializable)
+        transaction.check = cancellation.check
         try:
             count = work(transaction)
             with cancellation.committing():

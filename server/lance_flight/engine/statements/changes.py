@@ -64,6 +64,7 @@ class Changes:
         """Change rows within the transaction, and return their number."""
         if self.transaction is None:
             return autocommit(self.root, work, self.cancellation, serializable=self.serializable)
+        self.transaction.check = self.cancellation.check
         count = work(self.transaction)
         with self.cancellation.committing():
             self.transaction.stage()

@@ -69,9 +69,10 @@ def create(
     """
     table = _NewTable.of(name, schema, properties)
     where = {"partitioned": table.spec is not None, "replace": existing is IfExists.REPLACE}
+    check = _unchecked if cancellation is None else cancellation.check
 
     def build(place: Store) -> int:
-        count = table.made(place, data, commit_id)
+        count = table.made(place, data, commit_id, check)
         # What comes next moves the table to its place.
         if cancellation is not None:
             cancellation.begin_commit()
@@ -88,6 +89,10 @@ def create(
     draft = root.draft(name, build, **where)
     transaction.create(draft)
     return draft.count
+
+
+def _unchecked() -> None:
+    """Check nothing: the work has no statement that could be cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,19 +121,19 @@ class _NewTable:
             policy=properties.policy,
         )
 
-    def made(self, place: Store, data: Iterable[pa.Table], commit_id: str | None) -> int:
-        """Create the table with some rows, and return their number."""
-        count = self._filled(place, data, commit_id)
+    def made(self, place: Store, data: Iterable[pa.Table], commit_id: str | None, check: Callable[[], None]) -> int:
+        """Create the table with some rows, and return their number; `check` ends that by an error."""
+        count = self._filled(place, data, commit_id, check)
         if self.policy:
             set_policy(self.opened(place), self.policy)
         return count
 
-    def _filled(self, place: Store, data: Iterable[pa.Table], commit_id: str | None) -> int:
+    def _filled(self, place: Store, data: Iterable[pa.Table], commit_id: str | None, check: Callable[[], None]) -> int:
         if commit_id is not None:
             # Nobody sees the table before its rows are there, with the commit that has the id.
-            self._filled(place, [], None)
+            self._filled(place, [], None, check)
             once = partial(CommitToken.now, commit_id)
-            return self.opened(place).append(data, evaluate, operation="create with", once=once)
+            return self.opened(place).append(data, evaluate, operation="create with", once=once, check=check)
         if self.spec is None:
             return write_plain(
                 place, self.columns, data, stable_row_ids=self.stable_row_ids, file_version=self.file_version
@@ -136,7 +141,7 @@ class _NewTable:
         made = PartitionedNamespace.create(
             place, self.schema, self.spec, stable_row_ids=self.stable_row_ids, file_version=self.file_version
         )
-        return made.append(data, evaluate, operation="create with")
+        return made.append(data, evaluate, operation="create with", check=check)
 
     def opened(self, place: Store) -> Table:
         """Open a table that was created with this definition."""
@@ -188,6 +193,7 @@ def ingest(
     stored = _Stored(data, overwrites=options.overwrites, commit_id=options.commit_id)
     if transaction is None:
         return stored.alone(root, root.table(name), policy, cancellation)
+    transaction.check = cancellation.check
     count = stored.within(transaction, transaction.table(name), policy)
     with cancellation.committing():
         transaction.stage()

@@ -51,7 +51,9 @@ class WritableTable:
     def append(self, data: Iterable[pa.Table]) -> int:
         """Add rows, and return their number."""
         inner = self._writing()
-        return self.table.write(inner, self._check_allowed(inner.snapshot, data), evaluate)
+        return self.table.write(
+            inner, self._check_allowed(inner.snapshot, data), evaluate, check=self.transaction.check
+        )
 
     def overwrite(self, data: Iterable[pa.Table], *, whole: bool = False) -> int:
         """Replace the rows of the partitions that the data falls into, or all rows of a plain table, or of the `whole` table."""
@@ -59,7 +61,8 @@ class WritableTable:
         self.policy.check_whole_partitions(inner.snapshot)
         # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
         self.policy.visible(inner.snapshot)
-        written = table.written(inner.snapshot, self._check_allowed(inner.snapshot, data), evaluate)
+        come = self._check_allowed(inner.snapshot, data)
+        written = table.written(inner.snapshot, come, evaluate, check=self.transaction.check)
         count = sum(edit.rows for edit in written)
         with table.discarding(inner.snapshot, written):
             room = (
@@ -88,7 +91,9 @@ class WritableTable:
         table, inner = self.table, self._writing()
         changes = find(self.columns)
         come = self._check_allowed(inner.snapshot, changes)
-        written = table.written(inner.snapshot, come, evaluate, number_of=changes.number_of)
+        written = table.written(
+            inner.snapshot, come, evaluate, number_of=changes.number_of, check=self.transaction.check
+        )
         with table.discarding(inner.snapshot, written):
             gone = rows_removed(table.store, inner.snapshot, changes.by_table)
         edits = combined([*gone, *written])
