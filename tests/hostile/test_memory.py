@@ -80,9 +80,9 @@ def test_batches_that_grow_as_they_are_read_are_refused(server: Server, column: 
 
 
 def test_values_that_are_missing_are_stored_in_parts(server: Server) -> None:
-    missing = 100_000
+    missing = 250_000
     server.run("CREATE TABLE vectors (p BIGINT, b BIGINT, v FLOAT[1536]) PARTITIONED BY (p)")
-    with bounded(server, memory=512 << 20):
+    with bounded(server):
         server.ingest("vectors", rows(BOOLEANS.slice(0, missing)).rename_columns(["b"]), "append")
     assert server.value("SELECT count(*) FROM vectors WHERE v IS NULL AND b = 0") == missing
 
@@ -149,7 +149,7 @@ ANSWERED = {
 
 @pytest.mark.parametrize(("sql", "expected"), ANSWERED.values(), ids=ANSWERED)
 def test_wide_rows_are_computed_some_at_a_time(server: Server, sql: str, expected: int) -> None:
-    with bounded(server, memory=768 << 20):
+    with bounded(server):
         assert server.value(sql) == expected
 
 
@@ -168,7 +168,7 @@ def test_a_cancelled_write_of_many_partitions_ends_and_leaves_nothing(server: Se
         began = time.monotonic()
         with pytest.raises(Error, match="statement_timeout"):
             cursor.execute(sql.format(50_000))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
     assert files(server.root) == before
 
 
