@@ -82,6 +82,7 @@ WITHIN = {
     "CAST(d + 1 AS VARCHAR)": "2024-01-03",
     "CAST(ts + INTERVAL '1 day' AS VARCHAR)": "2024-01-03T00:00:00",
     "i * CASE WHEN i > 1 THEN i + 1 ELSE 0 END": 30,
+    "CASE i + 1 WHEN 6 THEN i * 2 WHEN i - 1 THEN 0 END + 1": 11,
     "abs(i - 9) + length('ab') * i": 14,
     "i + (SELECT count(*) FROM wide)": 8,
     "i::int * i::bigint": 25,

@@ -135,7 +135,8 @@ class Operands(TokenPlaces):
             return not self.ends_operand(at - 1) and self.word_at(at - 1) != "IS"
         if word == "AND":
             return not self._is_of_between(at - 1)
-        return word in _STARTS or (word == "CASE" and at not in self.partners)
+        # Who comes from the right meets CASE inside alone: of a whole one END is met, and skipped with all before it.
+        return word in _STARTS or word == "CASE"
 
     def _is_of_between(self, at: int) -> bool:
         while at >= 0 and self.word_at(at) != "BETWEEN":
