@@ -16,14 +16,12 @@ import yaml
 from lance_flight import config_sources
 from lance_flight.cli import parser
 from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program
-from lance_flight.cli.serving.replicas import BOUNDS
 from lance_flight_client.spark.pipelines.program import parser as spark_parser
 
 from tests.deployment.operator_tools import DOCKER, TOP, run
 from tests.selection import IS_FULL
 
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
-BOUNDS_THERE = "/usr/local/share/lance-flight/bounds.lua"
 PROXY_SECRET = "LANCE_FLIGHT_PROXY_SECRET"  # noqa: S105 - a name
 SERVICES: Mapping[str, dict[str, Any]] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if "build" in service]
@@ -125,7 +123,7 @@ def test_prometheus_scrapes_the_servers() -> None:
     assert f"LANCE_FLIGHT_ADMIN_PORT={names['port']}" in of("ENV")[-1].split()
 
 
-def test_replicas_know_each_other_and_haproxy_knows_them(tmp_path: Path) -> None:
+def test_replicas_know_each_other_and_haproxy_knows_them() -> None:
     names = [f"lance-flight-{number}" for number in range(1, 4)]
     for name in names:
         peers = SERVICES[name]["environment"]["LANCE_FLIGHT_PEERS"].split(",")
@@ -133,16 +131,12 @@ def test_replicas_know_each_other_and_haproxy_knows_them(tmp_path: Path) -> None
         assert SERVICES[name]["volumes"] == ["shared:/data"]
     replicas = [Replica(number, 32010, 9091, name) for number, name in enumerate(names, start=1)]
     file = DOCKER / "haproxy" / "haproxy.cfg"
-    front = Front(address="*:32010", bounds=BOUNDS_THERE, secret=f"${{{PROXY_SECRET}}}", name_server="127.0.0.11:53")
+    front = Front(address="*:32010", secret=f"${{{PROXY_SECRET}}}", name_server="127.0.0.11:53")
     assert file.read_text() == configuration(front, replicas)
-    mounted = f"../{BOUNDS.relative_to(DOCKER.parent)}:{BOUNDS_THERE}:ro"
-    assert mounted in SERVICES["replicas"]["volumes"]
     secrets = {SERVICES[name]["environment"][PROXY_SECRET] for name in (*names, "replicas")}
     assert len(secrets) == 1, "HAProxy and the servers know the same secret"
     assert SERVICES["replicas"]["depends_on"] == names
-    there = tmp_path / "haproxy.cfg"
-    there.write_text(file.read_text().replace(BOUNDS_THERE, str(BOUNDS)))
-    run(find_program(), "-c", "-f", there)
+    run(find_program(), "-c", "-f", file)
 
 
 def test_the_store_and_its_server_have_the_same_credentials_and_address() -> None:

@@ -17,7 +17,6 @@ import pytest
 import yaml
 from lance_flight import config, config_sources
 from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program
-from lance_flight.cli.serving.replicas import BOUNDS
 
 from tests.deployment.operator_tools import DOCKER, TOP
 from tests.flight.certificates import authority
@@ -316,16 +315,13 @@ def test_the_server_takes_the_settings(render: Any, values: Mapping[str, Any]) -
 
 @pytest.mark.parametrize("tls", ["", "certificate"])
 def test_haproxy_takes_its_configuration(render: Any, tmp_path: Path, tls: str) -> None:
-    place = "/usr/local/etc/haproxy"
-    front = Front(address="*:32010", bounds=f"{place}/bounds.lua", secret="${LANCE_FLIGHT_PROXY_SECRET}")  # noqa: S106 - a variable
+    front = Front(address="*:32010", secret="${LANCE_FLIGHT_PROXY_SECRET}")  # noqa: S106 - a variable
     assert (CHART / "files" / "haproxy.cfg").read_text() == configuration(front, [Replica(1, 32011, 9091)])
     data = at(render({**ANYONE, "tls": {"existingSecret": tls}}), "ConfigMap r-lance-flight-front: data")
-    assert data["bounds.lua"] == BOUNDS.read_text()
     authority().signs_a_server().write(tmp_path / "server.pem", tmp_path / "server.pem.key")
-    text = data["haproxy.cfg"].replace(place, str(tmp_path)).replace("/etc/haproxy-tls", str(tmp_path))
+    text = data["haproxy.cfg"].replace("/etc/haproxy-tls", str(tmp_path))
     assert ("ssl crt" in text) == bool(tls)
-    for name, content in {"bounds.lua": data["bounds.lua"], "haproxy.cfg": text}.items():
-        (tmp_path / name).write_text(content)
+    (tmp_path / "haproxy.cfg").write_text(text)
     subprocess.run([find_program(), "-c", "-f", str(tmp_path / "haproxy.cfg")], check=True)
 
 

@@ -101,8 +101,8 @@ def bounded(
         watcher.join(6 * silence)
     assert server.process.poll() is None, f"the server has ended with {server.process.poll()}"
     assert not watcher.is_alive(), "another client is not answered"
-    assert not cost.failure
+    assert not cost.failure, cost.failure
     cost.memory = status(process, "VmHWM") - memory_before
     assert cost.silence < silence
-    assert cost.threads < threads
+    assert cost.threads < threads, f"{cost.threads} threads, {cost.silence} s"
     assert cost.memory < memory, f"{cost.memory >> 20} MiB"

@@ -65,18 +65,10 @@ def send_zeros(raw: Raw) -> None:
         raw.message(zeros, is_compressed=True)
 
 
-def send_much(raw: Raw) -> None:
-    """Messages that are larger than any that is taken, and have no end."""
-    for _ in range(20 if IS_FULL else 2):
-        raw.send(raw.open("GetFlightInfo"))
-        raw.message(bytes(400 * MIB))
-
-
 ATTACKS: dict[str, Callable[[Raw], None]] = {
     **{f"many streams of {rpc}": open_many(rpc) for rpc in ("DoPut", "GetFlightInfo", "Handshake")},
     "streams that are reset": open_and_reset,
     "a message of zeros": send_zeros,
-    "messages without an end": send_much,
 }
 
 

@@ -319,9 +319,7 @@ def test_haproxy_checks_by_the_health_service() -> None:
 
 def checked(service: HealthServer) -> bool:
     """Whether an answer has what HAProxy expects."""
-    expected = re.search(
-        r"expect binary (\w+)", configuration(Front(address="127.0.0.1:1", bounds="bounds.lua"), REPLICAS)
-    )
+    expected = re.search(r"expect binary (\w+)", configuration(Front(address="127.0.0.1:1"), REPLICAS))
     assert expected is not None
     host, _, port = service.uri.removeprefix("grpc://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:

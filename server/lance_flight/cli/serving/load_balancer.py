@@ -39,8 +39,7 @@ _HTTP2 = """    # A stream has no more on its way than fits into its buffer: one
 _CLIENTS_AS_THEY_ARE = ""
 _RULES = """    timeout http-request 10s
     option http-no-delay
-    filter lua.bounds
-    stick-table type ipv6 size 100k expire 10m store conn_cur
+    stick-table type ipv6 size 100k expire 10m store conn_cur,http_req_rate(100ms)
     tcp-request connection track-sc0 src
     tcp-request connection reject if { sc0_conn_cur gt 2000 }
     acl is_plain req.hdr(grpc-encoding) -m str identity
@@ -49,8 +48,7 @@ _RULES = """    timeout http-request 10s
     http-request deny unless { req.hdr(content-type) -m beg application/grpc }
     # A compressed message of a megabyte may be a gigabyte, which gRPC unpacks before anybody has looked at a credential.
     http-request return status 200 hdr grpc-status 12 hdr grpc-message "[unsupported] a compressed message; expected grpc-encoding identity" if is_encoded !is_plain
-    http-request return status 200 hdr grpc-status 8 hdr grpc-message "[limit_exceeded] too many calls of one address, or given up too often; expected a later try" unless { lua.may_call -m int 1 }
-    http-request set-var(txn.is_one_message) bool(true) unless is_stream
+    http-request return status 200 hdr grpc-status 8 hdr grpc-message "[limit_exceeded] too many calls of one address within a moment; expected a later try" if { sc0_http_req_rate gt 300 }
     http-request set-var(txn.port) src_port
     # who
     http-request wait-for-body time 10s unless is_stream
@@ -81,13 +79,12 @@ class Replica:
 class Front:
     """Address that HAProxy listens at, and the file of its `certificate` with the key, if it has one.
 
-    It runs the program `bounds`. It says the address of each client with the `secret`, which the replicas know (setting `proxy_secret`). `control` is the socket by which
+    It says the address of each client with the `secret`, which the replicas know (setting `proxy_secret`). `control` is the socket by which
     it says which replicas are healthy. A `name_server` is asked for the hosts of the replicas again and again. One that `is_blind` passes
     connections on as they are. Replicas that `are_encrypted` are called by TLS.
     """
 
     address: str
-    bounds: str
     secret: str = ""
     certificate: str = ""
     are_encrypted: bool = False
@@ -102,7 +99,7 @@ def configuration(front: Front, replicas: Sequence[Replica]) -> str:
         f"resolvers names\n    nameserver dns {front.name_server}\n    hold valid 5s\n\n" if front.name_server else ""
     )
     control = f"    stats socket {front.control} mode 600 level admin\n" if front.control else ""
-    loaded = "" if front.is_blind else f"{_HTTP2}    lua-load {front.bounds}\n"
+    loaded = "" if front.is_blind else _HTTP2
     begun = f"global\n{loaded}{control}\n" if loaded or control else ""
     mode = "tcp" if front.is_blind else "http"
     clients = _CLIENTS_AS_THEY_ARE if front.is_blind else _clients(front)

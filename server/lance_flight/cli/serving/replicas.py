@@ -55,9 +55,6 @@ _LOOPBACK = "127.0.0.1"
 _KEY_BYTES = 32
 _NAME_BYTES = 8
 
-BOUNDS = Path(__file__).with_name("bounds.lua")
-"""Program of HAProxy's that counts what clients have in flight."""
-
 log = logging.getLogger(__name__)
 
 Serve = Callable[[ServerConfig, Life], int]
@@ -92,7 +89,6 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
         certificate = _Certificate(settings, place / "server.pem") if _decrypts(settings) else None
         front = Front(
             address=address,
-            bounds=str(BOUNDS),
             secret=secret,
             certificate="" if certificate is None else str(certificate.file),
             are_encrypted=scheme == "grpc+tls",

@@ -1,1 +1,0 @@
-../../../../server/lance_flight/cli/serving/bounds.lua
