@@ -8,12 +8,14 @@ Long chains of AND and OR, as programs generate them, are rewritten into IN list
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from lance_flight.engine.sql.tokens import Kind, Token, literals
-from lance_flight.errors import SqlError
+from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.schema_bounds import MOST_DEPTH
 
 MOST_NESTED = 100
@@ -27,6 +29,8 @@ MOST_JOINED = 128
 MOST_SETS = 500
 """Queries of one UNION, INTERSECT or EXCEPT."""
 MOST_SELECTS = 2_000
+MOST_FIXED_SIZE = 1 << 16
+"""Values of a type of a fixed size that a statement names: its NULL takes the room of all."""
 MOST_GROUPINGS = 4_096
 """Grouping sets of CUBE, ROLLUP and GROUPING SETS in one GROUP BY."""
 
@@ -177,16 +181,48 @@ def check_bounds(text: str, tokens: Sequence[Token]) -> None:
     if any(token.text.lower() in _NAMING_TYPES for token in tokens):
         for token in tokens:
             check_type_text(token.text)
+    _check_fixed_sizes(tokens)
     if len(tokens) <= MOST_NESTED and not any(token.kind is Kind.COMPARISONS for token in tokens):
         return
     _Shape(text).read(tokens)
 
 
+def _check_fixed_sizes(tokens: Sequence[Token]) -> None:
+    """Refuse types such as FLOAT[100000000]."""
+    size, place = 1, 0
+    while place + 2 < len(tokens):
+        number = tokens[place + 1]
+        if tokens[place].is_sign("[") and number.kind is Kind.NUMBER and tokens[place + 2].is_sign("]"):
+            is_first = place and tokens[place - 1].word in _ELEMENTS
+            size = (
+                int(number.text) if is_first and number.text.isdigit() else size * int(number.text) if size > 1 else 1
+            )
+            if size > MOST_FIXED_SIZE:
+                raise LimitExceeded(f"a type of {size} values of a fixed size; expected at most {MOST_FIXED_SIZE}")
+            place += 3
+        else:
+            size, place = 1, place + 1
+
+
+_ELEMENTS = frozenset(
+    [
+        *("FLOAT", "REAL", "DOUBLE", "PRECISION", "INT", "INTEGER", "BIGINT", "SMALLINT", "TINYINT", "BOOLEAN", "BOOL"),
+        *("VARCHAR", "TEXT", "STRING", "CHAR", "DATE", "TIMESTAMP", "TIME", "BYTEA", "DECIMAL", "NUMERIC", "UNSIGNED"),
+        *("FLOAT4", "FLOAT8", "INT2", "INT4", "INT8", "HALF"),
+    ]
+)
+_FIXED_SIZE = re.compile(r"FixedSize(?:List|Binary)\s*\(", re.IGNORECASE)
+_ALONE = re.compile(r"\b\d+\b", re.ASCII)
+
+
 def check_type_text(text: str) -> None:
-    """Refuse a text that DataFusion may read as a type, which is too deep.
+    """Refuse a text that DataFusion may read as a type, which is too deep, or whose NULL takes too many bytes.
 
     >>> check_type_text("List(Int32)")
     """
+    size = prod(map(int, _ALONE.findall(text))) if _FIXED_SIZE.search(text) else 0
+    if size > MOST_FIXED_SIZE:
+        raise LimitExceeded(f"a type of {size} values of a fixed size; expected at most {MOST_FIXED_SIZE}")
     if text.count("(") > MOST_DEPTH:
         raise SqlError(
             f"a text has more than {MOST_DEPTH} brackets, beside arrow_cast; expected a type with at most {MOST_DEPTH} within one another"
