@@ -186,7 +186,8 @@ class FlightPeers:
             options["override_hostname"] = importlib.import_module("lance_flight.flight.tls").name_of(tls.certificate)
         elif tls is not None and is_here:
             options["disable_server_verification"] = True
-        elif tls is not None and address.name is not None:
+        elif address.name is not None:
+            # Also where a proxy in front of each server has the certificate.
             options["override_hostname"] = address.name
         return flight.connect(address.uri, **options)
 
