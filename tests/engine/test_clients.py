@@ -171,6 +171,18 @@ def test_an_idle_session_is_forgotten_and_its_transactions_with_it(served: Serve
         served.clients.transaction(transaction(gone))
 
 
+def test_a_session_stays_as_long_as_a_transaction_of_it_is_used(served: Served) -> None:
+    mine = served.begin("mine")
+    served.clock.now += 1
+    served.clients.transaction(transaction(mine))
+    served.clock.now += IDLE - 0.5
+    assert [session.open_transactions for session in served.clients.known()] == [1]
+    served.clock.now += 1
+    assert served.clients.known() == []
+    with pytest.raises(NotFound, match="was idle for too long"):
+        served.clients.transaction(transaction(mine))
+
+
 def offered(clients: SessionRegistry, key: str, *, is_own: bool = False) -> str:
     """A cookie that finds the session of a key."""
     clients.offer(key, f"cookie of {key}", is_own=is_own)

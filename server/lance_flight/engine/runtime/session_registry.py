@@ -409,7 +409,9 @@ class SessionRegistry:
         """Forget idle sessions with their transactions."""
         limit = self._now() - self.limits.session_idle_timeout
         with self._lock:
-            idle = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
+            old = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
+            # A transaction is used a moment after its session was looked up.
+            idle = [key for key in old if all(each.used < limit for each in self._sessions[key].session.open.values())]
             forgotten = [self._forget(key) for key in idle]
             ended = self._without_keys(forgotten)
         for session in ended:
