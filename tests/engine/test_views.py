@@ -182,7 +182,7 @@ GROWING = {
     "subqueries": "SELECT 1 AS x WHERE EXISTS (SELECT 1 FROM {below}) AND 1 IN (SELECT x FROM {below})",
     "WITH": "WITH q AS (SELECT x FROM {below}) SELECT a.x FROM q AS a, q AS b",
     "a sum that doubles": "SELECT x + x AS x FROM {below} WHERE x <> 5",
-    "sums that add up": f"SELECT x{' + 1' * 200} AS x FROM {{below}}",
+    "operators that add up": f"SELECT x{' | 1' * 400} AS x FROM {{below}}",
     "levels": f"SELECT x FROM {'(SELECT x FROM ' * 50}{{below}}{')' * 50}",
 }
 

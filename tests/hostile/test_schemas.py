@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +19,8 @@ from lance_flight.errors import LanceFlightError
 from tests.engine.principals import engine, told
 
 WIDE, DEEP, LONG = 20_000, 20_000, 1 << 20
-SOON = 20.0
-"""Seconds for any of them, with other tests beside; most take a tenth of one."""
+# Most take a tenth of a second.
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +97,8 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize(("sql", "says"), TOO_LARGE.values(), ids=TOO_LARGE)
 def test_what_is_too_large_is_refused_by_its_bound(root: Engine, sql: str, says: str) -> None:
-    before, began = told(root, "SHOW TABLES"), time.monotonic()
+    before = told(root, "SHOW TABLES")
     said = told(root, sql)
-    assert time.monotonic() - began < SOON
     assert says in said, said[:500]
     assert said.split(":")[0] in {"LimitExceeded", "SqlError", "SchemaError", "SpecError", "InvalidInput"}
     assert len(said) < 2_000
@@ -127,7 +125,7 @@ SENT = {
 @pytest.mark.parametrize(("fields", "says"), SENT.values(), ids=SENT)
 @pytest.mark.parametrize("table", ["new", "t"])
 def test_what_an_ingest_sends_is_bounded(root: Engine, table: str, fields: list[Any], says: str) -> None:
-    rows, began = pa.RecordBatchReader.from_batches(pa.schema(fields), []), time.monotonic()
+    rows = pa.RecordBatchReader.from_batches(pa.schema(fields), [])
     with pytest.raises(LanceFlightError, match=says):
         root.ingest(
             TableName(PUBLIC, table),
@@ -137,7 +135,6 @@ def test_what_an_ingest_sends_is_bounded(root: Engine, table: str, fields: list[
             options=IngestOptions(),
             scope=Scope(),
         )
-    assert time.monotonic() - began < SOON
 
 
 def test_a_type_in_a_parameter_or_a_plan_is_bounded(root: Engine) -> None:
@@ -151,8 +148,6 @@ def test_a_type_in_a_parameter_or_a_plan_is_bounded(root: Engine) -> None:
 
 def test_tables_of_many_columns_are_made(root: Engine) -> None:
     assert told(root, f"CREATE TABLE wide ({', '.join(f'c{n} INT' for n in range(1_000))})") == "0"
-    began = time.monotonic()
     assert told(root, f"ALTER TABLE wide {', '.join(f'ADD COLUMN n{n} INT' for n in range(500))}") == "0"
-    assert time.monotonic() - began < SOON
     assert told(root, "CREATE TABLE lists (a INT" + "[]" * 40 + ")") == "0"
     assert told(root, "SELECT count(*) AS n FROM lists") == "[\"{'n': 0}\"]"
