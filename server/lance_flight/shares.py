@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import unquote
 
@@ -31,6 +32,13 @@ def holder_of(principal: str, peer: str) -> str:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is None and not address.is_loopback:
         return f"{ANONYMOUS} at {ip_network((address, _NETWORK), strict=False)}"
     return f"{ANONYMOUS} at {getattr(address, 'ipv4_mapped', None) or address}"
+
+
+def release(held: Counter[str], holder: str) -> None:
+    """Count one part less of a holder, and drop one without any."""
+    held[holder] -= 1
+    if not held[holder]:
+        del held[holder]
 
 
 def may_hold(held: int, free: int) -> bool:

@@ -29,7 +29,7 @@ from lance_flight.flight.peers import ACTION, open_request, sealed_request
 from lance_flight.flight.proxies import client_of
 from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.flight.status import handler
-from lance_flight.shares import holder_of, may_hold
+from lance_flight.shares import holder_of, may_hold, release
 from lance_flight.thread_states import ThreadState
 
 MIDDLEWARE = "lance-flight"
@@ -122,9 +122,7 @@ class InFlight:
         with self._changed:
             self._count -= 1
             if holder is not None:
-                self._held[holder] -= 1
-                if not self._held[holder]:
-                    del self._held[holder]
+                release(self._held, holder)
             self._changed.notify_all()
 
     def close(self) -> None:

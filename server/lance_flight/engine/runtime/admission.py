@@ -12,7 +12,7 @@ from functools import partial
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.quotas import Account, Quota, QuotaBook
 from lance_flight.errors import LimitExceeded
-from lance_flight.shares import may_hold
+from lance_flight.shares import may_hold, release
 
 QUOTA_OF_QUEUE = 4
 """Divisor: a fourth of the queue is for statements that wait for one quota, which must leave room to others."""
@@ -143,9 +143,7 @@ class AdmissionQueue:
         """Release a slot that a holder has taken with some quotas, and admit the next waiters."""
         with self._lock:
             self._free += 1
-            self._held[holder] -= 1
-            if not self._held[holder]:
-                del self._held[holder]
+            release(self._held, holder)
             if quotas:
                 self._running.subtract(quota.account for quota in quotas)
                 self._running += Counter()  # drops what is 0

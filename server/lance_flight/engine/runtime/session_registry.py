@@ -24,7 +24,7 @@ from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
 from lance_flight.lru_cache import LruCache
-from lance_flight.shares import ANONYMOUS
+from lance_flight.shares import ANONYMOUS, release
 
 ID_BYTES, REGISTRY_BYTES = 12, 4
 ELSEWHERE = bytes(REGISTRY_BYTES + ID_BYTES)
@@ -232,8 +232,7 @@ class SessionRegistry:
     def _remove(self, transaction: OpenTransaction) -> None:
         """List a transaction as open no longer."""
         if self._open.pop(transaction.id, None) is not None:
-            self._open_of[transaction.session.holder] -= 1
-            self._open_of += Counter()  # drops what is 0
+            release(self._open_of, transaction.session.holder)
 
     def transaction(self, transaction_id: bytes) -> OpenTransaction:
         """Return the open transaction with this id; raise `NotFound` without one, `Conflict` if another server has begun it."""

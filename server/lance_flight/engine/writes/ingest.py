@@ -69,13 +69,12 @@ def create(
     """
     table = _NewTable.of(name, schema, properties)
     where = {"partitioned": table.spec is not None, "replace": existing is IfExists.REPLACE}
-    check = _unchecked if cancellation is None else cancellation.check
+    cancelling = cancellation or Cancellation()
 
     def build(place: Store) -> int:
-        count = table.made(place, data, commit_id, check)
+        count = table.made(place, data, commit_id, cancelling.check)
         # What comes next moves the table to its place.
-        if cancellation is not None:
-            cancellation.begin_commit()
+        cancelling.begin_commit()
         return count
 
     def join(place: Store) -> int:
@@ -89,10 +88,6 @@ def create(
     draft = root.draft(name, build, **where)
     transaction.create(draft)
     return draft.count
-
-
-def _unchecked() -> None:
-    """Check nothing: the work has no statement that could be cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
