@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow  # processes of each benchmark
 PROJECT = Path(__file__).parents[1]
 
 
-MODULES = ("", ".console", ".durability", ".maintenance", ".peers", ".replicas_model", ".spark_peers")
+MODULES = ("", ".console", ".durability", ".maintenance", ".peers", ".replicas_model", ".requests", ".spark_peers")
 
 
 @pytest.mark.parametrize("module", [f"benchmarks{name}" for name in MODULES])

@@ -15,7 +15,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
 from tests.engine.database import Database
-from tests.object_store.s3_server import BucketContent, Faults, S3Server
+from tests.object_store.s3_server import BucketContent, Faults, S3Server, Sent
 from tests.service.server_process import Server, serving_uri, started_uri
 
 REGION = "us-east-1"
@@ -59,6 +59,16 @@ class Bucket:
     def faults(self) -> Faults:
         """What befalls requests."""
         return self._content.faults
+
+    @contextmanager
+    def recorded(self) -> Iterator[list[Sent]]:
+        """The requests that are sent within the block."""
+        sent: list[Sent] = []
+        self._content.sent = sent
+        try:
+            yield sent
+        finally:
+            self._content.sent = None
 
     @property
     def _content(self) -> BucketContent:

@@ -21,7 +21,7 @@ from functools import cached_property, partial
 from hashlib import md5 as secure_md5
 from itertools import count
 from socketserver import StreamRequestHandler, ThreadingTCPServer
-from typing import cast
+from typing import NamedTuple, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -152,12 +152,28 @@ class Request:
     body: bytes
 
 
+class Sent(NamedTuple):
+    """A request as it is counted: LIST for a listing, MULTIPART for one of an upload by parts; of a listing the key is its prefix."""
+
+    method: str
+    key: str
+
+    @classmethod
+    def of(cls, request: Request) -> Sent:
+        """Name a request."""
+        if not request.key:
+            return cls("DELETE" if request.method == "POST" else "LIST", request.query.get("prefix", ""))
+        is_part = "uploads" in request.query or "uploadId" in request.query
+        return cls("MULTIPART" if is_part else request.method, request.key)
+
+
 @dataclass(eq=False)
 class BucketContent:
-    """The objects of a bucket and the parts of those that are uploaded by parts."""
+    """The objects of a bucket, the parts of those that are uploaded by parts, and the requests that were sent (None: not kept)."""
 
     objects: dict[str, Object] = field(default_factory=dict)
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    sent: list[Sent] | None = None
     faults: Faults = field(default_factory=Faults)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -165,6 +181,8 @@ class BucketContent:
     def answer(self, request: Request, buckets: Mapping[str, BucketContent]) -> Answer:
         """Carry out a request, alone."""
         with self.lock:
+            if self.sent is not None:
+                self.sent.append(Sent.of(request))
             try:
                 if not request.key:
                     return self._delete_all(request) if request.method == "POST" else self._list(request.query)

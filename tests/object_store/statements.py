@@ -1,0 +1,97 @@
+"""Statements over a bucket, and what each of them asks the store for: `test_requests` holds the numbers, `benchmarks/requests.py` prints them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.engine.engine import Engine
+
+from tests.object_store.bucket import Bucket
+from tests.object_store.s3_server import Sent
+
+# What of a store a key belongs to, first match first.
+PLACES = (
+    ("leases", r"\.lance-flight/leases"),
+    ("private", r"\.lance-flight"),
+    ("__manifest/_versions", r"__manifest/_versions"),
+    ("__manifest/_transactions", r"__manifest/_transactions"),
+    ("__manifest/data", r"__manifest/data"),
+    ("__manifest", r"__manifest"),
+    ("table/_versions", r"_versions"),
+    ("table/_transactions", r"_transactions"),
+    ("table/_deletions", r"_deletions"),
+    ("table/data", r"/data/"),
+    ("directory", r""),
+)
+
+
+def place_of(key: str) -> str:
+    """The kind of place that a key lies in."""
+    return next(name for name, pattern in PLACES if re.search(pattern, key))
+
+
+def counted(sent: Sequence[Sent]) -> Mapping[str, int]:
+    """Requests by method and kind of place."""
+    return Counter(f"{each.method} {place_of(each.key)}" for each in sent)
+
+
+@dataclass(frozen=True)
+class Statements:
+    """A bucket with a table of some partitions, and beside it a root with some tables; everything was read before."""
+
+    bucket: Bucket
+    engine: Engine
+    many: Engine
+    partitions: int
+
+    @classmethod
+    def made(cls, bucket: Bucket, partitions: int, tables: int) -> Statements:
+        """Fill a bucket."""
+        engine, many = bucket.database.engine, Engine(Root(bucket.place("many")), target_partitions=1)
+        engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+        engine.update(f"INSERT INTO t VALUES {', '.join(f'({n}, {n})' for n in range(partitions))}")
+        for number in range(tables):
+            many.update(f"CREATE TABLE t{number} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+        return cls(bucket, engine, many, partitions)
+
+    def append(self, count: int) -> None:
+        """Add a row to each of some partitions."""
+        self.engine.update(f"INSERT INTO t VALUES {', '.join(f'(1000, {n})' for n in range(count))}")
+
+    def select(self) -> None:
+        """Read one partition."""
+        planned = self.engine.plan("SELECT * FROM t WHERE p = 0")
+        assert planned is not None
+        assert self.engine.run(planned.tasks[0]).read_all().num_rows
+
+    def update(self) -> None:
+        """Change a row."""
+        self.engine.update("UPDATE t SET id = id + 1 WHERE p = 0")
+
+    def show_tables(self) -> None:
+        """List many tables."""
+        self.many.query("SHOW TABLES")
+
+    def columns(self) -> None:
+        """List many tables with their columns, as `GetObjects` does."""
+        self.many.schemas()
+        for name in self.many.tables():
+            self.many.schema_of(name)
+
+    def columns_of_a_new_server(self) -> None:
+        """The same in a server that has read nothing yet."""
+        Statements(
+            self.bucket, self.engine, Engine(Root(self.bucket.place("many")), target_partitions=1), self.partitions
+        ).columns()
+
+    def sent(self, run: Callable[[Statements], object], *, warm_up: bool = True) -> Mapping[str, int]:
+        """The requests of a statement that was run before."""
+        if warm_up:
+            run(self)
+        with self.bucket.recorded() as sent:
+            run(self)
+        return counted(sent)
