@@ -333,11 +333,16 @@ class LimitExceeded(LanceFlightError):
 
     @classmethod
     def of(cls, error: BaseException) -> LimitExceeded | None:
-        """Return this error for a system error that means too many open files, from any library; None for any other error.
+        """Return this error for memory that was refused, or too many open files, from any library; None for any other error.
 
         >>> LimitExceeded.of(OSError(errno.EMFILE, "Too many open files"))
         LimitExceeded('the server has as many files open as it may; expected a later try')
         """
+        if isinstance(error, MemoryError):
+            return cls(
+                "what clients send to the server at the same time takes more memory decompressed than it has for all of them;"
+                " expected smaller batches, or a later try"
+            )
         if _error_number(error) not in {errno.EMFILE, errno.ENFILE}:
             return None
         return cls("the server has as many files open as it may; expected a later try")

@@ -14,6 +14,9 @@ from pathlib import Path
 PROCESS = Path("/proc/self")
 MOST_FILES = 1 << 20
 """Most open files that are asked for: some systems allow more than a process can keep a list of."""
+ARROW_OF_MEMORY = 2
+"""Part of a server's memory limit, beside it, that pyarrow's buffers may take: what clients send, and what casts make of it."""
+LEAST_ARROW_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,23 @@ def raise_file_limit() -> None:
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def bound_arrow_memory(server_memory_limit: int) -> None:
+    """Bound the memory of pyarrow's buffers, before anything imports it; beyond the bound it raises `pa.ArrowMemoryError`.
+
+    pyarrow decompresses what clients send before our code sees its size. Its allocator, mimalloc, takes all memory from one
+    reserved range of addresses, of which only the used part is memory. Variables of the environment that are set stay.
+    """
+    most = (server_memory_limit or memory() // 2) // ARROW_OF_MEMORY
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if addresses != resource.RLIM_INFINITY:
+        most = min(most, addresses // ARROW_OF_MEMORY)
+    size = f"{max(most, LEAST_ARROW_BYTES) >> 20}MiB"
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
+    os.environ.setdefault("MIMALLOC_RESERVE_OS_MEMORY", size)
+    os.environ.setdefault("MIMALLOC_ARENA_MAX_OBJECT_SIZE", size)
+    os.environ.setdefault("MIMALLOC_DISALLOW_OS_ALLOC", "1")
 
 
 @functools.cache

@@ -24,9 +24,9 @@ _PAUSE = 0.05
 
 
 @contextmanager
-def capped(root: Path, *arguments: str, room: int = ROOM) -> Iterator[Server]:
+def capped(root: Path, *arguments: str, room: int = ROOM, is_forked: bool = True) -> Iterator[Server]:
     """Serve `root` in a process that ends where it maps more than `room` more bytes."""
-    with serving(root, *arguments) as server:
+    with serving(root, *arguments, is_forked=is_forked) as server:
         cap(server.process.pid, room)
         yield server
 

@@ -8,8 +8,6 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
-from tests.hostile.outside import Guarded
-
 INTO = commands.StatementIngest(
     table="fed", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
 )
@@ -21,10 +19,10 @@ ANSWERED = {
 """INTERNAL is what gRPC and Arrow say of bytes that are no message of theirs; our own would say [internal]."""
 
 
-def prepared(target: Guarded, sql: str) -> bytes:
+def prepared(client: flight.FlightClient, sql: str) -> bytes:
     """The handle of a statement."""
     request = encode_action(commands.CreatePreparedStatement(query=sql))
-    (answer,) = target.server.client.do_action(flight.Action(*request))
+    (answer,) = client.do_action(flight.Action(*request))
     created = pb.ActionCreatePreparedStatementResult()
     assert Any.FromString(answer.body.to_pybytes()).Unpack(created)
     handle: bytes = created.prepared_statement_handle

@@ -50,14 +50,14 @@ PUTS: dict[str, tuple[str, Callable[[Guarded], bytes]]] = {
     "parameters of a query": (
         "DoPut",
         lambda target: encode_command(
-            commands.PreparedStatementQuery(prepared_statement_handle=prepared(target, "SELECT $1"))
+            commands.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
         ),
     ),
     "parameters of an update": (
         "DoPut",
         lambda target: encode_command(
             commands.PreparedStatementUpdate(
-                prepared_statement_handle=prepared(target, "INSERT INTO plain VALUES ($1)")
+                prepared_statement_handle=prepared(target.server.client, "INSERT INTO plain VALUES ($1)")
             )
         ),
     ),

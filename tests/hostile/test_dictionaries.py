@@ -49,7 +49,7 @@ def channel(target: Guarded) -> Iterator[grpc.Channel]:
 def test_parameters_with_a_dictionary_are_refused_before_its_frame_is_read(
     target: Guarded, channel: grpc.Channel, column: pa.Array, headless: bytes
 ) -> None:
-    handle = prepared(target, "SELECT $1")
+    handle = prepared(target.server.client, "SELECT $1")
     for command in (
         commands.PreparedStatementQuery(prepared_statement_handle=handle),
         commands.PreparedStatementUpdate(prepared_statement_handle=handle),

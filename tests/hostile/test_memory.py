@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
+from lance_flight.flight import commands
 from pyarrow import flight
 
 from tests.hostile.capped import bounded, capped
 from tests.hostile.outside import described
-from tests.hostile.prepared import INTO
+from tests.hostile.prepared import INTO, prepared
 from tests.selection import IS_FULL
 from tests.service.server_process import Server, files
 
@@ -77,6 +79,42 @@ def test_batches_that_grow_as_they_are_read_are_refused(server: Server, column: 
             writer.write_batch(batch)
             writer.done_writing()
             reader.read()
+
+
+ZEROS = pa.Array.from_buffers(pa.int8(), 6 * MANY, [None, pa.py_buffer(bytes(6 * MANY))])
+PRESSED = {"an ingest": INTO, "a bound parameter": None}
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The command itself: it bounds Arrow's memory before it imports it."""
+    place = tmp_path_factory.mktemp("pressed") / "root"
+    with capped(place, "--server-memory-limit", "1GiB", is_forked=False) as served:
+        yield served
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("command", PRESSED.values(), ids=PRESSED)
+def test_compressed_batches_are_bounded_before_they_are_decompressed(
+    started: Server, command: commands.StatementIngest | None, codec: str
+) -> None:
+    options = flight.FlightCallOptions(write_options=pa.ipc.IpcWriteOptions(compression=codec))
+    to = described(
+        command or commands.PreparedStatementQuery(prepared_statement_handle=prepared(started.client, "SELECT ?"))
+    )
+    batch = rows(ZEROS, ZEROS, ZEROS)
+
+    def send(_: int) -> str:
+        with flight.connect(started.uri) as client, pytest.raises(flight.FlightServerError) as raised:  # noqa: PT012
+            writer, reader = client.do_put(to, batch.schema, options)
+            with writer:
+                writer.write_batch(batch)
+                writer.done_writing()
+                reader.read()
+        return str(raised.value)
+
+    with bounded(started), ThreadPoolExecutor(3) as pool:
+        assert all("limit_exceeded" in said and "smaller batches" in said for said in pool.map(send, range(3)))
 
 
 def test_values_that_are_missing_are_stored_in_parts(server: Server) -> None:

@@ -122,7 +122,7 @@ def test_a_batch_that_lies_about_itself_is_refused(
 ) -> None:
     target.run("DROP TABLE IF EXISTS fed")
     batch = pa.record_batch({"value": honest})
-    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target, "SELECT $1"))
+    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
     for command in (INTO, bind):
         sent = frames(encode_command(command), [batch])
         assert said in sent[-1]
@@ -138,7 +138,7 @@ def test_a_batch_that_lies_about_itself_is_refused(
 def test_a_column_whose_name_is_no_text_is_refused(target: Guarded, channel: grpc.Channel) -> None:
     target.run("DROP TABLE IF EXISTS fed")
     batch = pa.record_batch({"name": [1]})
-    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target, "SELECT $1"))
+    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
     for command in (INTO, bind):
         sent = [frame.replace(b"name", b"n\xffme") for frame in frames(encode_command(command), [batch])]
         status, words = call(channel, "DoPut", sent)
@@ -147,7 +147,7 @@ def test_a_column_whose_name_is_no_text_is_refused(target: Guarded, channel: grp
 
 @given(data=st.data())
 def test_changed_parameters_are_answered(target: Guarded, channel: grpc.Channel, data: st.DataObject) -> None:
-    handle = prepared(target, "SELECT $1, $2, $3, $4")
+    handle = prepared(target.server.client, "SELECT $1, $2, $3, $4")
     sent = frames(encode_command(commands.PreparedStatementQuery(prepared_statement_handle=handle)), ROWS[:1])
     changed = data.draw(st.integers(0, len(sent) - 1))
     sent[changed] = data.draw(mutations(sent[changed]))

@@ -95,7 +95,7 @@ def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Ite
         for batch in batches:
             batch.validate(full=True)
             yield batch
-    except flight.FlightError:
+    except (flight.FlightError, pa.ArrowMemoryError):
         raise
     except (OSError, pa.ArrowException) as error:
         raise InvalidInput(f"{what} cannot be read: {error}") from error
