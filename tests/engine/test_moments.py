@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pyarrow as pa
 import pytest
 
 from tests.engine.database import Database
@@ -106,3 +114,98 @@ def test_years_that_nanoseconds_reach_prune(nanoseconds: Database) -> None:
     lines = nanoseconds.query("EXPLAIN SELECT id FROM t WHERE extract(year FROM ts) = 2024")["plan"].to_pylist()
     is_partitioned = any("partitions:" in line for line in lines)
     assert is_partitioned == any("partitions: 1 / 3" in line for line in lines)
+
+
+UNITS = ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"]
+STRIDES = ["7 microseconds", "1 second", "15 minutes", "36 hours", "10 days", "1 month", "5 months", "25 years"]
+
+
+@pytest.fixture(scope="module")
+def ages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Database, duckdb.DuckDBPyConnection]:
+    """Moments of all years, of microseconds, milliseconds and seconds, here and in DuckDB."""
+    chance, first = random.Random(5), datetime(60, 1, 1)  # noqa: S311 - rows, no secret
+    whole = (datetime(9999, 12, 30) - first) // timedelta(microseconds=1)
+    moments = [first + timedelta(microseconds=chance.randrange(whole)) for _ in range(500)]
+    moments += [
+        datetime(1970, 1, 1),
+        datetime(1969, 12, 31, 23, 59, 59, 999999),
+        datetime(1677, 9, 21),
+        datetime(2262, 4, 12),
+        None,
+    ]
+    columns = {"us": pa.array(moments, pa.timestamp("us"))}
+    columns |= {unit: columns["us"].cast(pa.timestamp(unit), safe=False) for unit in ("ms", "s")}
+    table = pa.table({**columns, "d": columns["us"].cast(pa.date32(), safe=False)})
+    database, peer = Database(tmp_path_factory.mktemp("ages")), duckdb.connect()
+    database.ingest("t", table)
+    peer.execute("SET TimeZone = 'UTC'")
+    peer.register("t", table)
+    return database, peer
+
+
+@pytest.mark.parametrize("column", ["us", "ms", "s", "d"])
+def test_every_moment_is_cut_as_duckdb_does(ages: tuple[Database, duckdb.DuckDBPyConnection], column: str) -> None:
+    database, peer = ages
+    for unit in UNITS:
+        cut = f"SELECT CAST(date_trunc('{unit}', {column}) AS TIMESTAMP) AS c, count(*) FROM t GROUP BY 1 ORDER BY 1"
+        assert database.rows(cut) == peer.execute(cut).fetchall(), unit
+    for stride in STRIDES:
+        # DuckDB's bins of months begin with months.
+        is_of_days = "month" not in stride and "year" not in stride
+        for origin in ("1970-01-01", "0001-01-01", *["2024-02-29 12:30:00"] * is_of_days):
+            moment = f"INTERVAL '{stride}', CAST({column} AS TIMESTAMP), TIMESTAMP '{origin}'"
+            wanted = peer.execute(f"SELECT time_bucket({moment}) AS c FROM t ORDER BY us").fetchall()
+            assert database.rows(f"SELECT date_bin({moment}) AS c FROM t ORDER BY us") == wanted, (stride, origin)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Sao_Paulo", "Asia/Tehran", "Pacific/Apia"])
+def test_moments_with_a_zone_are_cut_by_its_clock(tmp_path: Path, zone: str) -> None:
+    """Around each change of the clocks, where hours are left out and come twice."""
+    at, clock = datetime(1995, 1, 1, tzinfo=UTC), ZoneInfo(zone)
+    found, moments = [], []
+    while at.year < 2030:
+        at += timedelta(hours=1)
+        found.append(at)
+    changes = [b for a, b in pairwise(found) if a.astimezone(clock).utcoffset() != b.astimezone(clock).utcoffset()]
+    moments = [change + timedelta(minutes=15 * step) for change in changes for step in range(-12, 30)]
+    database, peer = Database(tmp_path), duckdb.connect()
+    table = pa.table({"ts": pa.array(moments, pa.timestamp("us", zone))})
+    database.ingest("t", table)
+    peer.execute(f"SET TimeZone = '{zone}'")
+    peer.register("t", table)
+    hours = database.rows("SELECT date_trunc('hour', ts) FROM t ORDER BY ts")
+    # DuckDB takes the later of two hours of one name, also for moments of the first.
+    assert [(each.utcoffset(), each.minute) for (each,) in hours] == [
+        (each.astimezone(clock).utcoffset(), 0) for each in sorted(moments)
+    ]
+    for unit in UNITS[5:]:
+        cut = f"SELECT epoch_us(date_trunc('{unit}', ts)) FROM t ORDER BY ts"
+        ours = cut.replace("epoch_us(", "arrow_cast(").replace(", ts))", ", ts), 'Int64')")
+        assert database.rows(ours) == peer.execute(cut).fetchall(), unit
+
+
+def test_dates_are_cut_in_every_clause(moments: Database) -> None:
+    for value in ("date_trunc('year', ts)", "date_bin(INTERVAL '12 hours', ts)"):
+        qualified = value.replace("ts", "t.ts")
+        assert (
+            len(
+                moments.rows(
+                    f"SELECT {value}, count(*) FROM t GROUP BY {qualified} HAVING {value} IS NOT NULL ORDER BY {value}"
+                )
+            )
+            == 4
+        )
+    month_ends = "SELECT date_bin(INTERVAL '1 month', ts, TIMESTAMP '2001-01-31 11:00:00') AS c FROM t WHERE id = 3"
+    assert moments.value(month_ends) == datetime(2024, 1, 31, 11)
+    mixed = "SELECT date_trunc('day', ts) AS c FROM t WHERE id = 3 UNION ALL SELECT date_trunc('day', ts) FROM (SELECT arrow_cast(ts, 'Timestamp(Microsecond, Some(\"Asia/Tokyo\"))') AS ts FROM t WHERE id = 3) AS x"
+    assert [each.isoformat() for (each,) in moments.rows(mixed)] == [
+        "2024-02-29T00:00:00+09:00",
+        "2024-02-29T00:00:00+09:00",
+    ]
+    for text, said in {
+        "date_bin(INTERVAL '0 days', ts)": "greater than zero",
+        "date_bin(INTERVAL '1 month 1 day', ts)": "greater than zero",
+        "date_trunc('decade', ts)": "no unit 'decade'",
+        "date_trunc('month', id)": "takes a unit and a date, time or timestamp",
+    }.items():
+        assert said in moments.refuses(f"SELECT {text} FROM t")

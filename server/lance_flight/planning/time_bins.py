@@ -13,7 +13,7 @@ from lance_flight.model.ordering import integers, ordering
 from lance_flight.model.zones import TICKS, UTC, zone_of
 from lance_flight.planning.comparison import Comparison
 from lance_flight.planning.predicates import Op, Predicate, all_of, negate
-from lance_flight.planning.scalar_expressions import ComputedCondition, ScalarCall, ScalarExpression
+from lance_flight.planning.scalar_expressions import CAST, ComputedCondition, ScalarCall, ScalarExpression
 
 _DAY = 86_400
 _FIRST_MONDAY = -3 * _DAY
@@ -36,6 +36,10 @@ def of_truncated(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     """Return what a comparison of `date_trunc(unit, moment)` says of the moment."""
     unit, moment = call.arguments
     kind, value = comparison.kinds.of(moment), comparison.value
+    if kind is not None and types.is_date32(kind):
+        # Its truncated days are microseconds.
+        moment = ScalarCall(CAST, (moment,), "Timestamp(µs)")
+        kind = comparison.kinds.of(moment)
     if not isinstance(unit, pa.StringScalar) or not unit.is_valid or kind != value.type or not types.is_timestamp(kind):
         return None
     name, zone, ticks = unit.as_py().lower(), zone_of(kind), TICKS[kind.unit]

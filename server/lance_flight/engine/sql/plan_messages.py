@@ -403,13 +403,6 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
-        re.compile(r"Timestamp -?\d+ out of range"),
-        (
-            "date_trunc to weeks, months, quarters and years takes times from 1677 to 2262; write"
-            " CAST(make_date(CAST(date_part('year', ts) AS INT), CAST(date_part('month', ts) AS INT), 1) AS TIMESTAMP)"
-        ),
-    ),
-    (
         re.compile(r"wildcard \* with RENAME"),
         "RENAME after * is not offered; write the columns: SELECT a AS b, c",
     ),

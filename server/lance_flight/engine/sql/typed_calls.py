@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -26,7 +28,10 @@ from lance_flight.engine.sql.checked_arithmetic import (
     without_check,
     without_checks,
 )
+from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.date_functions import NAMES as DATE_NAMES
+from lance_flight.engine.sql.date_functions import date_signature, date_type, dates
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
@@ -47,6 +52,7 @@ _CALL_NAME = re.compile(r"__(?P<word>\w+?)_call\d+")
 _SHOWN = MappingProxyType({COSINE_OR_SAME: "cosine_distance"})
 """What some functions are called in names of columns."""
 _RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
+_SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT"])
 
 
 def refuses_call(error: Exception) -> bool:
@@ -98,6 +104,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
         **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
         **{word: _checked(word) for word in (*SIGNS, EXACT, WHOLE)},
+        **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
         HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
     }
 )
@@ -182,14 +189,17 @@ class TypedCalls:
 def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[tuple[int, int, str]], dict[str, str]]:
     """Return the edits that give the calls of some functions names of their own, and the function of each name."""
     tokens = tokenize(sql)
-    shared: dict[tuple[str, ...], str] = {}
+    shared: dict[tuple[str | int, ...], str] = {}
+    scopes = _Scopes.of(tokens) if _DATES & words & {token.text.lower() for token in tokens} else None
     edits: list[tuple[int, int, str]] = []
     calls: dict[str, str] = {}
     for place, token in enumerate(tokens[:-1]):
         word = token.text.lower()
         if word in words and token.kind not in STRINGS and _is_expression(tokens, place):
             name = f"__{_SHOWN.get(word, word)}_call{len(calls)}"
-            if word in _SHARED and is_shared:
+            if scopes is not None and word in _DATES:
+                name = shared.setdefault(scopes.key(_call(tokens, place), place), name)
+            elif word in _SHARED and is_shared:
                 name = shared.setdefault(_call_key(tokens, place), name)
             calls[name] = word
             edits.append((token.start, token.stop, name))
@@ -198,12 +208,55 @@ def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[tu
 
 def _call_key(tokens: Sequence[Token], place: int) -> tuple[str, ...]:
     """Return the texts of the tokens of a call, which begins at a place."""
+    return tuple(f"{token.kind}{token.text}" for token in _call(tokens, place))
+
+
+def _call(tokens: Sequence[Token], place: int) -> Sequence[Token]:
     depth = 0
     for end in range(place + 1, len(tokens)):
         depth += tokens[end].is_sign("(") - tokens[end].is_sign(")")
         if depth == 0:
             break
-    return tuple(f"{token.kind}{token.text}" for token in tokens[place : end + 1])
+    return tokens[place : end + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scopes:
+    """Number of the SELECT that each token stands in, and the names that each SELECT writes without a dot behind them."""
+
+    numbers: Sequence[int]
+    names: AbstractSet[tuple[int, str]]
+
+    @classmethod
+    def of(cls, tokens: Sequence[Token]) -> _Scopes:
+        numbers, within, last = [], [0], 0
+        for token, following in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+            begins = token.word in _SET_OPERATORS or (token.is_sign("(") and following.word in QUERIES)
+            last += begins
+            if token.is_sign("("):
+                within.append(last if begins else within[-1])
+            elif token.is_sign(")") and len(within) > 1:
+                within.pop()
+            elif begins:
+                within[-1] = last
+            numbers.append(within[-1])
+        pairs = zip(pairwise(tokens), numbers, strict=False)
+        return cls(numbers, {(number, one.text) for (one, after), number in pairs if not after.is_sign(".")})
+
+    def key(self, call: Sequence[Token], place: int) -> tuple[str | int, ...]:
+        """Return what calls have in common that stand in one SELECT and are written alike: their types are the same there.
+
+        `t.ts` and `ts` are alike where the SELECT has t among its relations, and the call names no other one.
+        """
+        scope, ends = self.numbers[place], call[1:]
+        qualifiers = {one.text for one, after in zip(call, ends, strict=False) if after.is_sign(".")}
+        if len(qualifiers) == 1 and (scope, *qualifiers) in self.names:
+            call = [
+                one
+                for one, after in zip(call, [*ends, call[-1]], strict=True)
+                if not (one.is_sign(".") or after.is_sign("."))
+            ]
+        return (scope, *(f"{token.kind}{token.word or token.text}" for token in call))
 
 
 def _is_expression(tokens: Sequence[Token], place: int) -> bool:
@@ -225,7 +278,8 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
 _CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
-_SHARED = _DISTANCES | _CHECKED
+_DATES = frozenset(DATE_NAMES)
+_SHARED = _DISTANCES | _CHECKED | _DATES
 """Functions each of whose calls that are written alike have one name."""
 NUMBERED = frozenset(FUNCTIONS) - _SHARED
 """Functions each of whose calls has a name of its own, so that DataFusion computes what is written twice twice."""
