@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from lance_flight_client.adbc import NOBODY, connect, execute
-from lance_flight_client.console.serving import ConsoleOptions, running
+from lance_flight_client.console.app import ConsoleOptions, running
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks import servers

@@ -24,7 +24,7 @@ from lance_flight.flight.identity.users import Users
 from lance_flight.flight.status import flight_error
 from lance_flight.model.index_kinds import KINDS
 from lance_flight.model.transforms import TRANSFORMS
-from lance_flight_client.spark.pipelines.program import parser as spark_parser
+from lance_flight_client.spark.program import parser as spark_parser
 
 from tests.documents import DOCUMENTS, PAGES, TOP, blocks, rows_of, text_of, without_code
 

@@ -5,6 +5,6 @@ Spark lets programs import what lies beside their file. Here that is nothing whi
 
 import sys
 
-from lance_flight_client.spark.pipelines.program import main
+from lance_flight_client.spark.program import main
 
 sys.exit(main())

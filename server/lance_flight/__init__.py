@@ -6,12 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lance_flight_client.dataset.opening import dataset
-    from lance_flight_client.dataset.view import Dataset
+    from lance_flight_client.dataset.view import Dataset, dataset
 
 __all__ = ["Dataset", "dataset"]
 
-_MODULES = {"Dataset": "lance_flight_client.dataset.view", "dataset": "lance_flight_client.dataset.opening"}
+_MODULES = {"Dataset": "lance_flight_client.dataset.view", "dataset": "lance_flight_client.dataset.view"}
 """Module of each name, which is imported when the name is asked for: it loads Arrow, Lance and DataFusion."""
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from lance_flight_client.adbc import NOBODY, Credentials
+from lance_flight_client.console.app import ConsoleOptions, RunningConsole, running
 from lance_flight_client.console.server import ConsoleLimits
-from lance_flight_client.console.serving import ConsoleOptions, RunningConsole, running
 
 from tests.console.browsers import CHROMIUM, FLAGS
 from tests.service.server_process import Server, serving

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from lance_flight_client.adbc import NOBODY
-from lance_flight_client.console.serving import ConsoleOptions, running
+from lance_flight_client.console.app import ConsoleOptions, running
 from playwright.sync_api import Page, sync_playwright
 
 from tests.console.browsers import CHROMIUM

@@ -15,9 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput
-from lance_flight_client.dataset.arrays import arrays, check_numeric
-from lance_flight_client.dataset.loading import Loader, LoaderLayout
-from lance_flight_client.dataset.ordering import RowOrder, delivered, permutation
+from lance_flight_client.dataset.loading import (
+    Loader,
+    LoaderLayout,
+    RowOrder,
+    arrays,
+    check_numeric,
+    delivered,
+    permutation,
+)
 
 SCHEMA = pa.schema({"fragment": pa.int64(), "row": pa.int64()})
 

@@ -16,7 +16,7 @@ import yaml
 from lance_flight import config_sources
 from lance_flight.cli import parser
 from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program
-from lance_flight_client.spark.pipelines.program import parser as spark_parser
+from lance_flight_client.spark.program import parser as spark_parser
 
 from tests.deployment.operator_tools import DOCKER, TOP, run
 from tests.selection import IS_FULL
@@ -161,7 +161,7 @@ def test_the_job_of_the_compose_file_loads_its_rows(tmp_path: Path) -> None:
     )
     (tmp_path / "root").mkdir()
     # Both in one process, which starts Spark once.
-    twice = "import sys; from lance_flight_client.spark.pipelines.program import main; [main(sys.argv[1:]) for _ in range(2)]"
+    twice = "import sys; from lance_flight_client.spark.program import main; [main(sys.argv[1:]) for _ in range(2)]"
     said = run(sys.executable, "-c", twice, "ingest", job)
     assert said.count("readings: 4 rows in 3 partitions") == 1
     assert "with 4 rows; nothing was written" in said

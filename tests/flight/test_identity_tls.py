@@ -21,7 +21,7 @@ from lance_flight.flight.lifecycle import serve_until, succeeded
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tls import Tls, TlsFiles
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading.through_flight import plan
+from lance_flight_client.spark.reading import plan_through_server
 from pyarrow import flight
 
 from tests.flight.certificates import DAY, Certificate, authority
@@ -337,7 +337,7 @@ def test_a_read_of_spark_through_a_server_says_who_asks(
     with serving(backend, identities.authentication) as server:
         place = {"uri": f"grpc+tls://localhost:{server.port}", "tls_roots": str(tmp_path / "ca")}
         options = ReadOptions.parse({**place, **proof, "query": "SELECT numbers", "partitions": "2"})
-        portions = plan(options).portions()
+        portions = plan_through_server(options).portions()
         rows = [row for portion in portions for batch in portion.batches() for row in batch.column("n").to_pylist()]
     assert (len(portions), sorted(rows)) == (2, [1, 2, 3, 4])
     assert {caller.principal for caller in backend.callers} == {"alice"}

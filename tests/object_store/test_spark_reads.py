@@ -6,7 +6,7 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.engine import Engine
 from lance_flight_client.spark.options import STORAGE, ReadOptions
-from lance_flight_client.spark.reading.direct import plan
+from lance_flight_client.spark.reading import plan_direct
 
 from tests.object_store.bucket import Bucket
 
@@ -20,7 +20,7 @@ def test_a_bucket_is_read_directly(bucket: Bucket, layout: str) -> None:
     engine.update("DELETE FROM t WHERE id = 3")
     storage = {STORAGE + name: value for name, value in bucket.options.items()}
     options = ReadOptions.parse({"root": bucket.store.uri, "table": "t", "filter": "p IS NULL OR id < 5", **storage})
-    planned = plan(options)
+    planned = plan_direct(options)
     portions = planned.portions()
     found = [number for portion in portions for batch in portion.batches() for number in batch.column("id").to_pylist()]
     assert sorted(found) == [0, 1, 2, 4, 5, 10, 15]

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight_client.dataset import server_view
+from lance_flight_client.dataset import views
 from lance_flight_client.errors import ServerError
-from lance_flight_client.flight.queries import FlightQuery
+from lance_flight_client.flight import FlightQuery
 
 from tests.engine.waiting import until
 from tests.service.server_process import Server
@@ -121,7 +121,7 @@ def test_the_server_is_asked_for_the_version_until_the_dataset_is_closed(
     filled(server, table, "")
     asked: list[str] = []
     plan = FlightQuery.plan
-    monkeypatch.setattr(server_view, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(views, "HEARTBEAT_SECONDS", 0.02)
     monkeypatch.setattr(FlightQuery, "plan", lambda query: (asked.append(query.sql), plan(query))[1])
     opened = lance_flight.dataset(server.uri, table, columns=["id"])
     until(lambda: sum(sql.endswith("LIMIT 0") for sql in asked) > 2)

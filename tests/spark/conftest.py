@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.bulk.pieces import Threads
 from lance_flight_client.spark import maintenance
-from lance_flight_client.spark.connector.jars import jar
-from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING
+from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING, jar
 from lance_flight_client.spark.machine import prepare
 from pyspark.sql import SparkSession
 

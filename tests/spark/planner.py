@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from lance_flight_client.spark.connector import jvm
 from lance_flight_client.spark.connector.__main__ import answered
-from lance_flight_client.spark.connector.handles import unpickled
-from lance_flight_client.spark.connector.reading import portions
+from lance_flight_client.spark.connector.jvm import unpickled
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -187,7 +187,7 @@ def message(begun: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> str:
 def read(portion: str) -> pa.Table:
     """Read a task's portion as `PortionReader` does."""
     sent = io.BytesIO()
-    portions.send(base64.b64decode(portion), sent)
+    jvm.send(base64.b64decode(portion), sent)
     sent.seek(0)
     with pa.ipc.open_stream(sent) as stream:
         rows = stream.read_all()

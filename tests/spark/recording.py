@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lance_flight_client.spark.connector import __main__ as connector
-from lance_flight_client.spark.connector.handles import Arguments
+from lance_flight_client.spark.connector.jvm import Arguments
 from lance_flight_client.spark.connector.methods import METHODS
 
 Method = Callable[[Arguments], Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyspark
 import pytest
-from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
+from lance_flight_client.spark.connector.procedures import PROCEDURES
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 

@@ -12,8 +12,7 @@ import pytest
 from lance_flight.errors import Unsupported
 from lance_flight_client.spark import configure
 from lance_flight_client.spark.connector.build import build, built_from, digest
-from lance_flight_client.spark.connector.jars import VERSIONS, jar
-from lance_flight_client.spark.connector.sessions import settings
+from lance_flight_client.spark.connector.sessions import VERSIONS, jar, settings
 from pyspark.sql import SparkSession
 
 from tests.selection import IS_FULL

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.errors import QueryFailed
-from lance_flight_client.spark.connector.reading import portions
+from lance_flight_client.spark.connector import jvm
 
 ROWS = pa.record_batch({"id": [1, 2, 3]})
 
@@ -50,7 +50,7 @@ ENDS = {
 @pytest.mark.parametrize(("portion", "error"), ENDS.values(), ids=ENDS)
 def test_a_stream_ends_with_what_ended_its_rows(portion: Failing, error: dict[str, str]) -> None:
     sent = io.BytesIO()
-    portions.send(portions.PICKLER.dumps(portion), sent)
+    jvm.send(jvm.PICKLER.dumps(portion), sent)
     sent.seek(0)
     with pa.ipc.open_stream(sent) as stream:
         assert stream.read_all().num_rows == 3 * portion.batches_before
@@ -59,17 +59,17 @@ def test_a_stream_ends_with_what_ended_its_rows(portion: Failing, error: dict[st
 
 def test_what_is_no_portion_is_answered_with_an_error() -> None:
     sent = io.BytesIO()
-    portions.send(b"nothing", sent)
+    jvm.send(b"nothing", sent)
     assert b'{"error": {"code": "error", "sqlstate": "HY000", "message": "UnpicklingError' in sent.getvalue()
 
 
 def test_the_socket_is_the_users_alone_and_outlives_tasks_that_leave() -> None:
-    path = Path(portions.address())
+    path = Path(jvm.address())
     assert stat.S_IMODE(path.parent.stat().st_mode) == stat.S_IRWXU
     for read in (0, 10, None):
         with socket.socket(socket.AF_UNIX) as task:
             task.connect(str(path))
-            asked = portions.PICKLER.dumps(Failing(10_000))
+            asked = jvm.PICKLER.dumps(Failing(10_000))
             task.sendall(len(asked).to_bytes(4, "big") + asked)
             if read is not None:
                 task.recv(read)

@@ -10,9 +10,8 @@ import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.connector.backends import backend_of
-from lance_flight_client.spark.connector.reading.relations import ServerTable, load
-from lance_flight_client.spark.connector.writing.server_sessions import SharedSession
-from lance_flight_client.spark.connector.writing.server_writes import ServerWrite
+from lance_flight_client.spark.connector.relations import ServerTable, load
+from lance_flight_client.spark.connector.server_writes import ServerWrite, SharedSession
 from lance_flight_client.spark.options import NamedTable, ReadOptions
 from lance_flight_client.spark.types import spark_schema
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
+from lance_flight_client.spark.connector.procedures import PROCEDURES
 
 from tests.engine.database import Database
 from tests.spark.offers import Offers

@@ -15,7 +15,7 @@ import pytest
 from lance_flight.catalog.bulk.pieces import Threads
 from lance_flight.errors import SchemaError
 from lance_flight_client.spark import maintenance
-from lance_flight_client.spark.executors import Executors
+from lance_flight_client.spark.maintenance import Executors
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def test_every_piece_is_done_whatever_befalls_its_first_task(
         Marked(str(tmp_path), 2, "raises once"),
     ]
     heard, progress = told()
-    monkeypatch.setattr("lance_flight_client.spark.executors.PIECES_PER_JOB", 2)
+    monkeypatch.setattr("lance_flight_client.spark.maintenance.PIECES_PER_JOB", 2)
     assert Executors(spark, "test")(pieces, progress) == [4, 3, 2]
     assert names(tmp_path) == ["2", "3", "4"]
     assert heard[-1] == (3, 3)

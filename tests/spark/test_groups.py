@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from lance_flight.errors import InvalidInput, NotFound, SchemaError
 from lance_flight.planning.joins import NotCopartitioned
-from lance_flight_client.spark.groups.plans import GroupPlan, JoinTerms, aggregate_plan, join_plan
+from lance_flight_client.spark import reading
+from lance_flight_client.spark.groups import GroupPlan, JoinTerms, aggregate_plan, join_plan
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.partition_wise import partition_wise_aggregate, partition_wise_join
-from lance_flight_client.spark.reading import direct
 
 from tests.engine.database import Database
 
@@ -36,8 +36,8 @@ def shop(database: Database) -> Mapping[str, Mapping[str, str]]:
     return {name: {"root": str(database.root), "table": f"g_{name}"} for name in ("orders", "customers")}
 
 
-def planned(options: Mapping[str, str], **more: str) -> direct.DirectPlan:
-    return direct.plan(ReadOptions.parse({**options, **more}))
+def planned(options: Mapping[str, str], **more: str) -> reading.DirectPlan:
+    return reading.plan_direct(ReadOptions.parse({**options, **more}))
 
 
 def rows(plan: GroupPlan | NotCopartitioned) -> list[str]:

@@ -12,11 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight.errors import AlreadyCommitted, LanceFlightError
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.spark.pipelines.errors import plain_errors
-from lance_flight_client.spark.pipelines.ingesting import described, earlier_commit, ingest
-from lance_flight_client.spark.pipelines.job import Job, JobSource, JobTarget, Write
-from lance_flight_client.spark.pipelines.job_reading import read_job
-from lance_flight_client.spark.pipelines.program import main
+from lance_flight_client.spark.ingesting import described, earlier_commit, ingest, plain_errors
+from lance_flight_client.spark.job import Job, JobSource, JobTarget, Write, read_job
+from lance_flight_client.spark.program import main
 from pyspark.sql import SparkSession
 
 from tests.documents import TOP

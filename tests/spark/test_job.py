@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput
-from lance_flight_client.spark.pipelines.job import SETTINGS, Job, JobSource, JobTarget, Write
-from lance_flight_client.spark.pipelines.job_reading import read_job
-from lance_flight_client.spark.pipelines.program import main, parser
-from lance_flight_client.spark.pipelines.program.arguments import given
-from lance_flight_client.spark.pipelines.program.maintain import WORK
+from lance_flight_client.spark.job import SETTINGS, Job, JobSource, JobTarget, Write, read_job
+from lance_flight_client.spark.program import given, main, parser
+from lance_flight_client.spark.program.maintain import WORK
 
 PAGE = Path(__file__).parent.parent.parent / "client" / "docs" / "pipelines.md"
 SECRET = "5ecret"  # noqa: S105 - nobody's

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import lance
 import pytest
-from lance_flight_client.spark.pipelines.program import main, maintain
+from lance_flight_client.spark.program import main, maintain
 
 from tests.engine.database import Database
 from tests.stock import stored_tables

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight_client.spark.options import NamedTable, ReadOptions, meanings
-from lance_flight_client.spark.reading.through_flight import access_of, table_query
-from lance_flight_client.spark.streaming import options as stream_options
-from lance_flight_client.spark.writing.options import WriteOptions
+from lance_flight_client.spark import options as stream_options
+from lance_flight_client.spark.options import NamedTable, ReadOptions, WriteOptions, meanings
+from lance_flight_client.spark.reading import access_of, table_query
 
 DOCS = Path(__file__).parent.parent.parent / "client" / "docs"
 SECRET = "5ecret"  # noqa: S105 - nobody's

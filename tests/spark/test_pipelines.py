@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lance_flight_client.spark.pipelines.program import PROGRAM, parser
-from lance_flight_client.spark.pipelines.program.maintain import WORK
+from lance_flight_client.spark.program import PROGRAM, parser
+from lance_flight_client.spark.program.maintain import WORK
 
 from tests.service.server_process import serving
 from tests.spark.conftest import SETTINGS

@@ -17,7 +17,7 @@ import pytest
 from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, NotFound, SqlError, Unsupported
 from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading import direct, through_flight
+from lance_flight_client.spark.reading import DirectPlan, plan_direct, plan_through_server
 from lance_flight_client.spark.source import LanceFlightDataSource, UnfilteredRead
 from lance_flight_client.spark.types import carried_batch, carried_schema
 from pyspark.sql.types import LongType, StructField, StructType
@@ -27,7 +27,7 @@ from tests.service.server_process import Server
 from tests.spark.tables import SHAPES, rows
 from tests.stock import manifest, stored_tables
 
-WAYS = {"root": direct, "uri": through_flight}
+WAYS = {"root": plan_direct, "uri": plan_through_server}
 
 
 def options(server: Server, way: str, **given: Any) -> ReadOptions:
@@ -37,7 +37,7 @@ def options(server: Server, way: str, **given: Any) -> ReadOptions:
 
 def read(server: Server, way: str, **given: Any) -> pa.Table:
     """The rows of a read, planned here and read as a task would, from what is sent to it."""
-    planned = sent(WAYS[way].plan(options(server, way, **given)))
+    planned = sent(WAYS[way](options(server, way, **given)))
     portions = sent(planned.portions())
     assert portions
     return pa.Table.from_batches(
@@ -51,7 +51,7 @@ def sent(value: Any) -> Any:
 
 
 def wanted(planned: Any) -> pa.Schema:
-    return planned.wanted if isinstance(planned, direct.DirectPlan) else planned.answer.schema
+    return planned.wanted if isinstance(planned, DirectPlan) else planned.answer.schema
 
 
 def answered(server: Server, sql: str) -> pa.Table:
@@ -125,7 +125,7 @@ def test_a_read_goes_back_in_time(server: Server, shapes: Mapping[str, str], way
 @pytest.mark.parametrize("way", WAYS)
 def test_a_read_stays_at_its_version_however_often_it_is_planned(server: Server, table: str, way: str) -> None:
     server.ingest(table, rows(0, 20), partition_by="part")
-    planned = WAYS[way].plan(options(server, way, table=table))
+    planned = WAYS[way](options(server, way, table=table))
     before = [batch for portion in planned.portions() for batch in portion.batches()]
     server.ingest(table, rows(20, 40), "append")
     server.run(f"DELETE FROM {table} WHERE id < 5")
@@ -136,7 +136,7 @@ def test_a_read_stays_at_its_version_however_often_it_is_planned(server: Server,
 def test_tables_without_a_fixed_version_are_read_as_they_were_at_load(server: Server, table: str) -> None:
     server.ingest(table, rows(0, 20), partition_by="part")
     manifest(server.root / table).update({"read_version": "NULL"}, where="partition_field_part = 'p1'")
-    planned = direct.plan(options(server, "root", table=table))
+    planned = plan_direct(options(server, "root", table=table))
     (place,) = [t.row["location"] for t in stored_tables(server.root / table) if t.values["part"] == "p1"]
     lance.write_dataset(rows(96, 97), str(server.root / table / place), mode="append")
     found = [n for portion in planned.portions() for batch in portion.batches() for n in batch.column("id").to_pylist()]
@@ -169,7 +169,7 @@ def test_a_direct_read_of_a_table_that_was_made_again_is_refused(
     server.ingest(table, rows(0, 20), partition_by=before)
     for start in (20, 30):
         server.ingest(table, rows(start, start + 10), "append")
-    planned = direct.plan(options(server, "root", table=table))
+    planned = plan_direct(options(server, "root", table=table))
     portions = sent(planned.portions()) if is_dealt_out else []
     for _ in range(runs):
         assert sum(batch.num_rows for portion in portions for batch in portion.batches()) == 40
@@ -184,7 +184,7 @@ def test_a_direct_read_of_a_table_that_was_made_again_is_refused(
 @pytest.mark.parametrize("by", ["part", None], ids=["partitioned", "plain"])
 def test_tasks_of_a_table_that_was_dropped_name_it(server: Server, table: str, by: str | None) -> None:
     server.ingest(table, rows(0, 20), partition_by=by)
-    portions = sent(direct.plan(options(server, "root", table=table)).portions())
+    portions = sent(plan_direct(options(server, "root", table=table)).portions())
     server.run(f"DROP TABLE {table}")
     with pytest.raises(NotFound, match=f"no table '{table}'"):
         [list(portion.batches()) for portion in portions]
@@ -192,7 +192,7 @@ def test_tasks_of_a_table_that_was_dropped_name_it(server: Server, table: str, b
 
 def test_files_that_are_missing_in_the_same_table_are_no_conflict(server: Server, table: str) -> None:
     server.ingest(table, rows(0, 20), partition_by="part")
-    portions = sent(direct.plan(options(server, "root", table=table)).portions())
+    portions = sent(plan_direct(options(server, "root", table=table)).portions())
     for stored in stored_tables(server.root / table):
         shutil.rmtree(server.root / table / stored.row["location"] / "data")
     with pytest.raises(LanceFlightError, match=f"reading '{table}' failed"):
@@ -201,7 +201,7 @@ def test_files_that_are_missing_in_the_same_table_are_no_conflict(server: Server
 
 def test_a_direct_read_is_pruned_before_any_task_and_divided_by_rows(server: Server, shapes: Mapping[str, str]) -> None:
     def tables(**given: Any) -> list[int]:
-        planned = direct.plan(options(server, "root", table=shapes["nulls"], **given))
+        planned = plan_direct(options(server, "root", table=shapes["nulls"], **given))
         return [len(portion.pieces) for portion in planned.portions()]
 
     everything = sum(tables())
@@ -213,7 +213,7 @@ def test_a_direct_read_is_pruned_before_any_task_and_divided_by_rows(server: Ser
 
 
 def test_a_large_table_is_divided_by_its_fragments(server: Server, shapes: Mapping[str, str]) -> None:
-    planned = direct.plan(options(server, "root", table=shapes["plain"], partitions=3))
+    planned = plan_direct(options(server, "root", table=shapes["plain"], partitions=3))
     counts = [sum(batch.num_rows for batch in portion.batches()) for portion in planned.portions()]
     assert sorted(counts) == [49, 50, 50]
 
@@ -244,19 +244,19 @@ def test_what_cannot_be_read_is_refused_where_it_is_planned(
     server: Server, given: Mapping[str, str], error: type[LanceFlightError], message: str, way: str
 ) -> None:
     with pytest.raises(error if way == "root" else ServerError, match=message):
-        WAYS[way].plan(options(server, way, **given))
+        WAYS[way](options(server, way, **given))
 
 
 @pytest.mark.usefixtures("shapes")
 @pytest.mark.parametrize("condition", ["id = (SELECT max(id) FROM nulls)", "at < now()", "random() < 0.5"])
 def test_a_filter_that_may_differ_from_task_to_task_is_refused(server: Server, condition: str) -> None:
     with pytest.raises(SqlError, match="condition"):
-        direct.plan(options(server, "root", table="nulls", filter=condition))
+        plan_direct(options(server, "root", table="nulls", filter=condition))
 
 
 def test_a_root_that_is_not_here_is_refused(server: Server) -> None:
     with pytest.raises(InvalidInput, match="no directory here"):
-        direct.plan(ReadOptions.parse({"root": str(server.root / "nowhere"), "table": "t"}))
+        plan_direct(ReadOptions.parse({"root": str(server.root / "nowhere"), "table": "t"}))
 
 
 def test_a_branch_is_read_directly_without_a_filter_only(server: Server, table: str) -> None:
@@ -265,7 +265,7 @@ def test_a_branch_is_read_directly_without_a_filter_only(server: Server, table: 
     server.run(f"ALTER TABLE {table} DROP PARTITION (part = 'p1')")
     assert read(server, "root", table=f"{table}@dev").num_rows == 20
     with pytest.raises(Unsupported, match="is a branch"):
-        direct.plan(options(server, "root", table=f"{table}@dev", filter="id = 1"))
+        plan_direct(options(server, "root", table=f"{table}@dev", filter="id = 1"))
 
 
 @pytest.mark.parametrize("way", WAYS)

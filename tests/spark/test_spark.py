@@ -11,7 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight_client.spark.writing.stored_types import arrow_schema
+from lance_flight_client.spark.types import arrow_schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from lance_flight_client.spark.connector.sessions import settings
-from lance_flight_client.spark.pipelines.program import main
+from lance_flight_client.spark.program import main
 from pyspark.sql import SparkSession
 
 from tests.documents import TOP

@@ -16,18 +16,16 @@ import pytest
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.storage.leases import leases
 from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SchemaError
-from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading import direct
-from lance_flight_client.spark.source import Portion
-from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset, last_version
-from lance_flight_client.spark.streaming.options import (
+from lance_flight_client.spark import reading
+from lance_flight_client.spark.options import (
+    ReadOptions,
     StreamReadOptions,
     StreamWriteOptions,
     check_no_stream,
     without_stream,
 )
-from lance_flight_client.spark.streaming.planning import History, plan_stream
-from lance_flight_client.spark.streaming.reader import new_stream_reader
+from lance_flight_client.spark.source import Portion
+from lance_flight_client.spark.streaming import BEGINNING, History, Offset, last_version, new_stream_reader, plan_stream
 from lance_flight_client.spark.types import carried_schema
 
 from tests.catalog.aging import age
@@ -58,7 +56,7 @@ class Query:
 
     def start(self) -> None:
         """Begin, or begin again with the checkpoint."""
-        read = direct.plan(ReadOptions.parse(without_stream(self._options)))
+        read = reading.plan_direct(ReadOptions.parse(without_stream(self._options)))
         stream = StreamReadOptions.parse(self._options)
         self.most = stream.versions_per_trigger
         self.history = History(pickle.loads(pickle.dumps(plan_stream(read, stream))))  # noqa: S301 - our own
@@ -108,7 +106,7 @@ BEGINNINGS: list[Any] = [
 
 def test_a_run_of_what_there_is_ends_where_rows_ended_when_it_began(place: Path) -> None:
     given = {"root": str(place.parent), "table": "t"}
-    reader = new_stream_reader(direct.plan(ReadOptions.parse(given)), StreamReadOptions.parse(given))
+    reader = new_stream_reader(reading.plan_direct(ReadOptions.parse(given)), StreamReadOptions.parse(given))
     start, limit = BEGINNING.to_json(), reader.getDefaultReadLimit()
     reader.prepareForTriggerAvailableNow()
     ends = reader.latestOffset(start, limit)
@@ -354,6 +352,8 @@ def test_rows_inside_columns_come_in_the_types_that_spark_was_told(place: Path) 
         query.rest()
         for number in range(len(query.ends)):
             schemas += [batch.schema for portion in query.portions(number) for batch in portion.batches()]
-    declared = carried_schema(direct.plan(ReadOptions.parse({"root": str(place.parent), "table": "nested"})).wanted)
+    declared = carried_schema(
+        reading.plan_direct(ReadOptions.parse({"root": str(place.parent), "table": "nested"})).wanted
+    )
     assert len(schemas) >= 3
     assert all(schema.equals(declared, check_metadata=True) for schema in schemas)

@@ -14,7 +14,7 @@ import pytest
 from lance_flight.errors import Conflict, InvalidInput
 from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading.through_flight import FlightPlan, plan
+from lance_flight_client.spark.reading import FlightPlan, plan_through_server
 from pyarrow import flight
 
 from tests.service.server_process import Server, serving
@@ -24,7 +24,7 @@ SECRET = "5ecret"  # noqa: S105 - nobody's
 
 
 def planned(server: Server, **given: str) -> FlightPlan:
-    return plan(ReadOptions.parse({"uri": server.uri, **given}))
+    return plan_through_server(ReadOptions.parse({"uri": server.uri, **given}))
 
 
 def located(planned: FlightPlan, *locations: str) -> FlightPlan:
@@ -58,7 +58,7 @@ def test_there_is_a_task_for_each_endpoint(server: Server, stored: str) -> None:
 
 def test_a_task_has_about_a_million_rows(server: Server, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(planned(server, table=stored).portions()) == 1
-    monkeypatch.setattr("lance_flight_client.dataset.balancing.ROWS_PER_TASK", 7)
+    monkeypatch.setattr("lance_flight_client.dataset.portions.ROWS_PER_TASK", 7)
     found = planned(server, table=stored)
     assert len(found.portions()) == 3
     assert identities(found) == list(range(20))
@@ -77,7 +77,7 @@ def test_locations_that_do_not_answer_are_all_named(server: Server, stored: str)
 
 def test_a_server_that_does_not_answer_is_named() -> None:
     with pytest.raises(ServerError, match=f"no server answers at {NOBODY}"):
-        plan(ReadOptions.parse({"uri": NOBODY, "table": "t"}))
+        plan_through_server(ReadOptions.parse({"uri": NOBODY, "table": "t"}))
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ WHO = [
 @pytest.mark.parametrize(("who", "said"), WHO)
 def test_every_call_says_who_asks(who: dict[str, str], said: str) -> None:
     with breaking(1) as (broken, headers):
-        found = plan(ReadOptions.parse({"uri": broken.uri, "table": "t", **who}))
+        found = plan_through_server(ReadOptions.parse({"uri": broken.uri, "table": "t", **who}))
         (portion,) = found.portions()
         assert next(portion.batches()).num_rows == 1
     assert f"GET_FLIGHT_INFO: {said}" in headers.seen

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import DataError, SchemaError
-from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
-from lance_flight_client.spark.writing.stored_types import arrow_schema
+from lance_flight_client.spark.types import arrow_schema, carried_batch, carried_schema, spark_schema
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -19,12 +19,9 @@ from lance_flight.errors import (
     SerializationFailure,
     SpecError,
 )
-from lance_flight_client.spark.commits import committed
-from lance_flight_client.spark.names import matched
-from lance_flight_client.spark.writing.options import WriteOptions
-from lance_flight_client.spark.writing.planning import new_writer
-from lance_flight_client.spark.writing.reports import Report
-from lance_flight_client.spark.writing.writer import NothingToWrite
+from lance_flight_client.spark.options import WriteOptions
+from lance_flight_client.spark.types import matched
+from lance_flight_client.spark.writing import NothingToWrite, Report, committed, new_writer
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceArrowWriter
 

@@ -1,23 +1,71 @@
-"""The console as an ASGI application."""
+"""The console: its addresses, the ASGI application, and the HTTP server that runs it in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import uvicorn
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from lance_flight_client.console.logins import Logins
-from lance_flight_client.console.pages.answering import Pages, absent
-from lance_flight_client.console.pages.routes import ROUTES
+from lance_flight_client.adbc import Credentials
+from lance_flight_client.console.access import Logins, RequestChecks
+from lance_flight_client.console.answering import Pages, absent
+from lance_flight_client.console.pages import (
+    activity,
+    activity_rows,
+    begin_query,
+    history,
+    home,
+    kill,
+    login,
+    login_page,
+    logout,
+    map_picture,
+    map_svg,
+    partition_map,
+    plan,
+    query_cancel,
+    query_download,
+    query_page,
+    query_state,
+    summary,
+    table,
+)
 from lance_flight_client.console.partition_grid import readable_bytes
-from lance_flight_client.console.request_checks import RequestChecks
+from lance_flight_client.console.server import ConsoleLimits
+
+ROUTES = (
+    Route("/", home),
+    Route("/login", login_page, methods=["GET"]),
+    Route("/login", login, methods=["POST"]),
+    Route("/logout", logout, methods=["POST"]),
+    Route("/t/{schema}/{name}", table),
+    Route("/t/{schema}/{name}/summary", summary),
+    Route("/t/{schema}/{name}/map", partition_map),
+    Route("/t/{schema}/{name}/map/picture", map_picture),
+    Route("/t/{schema}/{name}/map.svg", map_svg),
+    Route("/t/{schema}/{name}/history", history),
+    Route("/query", query_page, methods=["GET"]),
+    Route("/query", begin_query, methods=["POST"]),
+    Route("/plan", plan, methods=["POST"]),
+    Route("/query/{query}.{format}", query_download),
+    Route("/query/{query}", query_state),
+    Route("/query/{query}/cancel", query_cancel, methods=["POST"]),
+    Route("/activity", activity),
+    Route("/activity/rows", activity_rows),
+    Route("/activity/{statement}/kill", kill, methods=["POST"]),
+)
+
 
 HERE = Path(__file__).parent
 
@@ -60,3 +108,87 @@ def application(logins: Logins, address: ConsoleAddress) -> Starlette:
     )
     app.state.pages = Pages(logins, templates(), cookie=address.cookie, is_secure=address.is_secure)
     return app
+
+
+_START_SECONDS = 10
+_MOST_CONNECTIONS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOptions:
+    """Options of the console: where it listens, which server it asks, as whom (None: each browser says it), and its limits."""
+
+    uri: str
+    credentials: Credentials | None
+    host: str = "127.0.0.1"
+    port: int = 0
+    hosts: Sequence[str] = ()
+    certificate: str | None = None
+    key: str | None = None
+    writes: bool = False
+    limits: ConsoleLimits = field(default_factory=ConsoleLimits)
+
+    @property
+    def is_secure(self) -> bool:
+        """True if browsers speak TLS with it."""
+        return self.certificate is not None
+
+
+class RunningConsole:
+    """A console that listens; `address` lets the next browser in."""
+
+    def __init__(self, options: ConsoleOptions, announce: Callable[[str], None]) -> None:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        self._socket = socket.create_server((options.host, options.port), family=family, reuse_port=False)
+        port = self._socket.getsockname()[1]
+        named = options.hosts or (options.host, "localhost")
+        hosts = [f"[{name}]" if ":" in name else name for name in named]
+        self._base = f"{'https' if options.is_secure else 'http'}://{hosts[0]}:{port}/"
+        self._logins = Logins(
+            options.uri,
+            options.credentials,
+            options.limits,
+            writes=options.writes,
+            announce=lambda token: announce(f"{self._base}?token={token}"),
+        )
+        allowed = [f"{name}:{port}" for name in hosts] + ([*hosts] if port in (80, 443) else [])
+        config = uvicorn.Config(
+            application(self._logins, ConsoleAddress(allowed, options.is_secure, port)),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+        )
+        # Here, so that a certificate which cannot be read is an error of who starts it.
+        config.load()
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="console", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """The address for the next browser."""
+        return f"{self._base}?token={self._logins.token}"
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what browsers have begun."""
+        self._server.should_exit = True
+        self._thread.join(_START_SECONDS)
+
+
+@contextmanager
+def running(options: ConsoleOptions, announce: Callable[[str], None]) -> Iterator[RunningConsole]:
+    """Run a console beside the block; each further address is announced when the one before is used."""
+    console = RunningConsole(options, announce)
+    console.start()
+    try:
+        yield console
+    finally:
+        console.stop()

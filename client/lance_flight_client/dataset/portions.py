@@ -1,16 +1,19 @@
-"""Portions of a read: values that may go to other processes, which open the tables at their pins, filter, and return the rows."""
+"""Portions of a read: values that other processes can take, which open partition tables at their pinned versions and return rows."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance_flight.catalog.storage.blobs import open_blobs
-from lance_flight.catalog.storage.store import UNREADABLE
+from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import TablePart
@@ -21,7 +24,6 @@ from lance_flight.model.schema import is_blob
 from lance_flight.planning.row_filters import RowFilter
 
 if TYPE_CHECKING:
-    # Its engine is imported by the readers alone that are given a condition.
     from lance_flight_client.dataset.conditions import RowCondition
 
 
@@ -159,3 +161,116 @@ def _opened(source: Source, column: str, number: int | None, addresses: Sequence
             f"column {column!r} of {source.name!r} is {there.type}, not a blob; read it with to_batches()"
         )
     return open_blobs(source.dataset, there.name, addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows and columns that are read (None: all): a condition in SQL or of pyarrow, and names."""
+
+    filter: str | pc.Expression | None = None
+    columns: Sequence[str] | None = None
+
+
+def store_of(root: str, storage: Mapping[str, str]) -> Store:
+    """Return the place of a root; `InvalidInput` for a directory that this machine does not have."""
+    if "://" in root:
+        return Store(root.rstrip("/"), dict(storage))
+    path = Path(root).expanduser().resolve()
+    if not path.is_dir():
+        raise InvalidInput(f"root {root!r} is no directory here; expected one, or an object-store URI")
+    return Store(str(path), dict(storage))
+
+
+class Fragment(Protocol):
+    """Part of a dataset; it is pickled, and read in any process that reaches the root or the server."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        ...
+
+    @property
+    def rows(self) -> int | None:
+        """Most rows that it has: those that are stored, of which the filter may leave fewer (None: not known)."""
+        ...
+
+    def count_rows(self) -> int:
+        """Return how many rows the filter leaves."""
+        ...
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        ...
+
+    def to_table(self) -> pa.Table:
+        """Return the rows."""
+        ...
+
+
+class View(Protocol):
+    """Source of a dataset: a root, or a server."""
+
+    @property
+    def name(self) -> str:
+        """The table, with its schema."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read."""
+        ...
+
+    def count_rows(self) -> int:
+        """Return how many rows the filter leaves."""
+        ...
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, and keep their snapshot until the last one."""
+        ...
+
+    def take_blobs(self, column: str, indices: Sequence[int]) -> list[BinaryIO | None]:
+        """Return the blobs of some rows as files, by their places among the rows."""
+        ...
+
+    def fragments(self, rows: int) -> Sequence[Fragment]:
+        """Return parts of about so many rows at most, always the same ones in the same order."""
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+T = TypeVar("T")
+
+ROWS_PER_TASK = 1_000_000
+
+
+def tasks_for(rows: int, most: int | None) -> int:
+    """Return how many tasks read so many rows: `most`, where it is given.
+
+    >>> tasks_for(0, None), tasks_for(2_500_000, None), tasks_for(2_500_000, 8)
+    (1, 3, 8)
+    """
+    return max(1, -(-rows // ROWS_PER_TASK)) if most is None else most
+
+
+def balanced(pieces: Sequence[tuple[T, int]], tasks: int) -> list[list[T]]:
+    """Pieces and their weights, dealt out to at most `tasks`, the heaviest first; no task without a piece.
+
+    >>> balanced([("a", 1), ("b", 5), ("c", 2), ("d", 2)], 2)
+    [['b'], ['c', 'd', 'a']]
+    """
+    dealt: list[list[T]] = [[] for _ in range(tasks)]
+    loads = [(0, task) for task in range(tasks)]
+    for piece, weight in sorted(pieces, key=lambda each: -each[1]):
+        load, task = loads[0]
+        dealt[task].append(piece)
+        # What is empty counts too: a table costs something before its first row.
+        heapq.heapreplace(loads, (load + max(weight, 1), task))
+    return [task for task in dealt if task]

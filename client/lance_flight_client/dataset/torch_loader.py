@@ -10,8 +10,7 @@ import torch
 from lance_flight.errors import InvalidInput
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from lance_flight_client.dataset.arrays import arrays
-from lance_flight_client.dataset.loading import Loader
+from lance_flight_client.dataset.loading import Loader, arrays
 
 
 def tensors(batch: pa.RecordBatch) -> dict[str, torch.Tensor]:

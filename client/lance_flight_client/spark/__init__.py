@@ -4,7 +4,7 @@ Executors read the files of a root themselves, or the endpoints of a server. Not
 read: Spark forks its Python workers, and Lance does not survive a fork.
 """
 
-from lance_flight_client.spark.pyspark_path import prefer_installed
+from lance_flight_client.spark.machine import prefer_installed
 
 prefer_installed()
 

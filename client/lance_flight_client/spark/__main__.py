@@ -2,6 +2,6 @@
 
 import sys
 
-from lance_flight_client.spark.pipelines.program import main
+from lance_flight_client.spark.program import main
 
 sys.exit(main())

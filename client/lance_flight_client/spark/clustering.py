@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as spark
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from lance_flight_client.dataset.roots import store_of
-from lance_flight_client.spark.names import matched
-from lance_flight_client.spark.writing.options import WriteOptions
+from lance_flight_client.dataset.portions import store_of
+from lance_flight_client.spark.options import WriteOptions
+from lance_flight_client.spark.types import matched
 
 PARTITION = "__lance_flight_partition"
 _SPREAD = "__lance_flight_spread"

@@ -1,4 +1,8 @@
-"""Needs of Spark on the machine that it is started on: a Java, an interpreter for its Python workers, and an active session in each thread."""
+"""Needs of Spark on the machine: a Java, an interpreter for its Python workers, and the installed PySpark.
+
+Spark puts `pyspark.zip` first on the path of its Python workers. Python keeps no compiled modules of an archive, so that each process that is
+not forked compiles them anew: more than a second of a core.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +21,7 @@ from lance_flight.errors import NotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 PYTHON, JAVA = "PYSPARK_PYTHON", "JAVA_HOME"
 PANDAS = "PySpark does not yet fully support pandas"
@@ -75,3 +81,22 @@ def packaged_java() -> str:
     launcher.write_text(_LAUNCHER.format(java=java), encoding="utf-8")
     launcher.chmod(0o700)
     return str(home)
+
+
+_ARCHIVE = Path("pyspark", "python", "lib", "pyspark.zip")
+
+
+def prefer_installed() -> None:
+    """Take the archive of PySpark off `sys.path` where the PySpark that it belongs to is installed; to be called before that is imported."""
+    if "pyspark" not in sys.modules:
+        sys.path[:] = without_archives(sys.path)
+
+
+def without_archives(path: Sequence[str]) -> list[str]:
+    """Return a search path without the archives that lie in a PySpark which it has as a directory as well.
+
+    >>> without_archives(["", "/spark/python/lib/pyspark.zip", "/site-packages"])
+    ['', '/spark/python/lib/pyspark.zip', '/site-packages']
+    """
+    copies = {str(Path(each) / _ARCHIVE) for each in path if (Path(each) / _ARCHIVE).exists()}
+    return [each for each in path if each not in copies]

@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("lance_flight")` as one value, every problem of theirs named at once."""
+"""Options of `lance_flight` in Spark: of reads, writes and streams, each set as one value, every problem named at once."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class ReadOptions:
         plain, storage = parted(options)
         reading = OptionReading(plain)
         parsed = cls(**reading.values(cls), storage=storage)
-        problems = [*unknown(plain, meanings(cls)), *reading.problems, *_combined(plain, storage)]
+        problems = [*unknown(plain, meanings(cls)), *reading.problems, *_find_read_problems(plain, storage)]
         if problems:
             raise InvalidInput("options of lance_flight: " + "; ".join(problems))
         return parsed
@@ -219,7 +219,7 @@ def unknown(given: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]
         yield f"no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(known)}")
 
 
-def _combined(given: Mapping[str, str], storage: Mapping[str, str]) -> Iterator[str]:
+def _find_read_problems(given: Mapping[str, str], storage: Mapping[str, str]) -> Iterator[str]:
     """Return what is wrong with options together."""
     if ("root" in given) == ("uri" in given):
         yield "expected one of 'root' (read directly) and 'uri' (read through a server)"
@@ -251,3 +251,185 @@ def _place(uri: str | None) -> Iterator[str]:
         yield "'uri' holds a user; expected the options 'username' and 'password', which are not logged"
     elif parts.scheme not in _SCHEMES or not parts.hostname:
         yield f"'uri' is {uri!r}; expected grpc://host:port or grpc+tls://host:port"
+
+
+PARTITIONS, TABLE = "partitions", "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Options of a write, each declared once: the target, and how it is written."""
+
+    root: str = option("the directory or object-store URI of the tables; executors write there themselves")
+    table: NamedTable = option(  # noqa: RUF009 - a field
+        "table to write: name or schema.name, quoted if a part contains a dot", OptionReading.table
+    )
+    partition_by: str | None = option(
+        "how the table is partitioned if it has to be made, as in SQL: year(ts), bucket(16, id), country"
+    )
+    stable_row_ids: bool = option(
+        "whether the rows of a table that has to be made keep their ids: true, or false (as without)",
+        OptionReading.switch,
+    )
+    file_version: str | None = option(
+        "the version of Lance's file format of a table that has to be made: 2.0, 2.1 or 2.2 (as without)",
+        OptionReading.file_version,
+    )
+    overwrite: str | None = option(
+        "with mode overwrite: what is replaced, the partitions that get rows (as without) or the table"
+    )
+    commit_id: str | None = option("a name for this write: it is committed once, however often it is run")
+    snapshot: int | None = option(
+        "the version that the rows were computed from: what they replace must not have changed since",
+        OptionReading.number,
+    )
+    report: str | None = option(
+        "a file on the driver that is made when all is committed: JSON with version, rows and partitions"
+    )
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def replaces(self) -> str | None:
+        """Return what is replaced: `PARTITIONS`, `TABLE`, or None for rows that are added."""
+        return self.overwrite
+
+    @classmethod
+    def of(cls, root: str, table: str, storage: Mapping[str, str]) -> WriteOptions:
+        """Return a table by what the options call it: `table` as in SQL, `storage` without the prefix."""
+        where = {"root": root, "table": table} | {f"{STORAGE}{name}": value for name, value in storage.items()}
+        return cls.parse(where, overwrite=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
+        """Read options as Spark gives them; `InvalidInput` names everything that is wrong with them.
+
+        >>> WriteOptions.parse({"root": "/data", "table": "flights"}, overwrite=True).replaces
+        'partitions'
+        """
+        plain, storage = parted(options)
+        reading = OptionReading(plain)
+        values = reading.values(cls) | {"overwrite": plain.get("overwrite", PARTITIONS) if overwrite else None}
+        problems = [
+            *unknown(plain, meanings(cls)),
+            *reading.problems,
+            *_find_write_problems(plain, overwrite=overwrite),
+        ]
+        if problems:
+            raise InvalidInput("options of lance_flight: " + "; ".join(problems))
+        return cls(**values, storage=storage)
+
+
+def _find_write_problems(given: Mapping[str, str], *, overwrite: bool) -> Iterator[str]:
+    for name in ("root", "table"):
+        if name not in given:
+            yield f"expected {name!r}: {meanings(WriteOptions)[name]}"
+    replaces = given.get("overwrite")
+    if replaces is not None and not overwrite:
+        yield "'overwrite' goes with .mode(\"overwrite\"), and the mode is append"
+    elif replaces not in {None, PARTITIONS, TABLE}:
+        yield f"'overwrite' is {replaces!r}; expected {PARTITIONS} or {TABLE}"
+
+
+READ_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "starting": "with which rows: all of the table as it is and then what is added (as without: table), the same from the"
+        " oldest snapshot on (earliest), only what is added from now on (latest), or after a snapshot, by its number",
+        "versions_per_trigger": "how many snapshots a batch may span, at most (as without: 1000)",
+        "changes": "what becomes of snapshots that remove or change rows: fail (as without), or new_rows to go on with the"
+        " rows that they bring",
+    }
+)
+"""Options of `readStream` beside those of a direct read."""
+
+TABLE_FIRST, EARLIEST, LATEST = _WORDS = ("table", "earliest", "latest")
+FAIL, NEW_ROWS = "fail", "new_rows"
+VERSIONS_PER_TRIGGER = 1000
+"""All of them are compared one after another, and kept from vacuum, before the first task of a batch runs."""
+_NOT_STREAMED = ("uri", "query", "snapshot", "tag", "time")
+
+_TABLE_OPTIONS = ("root", "table", "partition_by", "stable_row_ids", "file_version")
+WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "stream": "a name for this stream, which its table knows it by: each of its batches is committed once",
+        **{name: meanings(WriteOptions)[name] for name in _TABLE_OPTIONS},
+    }
+)
+"""Every option of `writeStream`, and what it means; beside them there are storage options."""
+
+OF_SPARK = ("checkpointlocation", "queryname")
+"""Spark's own options that it hands over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadOptions:
+    """Options of a stream that reads, in addition to those of a read; `starting` is a word, or a snapshot."""
+
+    starting: str | int = TABLE_FIRST
+    versions_per_trigger: int = VERSIONS_PER_TRIGGER
+    allows_changes: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> StreamReadOptions:
+        """Read what of the options is a stream's; `InvalidInput` names everything that is wrong with it.
+
+        >>> StreamReadOptions.parse({"root": "/data", "table": "flights", "starting": "12"}).starting
+        12
+        """
+        given = {name.lower(): text for name, text in options.items()}
+        reading = OptionReading(given)
+        starting = given.get("starting", TABLE_FIRST)
+        versions = reading.number("versions_per_trigger") or VERSIONS_PER_TRIGGER
+        changes = given.get("changes", FAIL)
+        problems = [f"{name!r} goes with .read, not with .readStream" for name in _NOT_STREAMED if name in given]
+        problems += reading.problems
+        if starting not in _WORDS and not starting.isdecimal():
+            problems.append(f"'starting' is {starting!r}; expected {', '.join(_WORDS)} or the number of a snapshot")
+        if changes not in {FAIL, NEW_ROWS}:
+            problems.append(f"'changes' is {changes!r}; expected {FAIL} or {NEW_ROWS}")
+        if problems:
+            raise InvalidInput("options of lance_flight: " + "; ".join(problems))
+        return cls(
+            starting=int(starting) if starting.isdecimal() else starting,
+            versions_per_trigger=versions,
+            allows_changes=changes == NEW_ROWS,
+        )
+
+
+def without_stream(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the read alone: Spark asks for its columns before it says whether it is a stream."""
+    return {name: text for name, text in options.items() if name.lower() not in READ_MEANINGS}
+
+
+def check_no_stream(options: Mapping[str, str]) -> None:
+    """Raise `InvalidInput` for options of a stream where there is none."""
+    streamed = sorted(name.lower() for name in options if name.lower() in READ_MEANINGS)
+    if streamed:
+        raise InvalidInput(f"options of lance_flight: {streamed[0]!r} goes with .readStream, not with .read")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWriteOptions:
+    """Options of a stream that writes; `stream` is the name under which the table records its batches."""
+
+    write: WriteOptions
+    stream: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, complete: bool) -> StreamWriteOptions:
+        """Read options as Spark gives them; `InvalidInput` names what is wrong with them.
+
+        In the output mode `complete` a batch replaces all rows.
+
+        >>> options = {"root": "/data", "table": "hourly", "stream": "by hour"}
+        >>> StreamWriteOptions.parse(options, complete=True).write.replaces
+        'table'
+        """
+        given = {name.lower(): text for name, text in options.items() if name.lower() not in OF_SPARK}
+        stream = given.pop("stream", None)
+        if stream is None:
+            raise InvalidInput(f"options of lance_flight: expected 'stream': {WRITE_MEANINGS['stream']}")
+        refused = sorted(given.keys() & (meanings(WriteOptions).keys() - WRITE_MEANINGS.keys()))
+        if refused:
+            raise InvalidInput(f"options of lance_flight: {refused[0]!r} goes with .write, not with .writeStream")
+        written = {**given, "overwrite": TABLE} if complete else given
+        return cls(WriteOptions.parse(written, overwrite=complete), stream)

@@ -15,12 +15,10 @@ from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.planning.joins import NotCopartitioned
 from pyspark.sql import functions
 
-from lance_flight_client.spark.groups import plans
-from lance_flight_client.spark.groups.plans import FUNCTIONS, JoinTerms
-from lance_flight_client.spark.groups.tasks import frame_of
+from lance_flight_client.spark import groups, reading
+from lance_flight_client.spark.groups import FUNCTIONS, JoinTerms, frame_of
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading import direct
-from lance_flight_client.spark.reading.direct import DirectPlan
+from lance_flight_client.spark.reading import DirectPlan
 from lance_flight_client.spark.source import FORMAT
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def partition_wise_join(
     names are refused. Both tables stay at the versions that they have now. The groups are dealt out to at most `tasks` tasks by their
     rows, each of which joins one after another (None: as many as run at once, or more where a task would have over a million rows).
     """
-    plans.check_how(how)
+    groups.check_how(how)
     is_using = isinstance(on, str) or all(isinstance(each, str) for each in on)
     named = [on] if isinstance(on, str) else on
     pairs = [(each, each) if isinstance(each, str) else (each[0], each[1]) for each in named]
@@ -62,7 +60,7 @@ def partition_wise_join(
     # A condition may be over any column, and is Spark's to apply.
     returned = None if columns is None or where is not None else list(columns)
     terms = JoinTerms(pairs, how, is_using, returned, suffixes)
-    found = plans.join_plan(sides[0].plan, sides[1].plan, terms)
+    found = groups.join_plan(sides[0].plan, sides[1].plan, terms)
     if isinstance(found, NotCopartitioned):
         _log.warning("joined by Spark: %s", found.why)
         joined = _joined_by_spark(spark, sides, terms)
@@ -100,7 +98,7 @@ def partition_wise_aggregate(
             raise NotFound.named("aggregate", function, FUNCTIONS)
     rows = _Pinned.of(table)
     listed = [(name, column, function) for name, (column, function) in aggregates.items()]
-    found = plans.aggregate_plan(rows.plan, keys, listed)
+    found = groups.aggregate_plan(rows.plan, keys, listed)
     if not isinstance(found, NotCopartitioned):
         return frame_of(spark, found, _checked(tasks))
     _log.warning("grouped by Spark: %s", found.why)
@@ -126,7 +124,7 @@ class _Pinned:
         parsed = ReadOptions.parse(options)
         if parsed.root is None:
             raise InvalidInput("groups are read directly; expected the option 'root'")
-        plan = direct.plan(parsed)
+        plan = reading.plan_direct(parsed)
         others = {name: text for name, text in options.items() if name.lower() not in _POINTS}
         return cls(plan, others | {"snapshot": str(plan.version)})
 

@@ -24,14 +24,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.streaming.options import (
+from lance_flight_client.spark.options import (
+    ReadOptions,
     StreamReadOptions,
     StreamWriteOptions,
+    WriteOptions,
     check_no_stream,
     without_stream,
 )
-from lance_flight_client.spark.writing.options import WriteOptions
 
 FORMAT = "lance_flight"
 UNFILTERED = (
@@ -103,7 +103,7 @@ class LanceFlightDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's interface
         options = StreamReadOptions.parse(self.options)
         plan = pickle.loads(self._planned(schema).plan)  # noqa: S301 - made by this source
-        return cast("DataSourceStreamReader", imported("streaming.reader").new_stream_reader(plan, options))
+        return cast("DataSourceStreamReader", imported("streaming").new_stream_reader(plan, options))
 
     def _planned(self, schema: StructType) -> PickledPlan:
         """Return what was planned; raise `InvalidInput` if nothing was, since Spark did not ask for the schema."""
@@ -117,19 +117,20 @@ class LanceFlightDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)
-        return cast("DataSourceArrowWriter", imported("writing.planning").new_writer(options, schema))
+        return cast("DataSourceArrowWriter", imported("writing").new_writer(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's interface
         options = StreamWriteOptions.parse(self.options, complete=overwrite)
-        return cast("DataSourceStreamWriter", imported("streaming.writer").new_stream_writer(options, schema))
+        return cast("DataSourceStreamWriter", imported("streaming").new_stream_writer(options, schema))
 
 
 def _plan(options: ReadOptions) -> ReadPlan:
     """Plan a read; over a root, views and metadata tables are queries."""
     try:
-        plan = imported("reading.through_flight" if options.root is None else "reading.direct").plan(options)
+        reading = imported("reading")
+        plan = (reading.plan_through_server if options.root is None else reading.plan_direct)(options)
     except NotFound:
-        found = None if options.root is None else imported("connector.reading.relations").query_plan(options)
+        found = None if options.root is None else imported("connector.relations").query_plan(options)
         if found is None:
             raise
         return cast("ReadPlan", found)

@@ -1,27 +1,307 @@
-"""The dialect: what the server can do, how connections are made, and how rows are inserted in bulk."""
+"""The dialect: what the server can do, URLs, DBAPI connections and cursors over ADBC, and bulk inserts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import AdbcStatusCode, Error
 from sqlalchemy import schema as sa_schema
 from sqlalchemy import sql, types
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError
 
+from lance_flight_client.adbc import LARGEST_MESSAGE, MESSAGE_SIZE, Credentials, in_messages
 from lance_flight_client.sqlalchemy.compiler import (
+    Binary,
+    Decimals,
+    Floats,
     LanceFlightCompiler,
     LanceFlightDDLCompiler,
     LanceFlightIdentifierPreparer,
+    LanceFlightWarning,
+    TypeCompiler,
     declared,
 )
-from lance_flight_client.sqlalchemy.connections import BatchCursor, Connection
 from lance_flight_client.sqlalchemy.reflection import Reflection
-from lance_flight_client.sqlalchemy.types import Binary, Decimals, Floats, TypeCompiler
-from lance_flight_client.sqlalchemy.urls import parse
+
+DEFAULT_PORT = 32010
+_TRUTH = MappingProxyType({"true": True, "1": True, "on": True, "false": False, "0": False, "off": False})
+_FILES = MappingProxyType({"tls_ca": "tls_ca", "tls_certificate": "certificate", "tls_key": "key"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAddress:
+    """Address of a server in a URL, with the options of the ADBC driver and those of the session."""
+
+    uri: str
+    driver_options: Mapping[str, str] = field(repr=False)
+    session_options: Mapping[str, str]
+
+
+def parse(url: URL) -> ServerAddress:
+    """Return the address in a URL.
+
+    `tls`, `tls_ca`, `tls_certificate`, `tls_key` (paths of PEM files), `token` and `token_file` are about the connection, names that begin
+    with `adbc.` are options of the driver, and all others are options of the session, which the server knows.
+
+    >>> address = parse(URL.create("lance_flight", host="h", database="sales", query={"tls": "true", "branch": "b"}))
+    >>> address.uri, dict(address.session_options)
+    ('grpc+tls://h:32010', {'schema': 'sales', 'branch': 'b'})
+    """
+    given = {name: _single(name, value) for name, value in url.query.items()}
+    files = {ours: given.pop(name) for name, ours in _FILES.items() if name in given}
+    is_encrypted = _truth("tls", given.pop("tls", "true" if files else "false"))
+    if files and not is_encrypted:
+        raise ArgumentError(f"{', '.join(files)} go with tls=true, but the URL says tls=false")
+    credentials = Credentials(
+        user=url.username,
+        password=None if url.password is None else str(url.password),
+        token=_token(given),
+        **{name: _text("file", path) for name, path in files.items()},
+    )
+    driver = {name: given.pop(name) for name in [*given] if name.startswith("adbc.")}
+    schema = {"schema": url.database} if url.database else {}
+    return ServerAddress(
+        uri=f"grpc{'+tls' if is_encrypted else ''}://{_host(url)}:{url.port or DEFAULT_PORT}",
+        driver_options={**credentials.options, **driver},
+        session_options={**schema, **given},
+    )
+
+
+def _host(url: URL) -> str:
+    host = url.host or "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _token(given: dict[str, str]) -> str | None:
+    token, path = given.pop("token", None), given.pop("token_file", None)
+    if token is not None and path is not None:
+        raise ArgumentError("the URL has both token and token_file; expected one of them")
+    return token if path is None else _text("token_file", path).strip()
+
+
+def _text(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"{name} {path!r} cannot be read: {error}") from error
+
+
+def _single(name: str, value: str | tuple[str, ...]) -> str:
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} occurs {len(value)} times in the URL; expected once")
+    return value
+
+
+def _truth(name: str, text: str) -> bool:
+    if text.lower() not in _TRUTH:
+        raise ArgumentError(f"{name} is {text!r}; expected one of {', '.join(_TRUTH)}")
+    return _TRUTH[text.lower()]
+
+
+_OPTION = "adbc.flight.sql.session.option."
+_COOKIES = "adbc.flight.sql.rpc.with_cookie_middleware"
+
+
+class Connection:
+    """ADBC connection in autocommit or in Flight SQL transactions, with the session options of its URL.
+
+    A failed commit leaves ADBC's connection without a transaction, which it cannot begin again: another one takes its place. Its
+    session begins anew, without the temporary tables of the old one.
+    """
+
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
+        self._options = dict(address.session_options)
+        self._has_changed = False
+        self._warns_of_rollback = True
+        self.is_autocommit = True
+        self._adbc = self._open()
+
+    def cursor(self) -> BatchCursor:
+        """Return a cursor over a new statement."""
+        return BatchCursor(self, self._adbc.cursor())
+
+    def commit(self) -> None:
+        """Commit the transaction; in autocommit each statement has been committed."""
+        self._has_changed = False
+        if not self.is_autocommit:
+            self._end(self._adbc.adbc_connection.commit)
+
+    def rollback(self) -> None:
+        """Roll the transaction back; in autocommit warn of changes, which stay."""
+        if not self.is_autocommit:
+            self._end(self._adbc.adbc_connection.rollback)
+        elif self._has_changed and self._warns_of_rollback:
+            warnings.warn(
+                "rollback, or close without commit, undoes nothing in autocommit: what was executed stays. Use"
+                " isolation_level='SNAPSHOT' for transactions, or 'AUTOCOMMIT' to say that none is wanted",
+                LanceFlightWarning,
+                stacklevel=2,
+            )
+        self._has_changed = False
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._adbc.close()
+
+    @property
+    def isolation_level(self) -> str:
+        """AUTOCOMMIT, or the level that transactions have."""
+        return "AUTOCOMMIT" if self.is_autocommit else self._options.get("isolation", "snapshot").upper()
+
+    @isolation_level.setter
+    def isolation_level(self, level: str) -> None:
+        self._warns_of_rollback = level != "AUTOCOMMIT"
+        self._set_autocommit(value=level == "AUTOCOMMIT")
+        if level != "AUTOCOMMIT":
+            self._options["isolation"] = level.lower()
+            self._adbc.adbc_connection.set_options(**_session({"isolation": level.lower()}))
+
+    def reset_isolation_level(self) -> None:
+        """Return to the autocommit of new connections."""
+        self._set_autocommit(value=True)
+        self._warns_of_rollback = True
+
+    def note_change(self) -> None:
+        """Note that a statement without rows was executed."""
+        self._has_changed = True
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what ADBC's connection adds to the DBAPI (`adbc_get_objects` …)."""
+        return getattr(self._adbc, name)
+
+    def _open(self) -> dbapi.Connection:
+        options = {_COOKIES: "true", MESSAGE_SIZE: str(LARGEST_MESSAGE), **self._address.driver_options}
+        connection = dbapi.connect(self._address.uri, db_kwargs=options, autocommit=True)
+        try:
+            if self._options:
+                connection.adbc_connection.set_options(**_session(self._options))
+        except Error:
+            connection.close()
+            raise
+        return connection
+
+    def _set_autocommit(self, *, value: bool) -> None:
+        if value != self.is_autocommit:
+            self._adbc.adbc_connection.set_autocommit(value)
+            self.is_autocommit = value
+
+    def _end(self, operation: Any) -> None:
+        try:
+            operation()
+        except Error:
+            self._adbc.close()
+            self._adbc = self._open()
+            self._adbc.adbc_connection.set_autocommit(self.is_autocommit)
+            raise
+
+
+def _session(options: Mapping[str, str]) -> dict[str, str]:
+    return {_OPTION + name: value for name, value in options.items()}
+
+
+class BatchCursor:
+    """BatchCursor whose rows are converted by whole columns of a batch."""
+
+    lastrowid = None
+
+    def __init__(self, connection: Connection, adbc: dbapi.Cursor) -> None:
+        self.connection = connection
+        self._adbc = adbc
+        self._rows: Iterator[tuple[Any, ...]] | None = None
+        self._changed: int | None = None
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows that the last statement changed; −1 of a query."""
+        return int(self._adbc.rowcount) if self._changed is None else self._changed
+
+    @property
+    def description(self) -> Sequence[tuple[Any, ...]] | None:
+        """The columns of the result; None of a statement without rows."""
+        return self._adbc.description or None
+
+    def execute(self, operation: str, parameters: Sequence[Any] | None = None) -> None:
+        """Execute a statement."""
+        self._rows = self._changed = None
+        self._adbc.execute(operation, tuple(parameters) if parameters else None)
+        if self.description is None:
+            self.connection.note_change()
+
+    def executemany(self, operation: str, seq_of_parameters: Sequence[Sequence[Any]]) -> None:
+        """Execute a change once for each row of parameters, in one transaction."""
+        self._rows = self._changed = None
+        self._adbc.executemany(operation, seq_of_parameters)
+        self.connection.note_change()
+
+    def execute_in_turn(self, operation: str, seq_of_parameters: Sequence[Sequence[Any]]) -> None:
+        """Execute a change for one row of parameters after another, each committed by itself in autocommit."""
+        changed = 0
+        for parameters in seq_of_parameters:
+            self.execute(operation, parameters)
+            changed += self.rowcount
+        self._changed = changed
+
+    def parameter_schema(self, operation: str) -> pa.Schema | None:
+        """Prepare a statement and return the types of its parameters."""
+        return self._adbc.adbc_prepare(operation)
+
+    def ingest(self, table: str, schema: str | None, rows: pa.Table) -> None:
+        """Append rows to a table in one commit."""
+        self._rows = None
+        self._changed = int(self._adbc.adbc_ingest(table, in_messages(rows), mode="append", db_schema_name=schema))
+        self.connection.note_change()
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Return the next row; None after the last one."""
+        return next(self._unread(), None)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """Return the next rows."""
+        return list(islice(self._unread(), size or self._adbc.arraysize))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return all rows that are left."""
+        return list(self._unread())
+
+    def setinputsizes(self, *_: Any) -> None:
+        """Do nothing, as the DBAPI allows."""
+
+    def close(self) -> None:
+        """Close the statement."""
+        self._rows = None
+        self._adbc.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what ADBC's cursor adds to the DBAPI (`fetch_arrow_table`, `adbc_ingest` …)."""
+        return getattr(self._adbc, name)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self._unread()
+
+    def _unread(self) -> Iterator[tuple[Any, ...]]:
+        if self._rows is None:
+            self._rows = _rows(self._adbc.fetch_record_batch())
+        return self._rows
+
+
+def _rows(batches: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+    try:
+        for batch in batches:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    except OSError as error:  # how pyarrow raises what the server says in the middle of a stream
+        raise dbapi.OperationalError(str(error), status_code=AdbcStatusCode.IO) from error
+
 
 AUTOCOMMIT, SNAPSHOT, SERIALIZABLE = "AUTOCOMMIT", "SNAPSHOT", "SERIALIZABLE"
 _VERSION = re.compile(r"lance-flight (\d+)\.(\d+)\.(\d+)")

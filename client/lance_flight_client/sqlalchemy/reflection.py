@@ -10,7 +10,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.engine.reflection import ReflectionDefaults, cache
 from sqlalchemy.exc import NoSuchTableError
 
-from lance_flight_client.sqlalchemy.types import reflected
+from lance_flight_client.sqlalchemy.compiler import reflected
 
 _TABLES, _TEMPORARY, _VIEW = "BASE TABLE", "LOCAL TEMPORARY", "VIEW"
 

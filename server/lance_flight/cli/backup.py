@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from lance_flight_client.progress import Meter, readable
+from lance_flight_client.terminal import Meter, readable
 
 from lance_flight.catalog.backup.saving import BackupReport, backup
 from lance_flight.catalog.backup.selection import BackupRules

@@ -112,7 +112,7 @@ def announced(address: str) -> None:
 def console_library() -> Any:
     """Return the module that serves the console; `Unsupported` where the extra is not installed."""
     try:
-        return importlib.import_module("lance_flight_client.console.serving")
+        return importlib.import_module("lance_flight_client.console.app")
     except ImportError as exc:
         raise Unsupported(
             f"the console needs {exc.name}, which is not installed here; install lance-flight[console]"

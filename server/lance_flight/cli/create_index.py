@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 
 from lance_flight_client.index_arguments import add_index_arguments
-from lance_flight_client.progress import TableMeter
+from lance_flight_client.terminal import TableMeter
 
 from lance_flight.catalog.maintenance.indexing import BuildWatch, create_index
 from lance_flight.catalog.manifests.indices import IndexRules

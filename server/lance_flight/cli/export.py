@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 from lance_flight_client.adbc import answered
 from lance_flight_client.files.writing import WRITERS, write_directory, write_file, written_format
-from lance_flight_client.progress import Meter
+from lance_flight_client.terminal import Meter
 
 from lance_flight.cli.arguments import add_server
 from lance_flight.cli.connecting import ChosenServer

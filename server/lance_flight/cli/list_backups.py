@@ -7,7 +7,7 @@ import sys
 
 import pyarrow as pa
 from lance_flight_client.output import aligned
-from lance_flight_client.progress import readable
+from lance_flight_client.terminal import readable
 
 from lance_flight.catalog.backup.targets import ids_in, is_whole, read_backup
 from lance_flight.cli.backup import place_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lance_flight_client.progress import TableMeter
+from lance_flight_client.terminal import TableMeter
 
 from lance_flight.catalog.maintenance.indexing import BuildWatch, refresh_indices
 from lance_flight.catalog.table import Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lance_flight_client.progress import Meter, readable
+from lance_flight_client.terminal import Meter, readable
 
 from lance_flight.catalog.backup.restoring import restore
 from lance_flight.catalog.backup.targets import backup_at

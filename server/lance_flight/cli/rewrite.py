@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from lance_flight_client.progress import progress
+from lance_flight_client.terminal import progress
 
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.namespace import partitioned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from lance_flight_client.files.sources import RowSource
 from lance_flight_client.output import aligned
-from lance_flight_client.progress import Meter, readable
+from lance_flight_client.terminal import Meter, readable
 
 from lance_flight.engine.writes.partition_suggestions import (
     FEWEST_ROWS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lance_flight_client.progress import Meter, readable
+from lance_flight_client.terminal import Meter, readable
 
 from lance_flight.catalog.backup.checking import check_backup
 from lance_flight.catalog.backup.targets import StoredBackup, backup_at, backups_in

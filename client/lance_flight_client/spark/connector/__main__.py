@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TextIO
 
-from lance_flight_client.spark.connector.failures import failure
+from lance_flight_client.spark.connector import jvm
+from lance_flight_client.spark.connector.jvm import failure
 from lance_flight_client.spark.connector.methods import METHODS
-from lance_flight_client.spark.connector.reading import portions
 
 _THREADS = 16
 
@@ -44,7 +44,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin, answers)
-    portions.close()
+    jvm.close()
     # Nobody reads what would still be answered.
     os._exit(0)
 

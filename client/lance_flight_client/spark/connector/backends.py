@@ -13,8 +13,8 @@ from lance_flight.engine.engine import Engine
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import Credentials, connect, execute
-from lance_flight_client.dataset.roots import store_of
-from lance_flight_client.flight.access import certificates
+from lance_flight_client.dataset.portions import store_of
+from lance_flight_client.flight import certificates
 from lance_flight_client.spark.options import parted
 
 _LANES = 2

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import pyspark
 from lance_flight.errors import InvalidInput, NotFound
 
-from lance_flight_client.spark.connector.jars import JARS, jar_name
+from lance_flight_client.spark.connector.sessions import JARS, jar_name
 
 SOURCES = Path(__file__).parent
 COMMON = "java"

@@ -14,26 +14,28 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import quoted
-from lance_flight_client.spark.connector import streams
+from lance_flight_client.spark.connector import definitions, streams, writes
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
-from lance_flight_client.spark.connector.failures import failure
-from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
-from lance_flight_client.spark.connector.reading.aggregates import Aggregation, answer, query, to_json
-from lance_flight_client.spark.connector.reading.grouping import MOST_GROUPS, grouped
-from lance_flight_client.spark.connector.reading.limits import LimitedPlan, limited
-from lance_flight_client.spark.connector.reading.points import with_options
-from lance_flight_client.spark.connector.reading.portions import address
-from lance_flight_client.spark.connector.reading.relations import (
+from lance_flight_client.spark.connector.definitions import describe
+from lance_flight_client.spark.connector.jvm import Arguments, address, failure, pickled, unpickled
+from lance_flight_client.spark.connector.procedures import PROCEDURES
+from lance_flight_client.spark.connector.procedures import call as run_procedure
+from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, grouped, query, to_json
+from lance_flight_client.spark.connector.relations import (
     NEWEST,
     DirectTable,
+    LimitedPlan,
     Point,
     Relation,
     ServerTable,
     described_columns,
     kind_of,
+    limited,
     load,
+    relation_of,
     text,
+    with_options,
 )
 from lance_flight_client.spark.connector.table_options import (
     TableReadOptions,
@@ -42,15 +44,9 @@ from lance_flight_client.spark.connector.table_options import (
     check_read_names,
     known_options,
 )
-from lance_flight_client.spark.connector.tables import definitions
-from lance_flight_client.spark.connector.tables.descriptions import describe
-from lance_flight_client.spark.connector.tables.procedures import PROCEDURES
-from lance_flight_client.spark.connector.tables.procedures import call as run_procedure
-from lance_flight_client.spark.connector.writing import new_tables, writes
-from lance_flight_client.spark.connector.writing.new_tables import NewServerTable, NewTable
+from lance_flight_client.spark.connector.writes import NewServerTable, NewTable
 from lance_flight_client.spark.options import NamedTable
-from lance_flight_client.spark.reading.direct import DirectPlan
-from lance_flight_client.spark.reading.through_flight import FlightPlan
+from lance_flight_client.spark.reading import DirectPlan, FlightPlan
 from lance_flight_client.spark.source import ReadPlan
 from lance_flight_client.spark.types import spark_schema
 
@@ -142,13 +138,13 @@ def create_table(given: Arguments) -> None:
 
 def stage_table(given: Arguments) -> dict[str, Any]:
     """Begin to make a table, which takes rows and has no name before `end_table`."""
-    key, relation = new_tables.stage(given["options"], named(given), given)
+    key, relation = writes.stage(given["options"], named(given), given)
     return {**described(named(given), relation, spark_schema(relation.source)), "staged": key}
 
 
 def end_table(given: Arguments) -> None:
     """Publish a table that was begun, or discard it."""
-    new_tables.end(given)
+    writes.end(given)
 
 
 def alter_table(given: Arguments) -> None:

@@ -1,16 +1,40 @@
-"""`configure`: a session of Spark's with the connector and a catalog."""
+"""`configure`: a Spark session with the connector's jar and a catalog."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
+import pyspark
 from lance_flight.errors import Unsupported
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from lance_flight_client.spark.connector.jars import jar
 from lance_flight_client.spark.machine import prepare
+
+JARS = Path(__file__).with_name("jars")
+VERSIONS = ("4.1", "4.2", "4.3")
+"""Versions of Spark that have a jar; it uses classes inside Spark, which change with each of them."""
+
+
+def jar_name(version: str) -> str:
+    """Return the name of the jar for a version of Spark.
+
+    >>> jar_name("4.3.0")
+    'lance-flight-spark-4.3.jar'
+    """
+    return f"lance-flight-spark-{'.'.join(version.split('.')[:2])}.jar"
+
+
+def jar(version: str = pyspark.__version__) -> Path:
+    """Return the jar for a version of Spark (PySpark's); `Unsupported` for one without."""
+    if ".".join(version.split(".")[:2]) not in VERSIONS:
+        raise Unsupported(
+            f"Spark {version} has no connector; expected {', '.join(VERSIONS)}, or spark.read.format('lance_flight') without it"
+        )
+    return JARS / jar_name(version)
+
 
 CATALOG_CLASS = "lanceflight.spark.LanceFlightCatalog"
 _JARS = "spark.jars"

@@ -14,17 +14,22 @@ from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import InvalidInput, Unsupported
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.connector.handles import Arguments, pickled, relation_of, unpickled
-from lance_flight_client.spark.connector.reading.relations import DirectTable, Relation
+from lance_flight_client.spark.connector import writes
+from lance_flight_client.spark.connector.jvm import Arguments, pickled, unpickled
+from lance_flight_client.spark.connector.relations import DirectTable, Relation, relation_of
 from lance_flight_client.spark.connector.table_options import STREAMED, known_options
-from lance_flight_client.spark.connector.writing import writes
-from lance_flight_client.spark.options import OptionReading
-from lance_flight_client.spark.reading.direct import DirectPlan
-from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset
-from lance_flight_client.spark.streaming.options import StreamReadOptions
-from lance_flight_client.spark.streaming.planning import History, StreamPlan, plan_stream
-from lance_flight_client.spark.streaming.writer import StreamWriter, WrittenInBatch
-from lance_flight_client.spark.writing.writer import PlannedWrite
+from lance_flight_client.spark.options import OptionReading, StreamReadOptions
+from lance_flight_client.spark.reading import DirectPlan
+from lance_flight_client.spark.streaming import (
+    BEGINNING,
+    History,
+    Offset,
+    StreamPlan,
+    StreamWriter,
+    WrittenInBatch,
+    plan_stream,
+)
+from lance_flight_client.spark.writing import PlannedWrite
 
 _OF_READS = (*STREAMED, "partitions")
 _NAME = "stream"

@@ -10,8 +10,7 @@ from typing import Any
 
 from lance_flight.errors import InvalidInput
 
-from lance_flight_client.spark.options import OptionReading, meanings, option
-from lance_flight_client.spark.streaming.options import OF_SPARK, READ_MEANINGS
+from lance_flight_client.spark.options import OF_SPARK, READ_MEANINGS, OptionReading, meanings, option
 
 READ, WRITE = "read of a table", "write to a table"
 STREAMED = (*READ_MEANINGS, "filter")

@@ -1,0 +1,165 @@
+"""Answers of all pages: templates, parameters of addresses and bodies, and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from lance_flight_client.console import tables
+from lance_flight_client.console.access import CHANGE_HEADER, MOST_REQUESTS, Login, Logins
+from lance_flight_client.console.server import ConsoleServer
+from lance_flight_client.console.tables import ConsoleTable
+from lance_flight_client.errors import ServerError
+
+MOST_LISTED = 500
+NOT_LET_IN = "This browser is not let in, or not any more: open the address that lance-flight console has printed."
+_MOST_DIGITS = 18
+_SURROGATE = re.compile("[\ud800-\udfff]")
+Page = Callable[[Request, ConsoleServer], Response]
+
+
+class InvalidRequest(Exception):
+    """An address or a body that no page of the console sends."""
+
+
+class Pages:
+    """The logins and templates that all pages have in common."""
+
+    def __init__(self, logins: Logins, templates: Environment, *, cookie: str, is_secure: bool) -> None:
+        self.logins, self.cookie, self.is_secure = logins, cookie, is_secure
+        self._templates = templates
+
+    def show(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page."""
+        state = request.scope["state"]
+        known = {
+            "path": path_of(request),
+            "uri": self.logins.uri,
+            "nonce": state["nonce"],
+            "is_known": state.get("login") is not None,
+            "quote": quote,
+        }
+        return HTMLResponse(self._templates.get_template(template).render({**known, **values}), status)
+
+    def problem(self, request: Request, status: int, problem: str) -> Response:
+        """Return a problem in the form that is asked for: a page, or for the scripts of one a text or JSON."""
+        if "hx-request" in request.headers:
+            return PlainTextResponse(problem, status)
+        if CHANGE_HEADER in request.headers:
+            return JSONResponse({"error": problem}, status)
+        return self.show(request, "problem.html", status, problem=problem)
+
+    def closed(self, request: Request) -> Response:
+        """Return what a browser sees that is not let in."""
+        if CHANGE_HEADER in request.headers:
+            return self.problem(request, 403, NOT_LET_IN)
+        return self.show(request, "closed.html", 403, reason=NOT_LET_IN)
+
+    def enter(self, request: Request) -> Response:
+        """Take the token of the address, and show the address without it; one that is used is good for its browser still."""
+        answer = RedirectResponse(path_of(request), 303)
+        cookie = self.logins.enter(request.query_params["token"])
+        if cookie is not None:
+            answer.set_cookie(self.cookie, cookie, httponly=True, samesite="strict", secure=self.is_secure, path="/")
+        elif login_of(request) is None:
+            reason = "This address has been used already, or is another one's."
+            return self.show(request, "closed.html", 403, reason=reason)
+        return answer
+
+
+def pages_of(request: Request) -> Pages:
+    """Return what all pages have in common."""
+    found: Pages = request.app.state.pages
+    return found
+
+
+def path_of(request: Request) -> str:
+    """Return the path as addresses have it: a name may have any character but a slash."""
+    return quote(request.scope["path"])
+
+
+def login_of(request: Request) -> Login | None:
+    """Return the login of a request's browser; None if it is not let in."""
+    pages = pages_of(request)
+    login = pages.logins.find(request.cookies.get(pages.cookie))
+    request.scope["state"]["login"] = login
+    return login
+
+
+def absent(request: Request, exc: Exception) -> Response:
+    """Answer what is no page."""
+    assert isinstance(exc, HTTPException)  # noqa: S101 - the only ones that this is registered for
+    if login_of(request) is None:
+        return pages_of(request).closed(request)
+    return pages_of(request).problem(request, exc.status_code, f"{request.url.path} is no page of the console.")
+
+
+def page(answer: Page) -> Callable[[Request], Response]:
+    """Answer a request of a browser that has logged in; it runs in a thread, where the server is waited for."""
+
+    @wraps(answer)
+    def answered(request: Request) -> Response:
+        pages = pages_of(request)
+        if request.method == "GET" and "token" in request.query_params:
+            return pages.enter(request)
+        login = login_of(request)
+        if login is None:
+            return pages.closed(request)
+        if login.server is None:
+            return RedirectResponse("/login", 303)
+        if request.method != "GET" and CHANGE_HEADER not in request.headers:
+            return pages.problem(request, 403, f"expected the header {CHANGE_HEADER}")
+        if not login.requests.acquire(blocking=False):
+            return pages.problem(request, 429, f"{MOST_REQUESTS} requests of this browser are under way")
+        try:
+            return answer(request, login.server)
+        except InvalidRequest as exc:
+            return pages.problem(request, 400, str(exc))
+        except ServerError as exc:
+            return pages.problem(request, 404 if "[not_found]" in str(exc) else 502, str(exc))
+        finally:
+            login.requests.release()
+
+    return answered
+
+
+def whole_number(request: Request, name: str) -> int | None:
+    """Return a whole number of the address; None without it."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise InvalidRequest(f"{name} is {text[:40]!r} in the address; expected a whole number")
+    return int(text)
+
+
+async def sql_of(request: Request) -> tuple[str, bool]:
+    """Return the SQL of a body, and whether it is to change what it says."""
+    try:
+        given = json.loads(await request.body())
+    except (ValueError, RecursionError) as exc:
+        raise InvalidRequest("the body is no JSON") from exc
+    sql = given.get("sql") if isinstance(given, dict) else None
+    if not isinstance(sql, str) or not sql.strip() or _SURROGATE.search(sql):
+        raise InvalidRequest("there is no SQL")
+    return sql, given.get("writes") is True
+
+
+def table_of(request: Request, server: ConsoleServer) -> ConsoleTable | None:
+    """Return the table that an address names; None if there is none that the user may see."""
+    return tables.table_named(server, request.path_params["schema"], request.path_params["name"])
+
+
+def no_table(request: Request) -> Response:
+    """Answer that there is no such table."""
+    name = request.path_params["name"]
+    return pages_of(request).problem(request, 404, f"There is no table {name!r} that you may see.")

@@ -1,0 +1,404 @@
+"""Pages of the console: logging in, tables, the partition map, the editor, and what the server does now."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import pyarrow.compute as pc
+from lance_flight.errors import DataError
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
+
+from lance_flight_client.adbc import Credentials
+from lance_flight_client.console import tables
+from lance_flight_client.console.access import CHANGE_HEADER, MOST_REQUESTS, Login
+from lance_flight_client.console.answering import (
+    MOST_LISTED,
+    NOT_LET_IN,
+    InvalidRequest,
+    login_of,
+    no_table,
+    page,
+    pages_of,
+    path_of,
+    sql_of,
+    table_of,
+    whole_number,
+)
+from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
+from lance_flight_client.console.queries import TooManyQueries, plan_of
+from lance_flight_client.console.server import OWN, ConsoleServer
+from lance_flight_client.console.tables import ConsoleTable, listed
+from lance_flight_client.errors import ServerError
+from lance_flight_client.files.writing import write_file
+from lance_flight_client.output import for_spreadsheets
+
+
+@page
+def activity(request: Request, server: ConsoleServer) -> Response:
+    """Show what runs, what ended, and sessions."""
+    return pages_of(request).show(request, "activity.html", **_activity(server))
+
+
+@page
+def activity_rows(request: Request, server: ConsoleServer) -> Response:
+    """Return the tables of the page, as they are now."""
+    return pages_of(request).show(request, "activity_rows.html", **_activity(server))
+
+
+def _activity(server: ConsoleServer) -> dict[str, Any]:
+    theirs = f"sql NOT LIKE '{OWN}%'"
+    return {
+        "problem": None,
+        "writes": server.writes,
+        "running": server.rows(
+            f"SELECT * FROM system.queries WHERE {theirs} ORDER BY began DESC LIMIT 100"
+        ).to_pylist(),
+        "ended": server.rows(
+            f"SELECT * FROM system.statements WHERE kind <> 'prepare' AND {theirs} ORDER BY began DESC LIMIT 200"
+        ).to_pylist(),
+        "sessions": server.rows("SELECT * FROM system.sessions ORDER BY began DESC LIMIT 100").to_pylist(),
+    }
+
+
+@page
+def kill(request: Request, server: ConsoleServer) -> Response:
+    """Cancel a statement of the server."""
+    number = request.path_params["statement"]
+    problem = None
+    try:
+        with server.answer(f"{OWN}KILL {tables.text_literal(number)}"):
+            pass
+    except ServerError as exc:
+        problem = str(exc)
+    return pages_of(request).show(request, "activity_rows.html", **_activity(server) | {"problem": problem})
+
+
+_MOST_FIELDS = 10
+
+
+def login_page(request: Request) -> Response:
+    """Ask who is there, of a browser that was let in."""
+    if login_of(request) is None:
+        return pages_of(request).closed(request)
+    return pages_of(request).show(request, "login.html", problem=None, user="")
+
+
+async def login(request: Request) -> Response:
+    """Take a user with a password, or a token."""
+    pages, mine = pages_of(request), login_of(request)
+    if mine is None:
+        return pages.closed(request)
+    body = (await request.body()).decode(errors="replace")
+    try:
+        given = {name: values[0] for name, values in parse_qs(body, max_num_fields=_MOST_FIELDS).items()}
+    except ValueError:
+        return pages.problem(request, 400, "the form has too many fields")
+    user, token = given.get("user"), given.get("token")
+    credentials = Credentials(token=token) if token else Credentials(user=user, password=given.get("password", ""))
+    if not mine.requests.acquire(blocking=False):
+        return pages.problem(request, 429, f"{MOST_REQUESTS} requests of this browser are under way")
+    try:
+        await run_in_threadpool(pages.logins.authenticate, mine, credentials)
+    except ServerError as exc:
+        return pages.show(request, "login.html", 403, problem=str(exc), user=user or "")
+    finally:
+        mine.requests.release()
+    return RedirectResponse("/", 303)
+
+
+def logout(request: Request) -> Response:
+    """Forget this browser."""
+    pages = pages_of(request)
+    pages.logins.leave(request.cookies.get(pages.cookie))
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(pages.cookie, path="/")
+    return answer
+
+
+@page
+def partition_map(request: Request, server: ConsoleServer) -> Response:
+    """Show the partition map, with the partitions greyed that a condition leaves out."""
+    found = table_of(request, server)
+    if found is None:
+        return no_table(request)
+    return pages_of(request).show(request, "map.html", table=found, **_map(request, server, found))
+
+
+@page
+def map_picture(request: Request, server: ConsoleServer) -> Response:
+    """Return the map alone, for the page that is open."""
+    found = table_of(request, server)
+    if found is None:
+        return no_table(request)
+    shown = pages_of(request).show(request, "picture.html", table=found, **_map(request, server, found))
+    given = {name: value for name, value in request.query_params.items() if value}
+    # The address of the page shows what is looked at: it can be given to others, and come back to.
+    shown.headers["HX-Replace-Url"] = f"{path_of(request).removesuffix('/picture')}?{urlencode(given)}"
+    return shown
+
+
+@page
+def map_svg(request: Request, server: ConsoleServer) -> Response:
+    """Return the map as a picture of its own."""
+    found = table_of(request, server)
+    if found is None:
+        return no_table(request)
+    values = _map(request, server, found)
+    if values["grid"] is None or values["problem"]:
+        raise InvalidRequest(values["problem"])
+    shown = pages_of(request).show(request, "map.svg", **values | {"fills": FILLS})
+    return Response(shown.body, media_type="image/svg+xml")
+
+
+def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[str, Any]:
+    given = request.query_params
+    where, at, wanted = given.get("where", "").strip(), whole_number(request, "at"), whole_number(request, "spec")
+    snapshot = tables.snapshot_of(server, table, at)
+    version = snapshot.version
+    values: dict[str, Any] = {
+        "where": where,
+        "version": version,
+        "committed": snapshot.committed,
+        "at": "" if at is None else str(at),
+        "newest": urlencode({name: value for name, value in given.items() if value and name != "at"}),
+        "colours": COLOURS,
+        "colour": given.get("colour", COLOURS[0]),
+        "fills": None,
+        "problem": None,
+        "reasons": [],
+        "grid": None,
+        "spec": None,
+        "specs": [],
+        "listed": [],
+    }
+    if not table.is_partitioned or table.is_view:
+        return values | {"problem": f"{table.label} has no partitions: every query reads it whole."}
+    partitions = tables.partitions_at(server, table, snapshot)
+    if not partitions.num_rows:
+        return values | {"problem": f"{table.label} has no partitions yet: they come with its first rows."}
+    read = None
+    if where:
+        try:
+            read, reasons = tables.read_by(server, table, version, where)
+            values["reasons"] = reasons
+        except ServerError as exc:
+            # The names of columns come with that of the snapshot, which nobody has written.
+            values["problem"] = str(exc).replace(f'{table.db_schema}."{table.name}@{version}".', "")
+    specs = sorted(set(partitions["spec_id"].to_pylist()))
+    spec = specs[-1] if wanted is None else wanted
+    if spec not in specs:
+        raise InvalidRequest(f"spec is {spec} in the address; expected one of {', '.join(map(str, specs))}")
+    shown = partitions.filter(pc.equal(partitions["spec_id"], spec))
+    grid = PartitionGrid.of(
+        shown, read=read, down=given.get("down"), across=given.get("across"), colour=values["colour"]
+    )
+    rows = shown.slice(0, MOST_LISTED).to_pylist()
+    return values | {
+        "grid": grid,
+        "colour": grid.colour,
+        "spec": spec,
+        "specs": specs,
+        "total": partitions.num_rows,
+        "read": partitions.num_rows if read is None else len(read),
+        "listed": [(row, read is None or row["object_id"] in read) for row in rows],
+    }
+
+
+_TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "arrow": "application/vnd.apache.arrow.file"}
+
+
+@page
+def query_page(request: Request, server: ConsoleServer) -> Response:
+    """Show the editor; its SQL is in the fragment of the address, which no server sees."""
+    names: dict[str, list[str]] = {each.label: [] for each in tables.tables_of(server)}
+    columns = server.rows(
+        "SELECT table_schema, table_name, column_name FROM information_schema.columns"
+        " WHERE table_schema <> 'information_schema'"
+    )
+    for row in columns.to_pylist():
+        label = ConsoleTable(row["table_schema"], row["table_name"]).label
+        names.setdefault(label, []).append(row["column_name"])
+    return pages_of(request).show(request, "query.html", names=names, limits=server.limits, writes=server.writes)
+
+
+async def begin_query(request: Request) -> Response:
+    """Begin a query, and return its id."""
+    pages, mine = pages_of(request), login_of(request)
+    if mine is None or mine.server is None or CHANGE_HEADER not in request.headers:
+        return JSONResponse({"error": NOT_LET_IN}, 403)
+    try:
+        sql, writes = await sql_of(request)
+        return JSONResponse({"id": mine.queries.begin(mine.server, sql, writes=writes)}, 202)
+    except InvalidRequest as exc:
+        return pages.problem(request, 400, str(exc))
+    except TooManyQueries as exc:
+        return pages.problem(request, 429, str(exc))
+
+
+async def plan(request: Request) -> Response:
+    """Return the plan of a query: its tables with their maps, the reasons, and the operators."""
+    try:
+        request.scope["state"]["sql"], _ = await sql_of(request)
+    except InvalidRequest as exc:
+        return pages_of(request).problem(request, 400, str(exc))
+    return await run_in_threadpool(_planned, request)
+
+
+@page
+def _planned(request: Request, server: ConsoleServer) -> Response:
+    return pages_of(request).show(request, "plan.html", fills=None, plan=plan_of(server, request.scope["state"]["sql"]))
+
+
+@page
+def query_state(request: Request, server: ConsoleServer) -> Response:
+    """Return the rows of a query beyond those that the page has."""
+    query = _query(request)
+    if query is None:
+        return _no_query(request)
+    return JSONResponse(query.state(whole_number(request, "after") or 0))
+
+
+@page
+def query_cancel(request: Request, server: ConsoleServer) -> Response:
+    """Cancel a query."""
+    query = _query(request)
+    if query is None:
+        return _no_query(request)
+    query.cancel()
+    return JSONResponse({}, 202)
+
+
+@page
+def query_download(request: Request, server: ConsoleServer) -> Response:
+    """Run a query again, and return all of its rows as a file; it changes nothing, whatever the console may do."""
+    query, kind = _query(request), request.path_params["format"]
+    if query is None or kind not in _TYPES:
+        return _no_query(request)
+    mine: Login = request.scope["state"]["login"]
+    if not mine.downloads.acquire(blocking=False):
+        return pages_of(request).problem(
+            request, 429, "Another download of this browser is being made: try it after that."
+        )
+    handle, path = tempfile.mkstemp(suffix=f".{kind}")
+    os.close(handle)
+    try:
+        _write_rows(server, query.sql, path, kind)
+    except DataError as exc:
+        Path(path).unlink()
+        raise InvalidRequest(f"{str(exc)[0].upper()}{str(exc)[1:]}.") from exc
+    except BaseException:
+        Path(path).unlink()
+        raise
+    finally:
+        mine.downloads.release()
+    return FileResponse(
+        path, media_type=_TYPES[kind], filename=f"query.{kind}", background=BackgroundTask(Path(path).unlink)
+    )
+
+
+def _write_rows(server: ConsoleServer, sql: str, path: str, kind: str) -> None:
+    with server.answer(sql, writes=False) as answer:
+        if not len(answer.schema):
+            raise InvalidRequest("The statement has no rows to download.")
+        found = answer.schema, answer.batches
+        write_file(path, kind, *(for_spreadsheets(*found) if kind == "csv" else found))
+
+
+def _no_query(request: Request) -> Response:
+    return pages_of(request).problem(request, 404, "There is no such query any more: run it again.")
+
+
+def _query(request: Request) -> Any:
+    login: Login = request.scope["state"]["login"]
+    return login.queries.find(request.path_params["query"])
+
+
+MOST_SNAPSHOTS = 500
+
+
+@page
+def home(request: Request, server: ConsoleServer) -> Response:
+    """List the tables; their sizes come one by one."""
+    return pages_of(request).show(request, "tables.html", tables=tables.tables_of(server))
+
+
+@page
+def summary(request: Request, server: ConsoleServer) -> Response:
+    """Return the row of one table in the list of all."""
+    table = table_of(request, server)
+    if table is None:
+        return no_table(request)
+    return pages_of(request).show(request, "summary.html", table=table, summary=tables.summary_of(server, table))
+
+
+@page
+def table(request: Request, server: ConsoleServer) -> Response:
+    """Show the columns of a table, and what there is of it."""
+    found = table_of(request, server)
+    if found is None:
+        return no_table(request)
+    parts = {
+        "indices": listed(server, f"SELECT * FROM {found.sql(metadata='indexes')}"),
+        "tags": listed(server, f"SELECT * FROM {found.sql(metadata='tags')}"),
+        "branches": listed(server, f"SELECT * FROM {found.sql(metadata='branches')}")
+        if found.is_partitioned
+        else ([], []),
+    }
+    return pages_of(request).show(
+        request,
+        "table.html",
+        table=found,
+        columns=listed(server, f"DESCRIBE {found.sql()}"),
+        definition=tables.definition_of(server, found),
+        version=tables.snapshot_of(server, found).version,
+        parts={} if found.is_view else parts,
+    )
+
+
+@page
+def history(request: Request, server: ConsoleServer) -> Response:
+    """Show the snapshots of a table on a time line, and what differs between two of them."""
+    found = table_of(request, server)
+    if found is None:
+        return no_table(request)
+    rows = (
+        []
+        if found.is_view
+        else server.rows(
+            f"SELECT * FROM {found.sql(metadata='snapshots')} ORDER BY version DESC LIMIT {MOST_SNAPSHOTS}"
+        ).to_pylist()
+    )
+    wanted = [whole_number(request, name) for name in ("a", "b")]
+    chosen = sorted(version for version in wanted if version is not None) if found.is_partitioned else []
+    compared: list[tables.PartitionDifference] | None = None
+    if len(chosen) == 2:  # noqa: PLR2004 - two snapshots
+        first, second = (
+            tables.partitions_at(server, found, tables.snapshot_of(server, found, version)) for version in chosen
+        )
+        compared = tables.differences(first, second)
+    return pages_of(request).show(
+        request,
+        "history.html",
+        table=found,
+        snapshots=rows,
+        dots=_dots(rows),
+        chosen=chosen,
+        counts=Counter(each.what for each in compared or ()),
+        compared=None if compared is None else compared[:MOST_LISTED],
+    )
+
+
+def _dots(snapshots: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the places of snapshots on a line from the oldest to the newest, in percent."""
+    moments = [row["committed_at"].timestamp() for row in snapshots]
+    first, last = min(moments, default=0.0), max(moments, default=0.0)
+    span = last - first or 1.0
+    return [{**row, "x": round(100 * (at - first) / span, 2)} for row, at in zip(snapshots, moments, strict=True)]

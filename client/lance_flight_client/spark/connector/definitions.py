@@ -1,0 +1,426 @@
+"""Definitions of tables: Spark's in the service's SQL, and the service's as Spark describes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, cast
+
+import pyarrow as pa
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.model.arrow_types import storage_of
+from lance_flight.model.nested import children
+from lance_flight.model.spec import Expression
+from pyspark.sql import types as spark
+
+from lance_flight_client.errors import ServerError
+from lance_flight_client.parameters import quoted
+from lance_flight_client.spark.connector.backends import SqlRunner
+from lance_flight_client.spark.connector.conditions import Node, literal
+from lance_flight_client.spark.connector.jvm import code_of
+from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, text
+from lance_flight_client.spark.options import NamedTable
+
+PARTITIONED_BY = "partitioned_by"
+"""Property whose change is a change of the partition fields."""
+
+_KEPT = frozenset({"file_version", "stable_row_ids"})
+_OF_SPARK = frozenset({"provider", "owner", "comment", "is_managed_location", "table_type"})
+_PROVIDER = "lance_flight"
+_PARTS = ("year", "month", "day", "hour")
+_CALENDAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {f"{part}s": _PARTS[: place + 1] for place, part in enumerate(_PARTS)}
+)
+"""Spark's transforms of moments, each of which is a year, or a year and a month …, as partition fields."""
+
+_TYPES: Mapping[type[spark.DataType], str] = MappingProxyType(
+    {
+        spark.BooleanType: "BOOLEAN",
+        spark.ByteType: "TINYINT",
+        spark.ShortType: "SMALLINT",
+        spark.IntegerType: "INT",
+        spark.LongType: "BIGINT",
+        spark.FloatType: "REAL",
+        spark.DoubleType: "DOUBLE",
+        spark.StringType: "VARCHAR",
+        spark.CharType: "VARCHAR",
+        spark.VarcharType: "VARCHAR",
+        spark.BinaryType: "BYTEA",
+        spark.DateType: "DATE",
+        spark.TimestampType: "TIMESTAMPTZ",
+        spark.TimestampNTZType: "TIMESTAMP",
+    }
+)
+
+
+def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> str:
+    """Return the CREATE TABLE for columns, transforms and properties of Spark's; `table` is quoted, `kind` may be OR REPLACE TABLE."""
+    properties: Mapping[str, str] = given["properties"]
+    _check_properties(properties)
+    columns = ", ".join(_column(each) for each in given["columns"])
+    fields = partition_fields(given["partitioning"])
+    options = ", ".join(f"{name} = {text(value)}" for name, value in properties.items() if name in _KEPT)
+    comment = properties.get("comment")
+    return (
+        f"CREATE {kind} {table} ({columns})"
+        + f" PARTITIONED BY ({fields})" * bool(fields)
+        + (f" COMMENT {text(comment)}" if comment is not None else "")
+        + f" WITH ({options})" * bool(options)
+    )
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    provider = properties.get("provider", _PROVIDER)
+    if provider.lower() != _PROVIDER:
+        raise InvalidInput(f'format {provider} of a new table: expected USING {_PROVIDER}, or .format("{_PROVIDER}")')
+    for name in sorted(properties.keys() - _KEPT - _OF_SPARK):
+        # Spark gives each option twice, once below this prefix.
+        option = name.removeprefix("option.")
+        if option in _KEPT:
+            raise Unsupported(
+                f"CREATE TABLE: option {option!r}; expected TBLPROPERTIES ({text(option)} = …), or .tableProperty({text(option)}, …)"
+            )
+        raise Unsupported(
+            f"CREATE TABLE: property {option!r} is not one of a table; expected {', '.join(sorted(_KEPT))}"
+        )
+
+
+def _column(column: Mapping[str, Any]) -> str:
+    default, comment = column.get("default"), column.get("comment")
+    kind = _parse_type(column["type"])
+    _check_inside((column["name"],), kind)
+    return (
+        f"{quoted(column['name'])} {type_words(kind)}"
+        + " NOT NULL" * (not column["nullable"])
+        + (f" DEFAULT {_value(default)}" if default is not None else "")
+        + (f" COMMENT {text(comment)}" if comment is not None else "")
+    )
+
+
+def _check_inside(path: tuple[str, ...], kind: spark.DataType) -> None:
+    """Refuse NOT NULL inside a struct, which no type in SQL says."""
+    for each in kind if isinstance(kind, spark.StructType) else ():
+        inside = (*path, each.name)
+        if not each.nullable:
+            name = ".".join(inside)
+            raise Unsupported(
+                f"column {name!r} inside {path[0]!r} is NOT NULL; expected one that may be NULL, and ALTER COLUMN {name} SET NOT NULL by the"
+                " service's SQL"
+            )
+        _check_inside(inside, each.dataType)
+    if isinstance(kind, spark.ArrayType):
+        _check_inside((*path, "element"), kind.elementType)
+
+
+def _value(node: Node) -> str:
+    if node.get("literal") is None:
+        return "NULL"
+    found = literal(node["type"], node["literal"])
+    if found is None and node["type"] in {'"double"', '"float"'}:
+        return str(float(node["literal"]))
+    if found is None:
+        raise Unsupported(f"DEFAULT of type {node['type']}: expected a number, text, boolean, date or timestamp")
+    return found
+
+
+def _parse_type(kind: str) -> spark.DataType:
+    return (
+        spark.StructType.fromJson(
+            {"type": "struct", "fields": [{"name": "x", "type": json.loads(kind), "nullable": True, "metadata": {}}]}
+        )
+        .fields[0]
+        .dataType
+    )
+
+
+def type_words(kind: spark.DataType) -> str:
+    """Return a type of Spark's as CREATE TABLE writes it.
+
+    >>> type_words(spark.ArrayType(spark.StructType([spark.StructField("a", spark.LongType())])))
+    'ARRAY<STRUCT<"a" BIGINT>>'
+    """
+    match kind:
+        case spark.DecimalType():
+            return f"DECIMAL({kind.precision}, {kind.scale})"
+        case spark.ArrayType():
+            return f"ARRAY<{type_words(kind.elementType)}>"
+        case spark.StructType():
+            return f"STRUCT<{', '.join(f'{quoted(each.name)} {type_words(each.dataType)}' for each in kind)}>"
+    if type(kind).__name__ == "TimeType":
+        return "TIME"
+    words = _TYPES.get(type(kind))
+    if words is None:
+        raise Unsupported(
+            f"a column of type {kind.simpleString()} cannot be made in SQL; write a DataFrame to a new table"
+        )
+    return words
+
+
+def partition_fields(transforms: Sequence[Mapping[str, Any]]) -> str:
+    """Return transforms of Spark's as partition fields; `days(ts)` is three of them, as `day` alone is that of a month."""
+    return ", ".join(field for each in transforms for field in _fields(each))
+
+
+def _fields(transform: Mapping[str, Any]) -> Iterator[str]:
+    name, arguments = transform["transform"].lower(), [_argument(each) for each in transform["arguments"]]
+    if name == "identity":
+        yield from arguments
+    elif name in _CALENDAR:
+        yield from (f"{part}({', '.join(arguments)})" for part in _CALENDAR[name])
+    else:
+        yield f"{name}({', '.join(arguments)})"
+
+
+def _argument(node: Node) -> str:
+    if "column" in node:
+        return ".".join(map(quoted, node["column"]))
+    found = None if node.get("literal") is None else literal(node["type"], node["literal"])
+    if found is None:
+        raise InvalidInput("PARTITIONED BY: expected columns, numbers and texts as arguments of a transform")
+    return found
+
+
+def described(columns: spark.StructType, known: Iterable[Mapping[str, str | None]]) -> spark.StructType:
+    """Return columns with their comments, and with the default values that Spark puts into a row which names none for them.
+
+    >>> columns = spark.StructType([spark.StructField("n", spark.LongType())])
+    >>> described(columns, [{"name": "n", "default": "3", "comment": "few"}]).fields[0].metadata["CURRENT_DEFAULT"]
+    "CAST('3' AS bigint)"
+    """
+    by_name = {each["name"]: each for each in known}
+    return spark.StructType([_described(column, by_name.get(column.name, {})) for column in columns])
+
+
+def _described(column: spark.StructField, known: Mapping[str, str | None]) -> spark.StructField:
+    metadata, default, comment = dict(column.metadata or {}), known.get("default"), known.get("comment")
+    if default is not None:
+        escaped = default.replace("\\", "\\\\").replace("'", "\\'")
+        value = f"CAST('{escaped}' AS {column.dataType.simpleString()})"
+        metadata |= {"CURRENT_DEFAULT": value, "EXISTS_DEFAULT": value}
+    if comment is not None:
+        metadata["comment"] = comment
+    return spark.StructField(column.name, column.dataType, column.nullable, metadata)
+
+
+def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the one statement that makes all changes of a table that Spark asks for; `Unsupported` where it takes several."""
+    of_columns = ", ".join(_ACTIONS[each["change"]](each) for each in changes if each["change"] in _ACTIONS)
+    statements = [f"ALTER TABLE {table} {of_columns}"] if of_columns else []
+    statements += [_OTHERS[each["change"]](table, each) for each in changes if each["change"] in _OTHERS]
+    if len(statements) != 1:
+        raise Unsupported(
+            f"a change of {' and of '.join(_kinds(changes))} is a commit each; expected a statement for each of them"
+        )
+    return statements[0]
+
+
+def dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the paths of columns that changes drop."""
+    return [tuple(each["column"]) for each in changes if each["change"] == "drop"]
+
+
+def with_stored_paths(changes: Sequence[Mapping[str, Any]], source: pa.Schema) -> list[Mapping[str, Any]]:
+    """Return changes with the names that the fields inside lists and maps have in a table; Spark calls them element, key and value."""
+    return [{**each, "column": _stored_path(source, each["column"])} if "column" in each else each for each in changes]
+
+
+def _stored_path(source: pa.Schema, path: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    fields = {field.name: field for field in source}
+    for name in path:
+        if name not in fields:
+            break
+        found.append(fields[name].name)
+        kind = storage_of(fields[name].type)
+        inner = children(kind)
+        names = [each.name for each in inner] if pa.types.is_struct(kind) else _INSIDE.get(len(inner), ())
+        fields = dict(zip(names, inner, strict=True))
+    return [*found, *path[len(found) :]]
+
+
+_INSIDE: Mapping[int, tuple[str, ...]] = MappingProxyType({1: ("element",), 2: ("key", "value")})
+"""What Spark calls the field inside a list, and those inside a map."""
+
+
+def check_sources(partitioning: Sequence[Mapping[str, Any]], paths: Sequence[tuple[str, ...]]) -> None:
+    """Refuse to drop a column that a partition field of a table is computed from."""
+    for described in partitioning:
+        for source in described["columns"]:
+            parts = tuple(source.split("."))
+            for path in paths:
+                if parts[: len(path)] == path:
+                    raise Unsupported(
+                        f"column {source!r} is the source of a partition field ({described['transform']}) and cannot be dropped; expected"
+                        f" ALTER TABLE … SET TBLPROPERTIES ({text(PARTITIONED_BY)} = '…') without it before"
+                    )
+
+
+def _kinds(changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys("columns" if each["change"] in _ACTIONS else repr(each["name"]) for each in changes))
+
+
+def _added(change: Mapping[str, Any]) -> str:
+    if change.get("position") is not None:
+        raise Unsupported("ADD COLUMN … FIRST | AFTER: expected no place; a new column is the last one")
+    default, comment, kind = change.get("default"), change.get("comment"), _parse_type(change["type"])
+    _check_inside(tuple(change["column"]), kind)
+    return (
+        f"ADD COLUMN {_path(change)} {type_words(kind)}"
+        + " NOT NULL" * (not change["nullable"])
+        + (f" DEFAULT {_value(default)}" if default is not None else "")
+        + (f" COMMENT {text(comment)}" if comment is not None else "")
+    )
+
+
+def _commented(change: Mapping[str, Any]) -> str:
+    return f"ALTER COLUMN {_path(change)} COMMENT {text(change['comment'])}"
+
+
+def _renamed(change: Mapping[str, Any]) -> str:
+    return f"RENAME COLUMN {_path(change)} TO {quoted(change['to'])}"
+
+
+def _dropped(change: Mapping[str, Any]) -> str:
+    return f"DROP COLUMN {_path(change)}"
+
+
+def _retyped(change: Mapping[str, Any]) -> str:
+    return f"ALTER COLUMN {_path(change)} TYPE {type_words(_parse_type(change['type']))}"
+
+
+def _nullable(change: Mapping[str, Any]) -> str:
+    return f"ALTER COLUMN {_path(change)} {'DROP' if change['nullable'] else 'SET'} NOT NULL"
+
+
+def _property(table: str, change: Mapping[str, Any]) -> str:
+    name, value = change["name"], change.get("value")
+    if name == "comment":
+        return f"COMMENT ON TABLE {table} IS {'NULL' if value is None else text(value)}"
+    if name == PARTITIONED_BY:
+        return f"ALTER TABLE {table} SET PARTITIONED BY ({value or ''})"
+    raise Unsupported(f"property {name!r} cannot be changed; expected 'comment' or {PARTITIONED_BY!r}")
+
+
+def _unknown(table: str, change: Mapping[str, Any]) -> str:
+    raise Unsupported(
+        f"ALTER TABLE {table}: {change['name']} is no change of a table; expected one of its columns, its name, its comment or its partition"
+        " fields"
+    )
+
+
+def _path(change: Mapping[str, Any]) -> str:
+    return ".".join(map(quoted, change["column"]))
+
+
+_ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
+    {
+        "add": _added,
+        "comment": _commented,
+        "drop": _dropped,
+        "nullable": _nullable,
+        "rename": _renamed,
+        "type": _retyped,
+    }
+)
+"""Changes of columns as parts of one ALTER TABLE."""
+
+_OTHERS: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = MappingProxyType(
+    {"other": _unknown, "property": _property}
+)
+"""Changes that are statements of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """The partition fields of a table's current spec as Spark's transforms have them, its comment, and `columns`.
+
+    Fields whose columns were dropped are left out: Spark looks each of them up. `columns` are the default value and the comment, as texts,
+    of each column that has one.
+    """
+
+    partitioning: list[dict[str, Any]] = field(default_factory=list)
+    comment: str | None = None
+    columns: list[dict[str, str | None]] = field(default_factory=list)
+
+
+def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableDescription:
+    """Describe what a name means."""
+    if isinstance(relation, DirectTable):
+        _, snapshot = relation.plan.checked()
+        return _of_snapshot(snapshot)
+    partitioning = _partitioning(backend, name) if isinstance(relation, ServerTable) and relation.is_partitioned else []
+    return TableDescription(partitioning, _comment(backend, name), _columns(backend, name))
+
+
+def _of_snapshot(snapshot: Snapshot) -> TableDescription:
+    schema = snapshot.schema
+    columns = [
+        {"name": name, "default": None if value is None else str(value.cast(pa.utf8())), "comment": comment}
+        for name in schema.plain.names
+        for value, comment in [(schema.defaults.get(name), schema.comments.get(name))]
+        if value is not None or comment is not None
+    ]
+    fields = _whole(_fields_of(snapshot)) if snapshot.is_partitioned else []
+    return TableDescription(fields, schema.comment, columns)
+
+
+def _whole(fields: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in fields if None not in each["columns"]]
+
+
+def _fields_of(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    paths = snapshot.schema.paths
+    for each in snapshot.current_spec.fields:
+        columns = [paths[number][0] if number in paths else None for number in each.source_ids]
+        match each.rule:
+            case Expression(sql=sql):
+                yield _field("expr", [sql], columns)
+            case rule:
+                yield _field(rule.type, list(rule.arguments.values()), columns)
+
+
+def _columns(backend: SqlRunner, table: NamedTable) -> list[dict[str, str | None]]:
+    sql = (
+        'SELECT column_name AS name, column_default AS "default", column_comment AS comment FROM information_schema.columns'  # noqa: S608 - quoted
+        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
+        " AND (column_default IS NOT NULL OR column_comment IS NOT NULL)"
+    )
+    return cast("list[dict[str, str | None]]", backend.rows(sql).to_pylist())
+
+
+def _comment(backend: SqlRunner, table: NamedTable) -> str | None:
+    # Apart from the columns: a union of both now and then fails, as two scans of the schema tables at once.
+    sql = (
+        "SELECT table_comment FROM information_schema.tables"  # noqa: S608 - quoted
+        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
+    )
+    return next(iter(backend.rows(sql).column(0).to_pylist()), None)
+
+
+def _partitioning(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
+    sql = (
+        "SELECT transform, expression, source_columns FROM"  # noqa: S608 - quoted
+        f" {quoted(table.db_schema)}.{quoted(table.name + '$specs')} WHERE is_current AND position >= 0 ORDER BY position"
+    )
+    try:
+        return _whole(_parse_field(row) for row in backend.rows(sql).to_pylist())
+    except ServerError as exc:
+        if code_of(exc) != "refused":
+            raise
+        # Metadata tables tell of all rows: whoever may not read all of them plans without partitions, which the server prunes.
+        return []
+
+
+def _parse_field(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row["transform"] is None:
+        return _field("expr", [row["expression"]], row["source_columns"])
+    transform = json.loads(row["transform"])
+    kind = transform.pop("type")
+    return _field(kind, list(transform.values()), row["source_columns"])
+
+
+def _field(transform: str, arguments: list[Any], columns: list[str | None]) -> dict[str, Any]:
+    return {"transform": transform, "arguments": arguments, "columns": columns}

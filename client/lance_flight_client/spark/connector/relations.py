@@ -1,0 +1,518 @@
+"""Relations of a catalog: tables at the version that they were loaded at, views, metadata tables, and their limits.
+
+Each is pickled into the handle by which the JVM names it, and plans a scan of some of its columns and rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from pyspark.sql.types import StructType
+
+from lance_flight_client.dataset.portions import TablePiece, balanced, tasks_for
+from lance_flight_client.errors import ServerError
+from lance_flight_client.parameters import quoted
+from lance_flight_client.spark import reading
+from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
+from lance_flight_client.spark.connector.jvm import Arguments, code_of, unpickled
+from lance_flight_client.spark.connector.table_options import TableReadOptions
+from lance_flight_client.spark.options import STORAGE, NamedTable, ReadOptions
+from lance_flight_client.spark.portions import DirectPortion
+from lance_flight_client.spark.reading import DirectPlan
+from lance_flight_client.spark.source import Portion, ReadPlan
+from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema, with_required
+
+METADATA = frozenset({"partitions", "snapshots", "files", "specs", "tags", "branches", "indexes", "lineage"})
+"""Names of metadata tables, which stand after that of their table: `lake.t.snapshots`."""
+
+OWN_OPTIONS = frozenset({"groups"})
+"""Options of a catalog that are not those of a read."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Relation(Protocol):
+    """Something that a name in a catalog means."""
+
+    @property
+    def source(self) -> pa.Schema:
+        """All columns, as they are stored."""
+        ...
+
+    @property
+    def takes_conditions(self) -> bool:
+        """Return whether a scan can be given a condition."""
+        ...
+
+    def decides(self, condition: str) -> bool:
+        """Return whether a scan returns no other rows than those that fulfil a condition, as Spark would find them."""
+        ...
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        """Plan a read of the rows that fulfil a condition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectTable:
+    """A table of a root at one version, whose files the tasks read."""
+
+    plan: reading.DirectPlan
+
+    @property
+    def source(self) -> pa.Schema:
+        return self.plan.source
+
+    @property
+    def takes_conditions(self) -> bool:
+        # As `plan_direct` refuses the filter of a branch.
+        return "@" not in self.plan.table.name
+
+    def decides(self, condition: str) -> bool:
+        return self.where(condition).found().is_whole
+
+    def where(self, condition: str | None) -> reading.DirectPlan:
+        """Return the read of the rows that fulfil a condition."""
+        return replace(self.plan, options=replace(self.plan.options, filter=condition))
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> reading.DirectPlan:
+        return replace(self.plan, options=replace(self.plan.options, columns=tuple(columns), filter=condition))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTable:
+    """A table of a server at one version, whose endpoints the tasks read."""
+
+    options: ReadOptions
+    source: pa.Schema
+    rows: int | None
+    """Rows of the whole table, where the server says it."""
+    is_partitioned: bool
+
+    @property
+    def takes_conditions(self) -> bool:
+        return True
+
+    def decides(self, condition: str) -> bool:
+        del condition
+        return True
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        return reading.plan_through_server(replace(self.options, columns=tuple(columns), filter=condition))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQuery:
+    """A view or a metadata table of a server, read like a query."""
+
+    options: ReadOptions
+    name: str
+    source: pa.Schema
+    limit: int | None = None
+
+    @property
+    def takes_conditions(self) -> bool:
+        return True
+
+    def decides(self, condition: str) -> bool:
+        del condition
+        return True
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        return reading.plan_through_server(
+            replace(self.options, query=select(self.name, columns, condition, self.limit))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RootQuery:
+    """A view or a metadata table over a root, read like a query by one task."""
+
+    options: Mapping[str, str] = field(repr=False)
+    name: str
+    source: pa.Schema
+    is_small: bool
+    """A metadata table: its rows go to the task with the plan."""
+    limit: int | None = None
+
+    @property
+    def takes_conditions(self) -> bool:
+        return True
+
+    def decides(self, condition: str) -> bool:
+        del condition
+        return True
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        portion = QueryPortion(self.options, select(self.name, columns, condition, self.limit))
+        chosen = pa.schema([self.source.field(name) for name in columns])
+        return OneTaskPlan(RowsPortion(tuple(portion.batches())) if self.is_small else portion, spark_schema(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPortion:
+    """The whole answer to a query over a root, for one task that runs it (`source.Portion`)."""
+
+    options: Mapping[str, str] = field(repr=False)
+    sql: str
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Run the query and yield its rows in Spark's types."""
+        rows = backend_of(self.options).rows(self.sql)
+        carried = carried_schema(rows.schema)
+        yield from (carried_batch(batch, carried) for batch in rows.to_batches())
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPortion:
+    """Rows that are there already (`source.Portion`)."""
+
+    rows: tuple[pa.RecordBatch, ...] = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield them."""
+        yield from self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class OneTaskPlan:
+    """A query that one task answers (`source.ReadPlan`)."""
+
+    portion: Portion
+    schema: StructType
+
+    def portions(self) -> list[Portion]:
+        return [self.portion]
+
+
+def select(name: str, columns: Sequence[str], condition: str | None, limit: int | None = None) -> str:
+    """Return the query for some columns and rows of a relation, whose name is quoted."""
+    where = "" if condition is None else f" WHERE {condition}"
+    most = "" if limit is None else f" LIMIT {limit}"
+    return f"SELECT {', '.join(map(quoted, columns))} FROM {name}{where}{most}"  # noqa: S608 - quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of a table's history: a version as Spark names it, which may be that of a tag or a branch, a moment in microseconds, or a tag."""
+
+    version: str | None = None
+    microseconds: int | None = None
+    tag: str | None = None
+
+    @property
+    def option(self) -> dict[str, Any]:
+        """The option of a read that says the same, and nothing for the newest version."""
+        if self.microseconds is not None:
+            return {"time": _EPOCH + timedelta(microseconds=self.microseconds)}
+        if self.tag is not None:
+            return {"tag": self.tag}
+        if self.version is None:
+            return {}
+        return {"snapshot": int(self.version)} if self.version.isdecimal() else {"tag": self.version}
+
+
+NEWEST = Point()
+
+
+def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point = NEWEST) -> Relation:
+    """Return what a name means at a point; `NotFound`, or the server's error of that code, if it means nothing.
+
+    `s.t.snapshots` is the metadata table `t$snapshots`, unless there is a schema `s.t`.
+    """
+    try:
+        return _load(options, backend, table, at)
+    except (NotFound, ServerError) as exc:
+        if code_of(exc) != "not_found" or table.name not in METADATA:
+            raise
+        schema, _, name = table.db_schema.rpartition(".")
+        return _load(options, backend, NamedTable(schema or "public", f"{name}${table.name}"), at)
+
+
+def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
+    # Over a root the table itself says what it is, sooner than a list of all.
+    is_direct = "root" in options
+    kind = None if "$" in table.name or is_direct else kind_of(backend, table)
+    if "$" in table.name or kind == "VIEW":
+        return _query(options, backend, table, at)
+    # The name may hold a dot, or a quote: it is given as it is.
+    given = replace(ReadOptions.parse({**of_reads(options), "table": "t"}), table=table, **at.option)
+    try:
+        return _stored(options, backend, given, is_partitioned=kind == "PARTITIONED")
+    except (NotFound, ServerError) as exc:
+        if code_of(exc) != "not_found":
+            raise
+        if is_direct and kind_of(backend, table) == "VIEW":
+            return _query(options, backend, table, at)
+        if given.tag is None or at.tag is not None or "@" in table.name:
+            raise
+        branch = NamedTable(table.db_schema, f"{table.name}@{given.tag}")
+        try:
+            return _stored(options, backend, replace(given, table=branch, tag=None), is_partitioned=True)
+        except (NotFound, ServerError):
+            # The first error says which tags there are.
+            raise exc from None
+
+
+def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions, *, is_partitioned: bool) -> Relation:
+    table = given.table or NamedTable("", "")
+    if given.root is None and given.tag is not None:
+        # A server takes it for a tag or a branch, and does not say which; versions have numbers on each of them.
+        return _query(options, backend, NamedTable(table.db_schema, f"{table.name}@{given.tag}"), NEWEST)
+    if given.root is None and "@" in table.name:
+        return _query(options, backend, table, NEWEST)
+    if given.root is not None:
+        return DirectTable(reading.plan_direct(given))
+    found = reading.plan_through_server(given)
+    pinned = replace(given, snapshot=found.answer.versions[0], tag=None, time=None)
+    return ServerTable(pinned, found.answer.schema, found.answer.rows, is_partitioned)
+
+
+def described_columns(relation: Relation) -> StructType:
+    """Return the columns of a relation as Spark has them; those of a table are NOT NULL where it says so."""
+    columns = spark_schema(relation.source)
+    return with_required(columns, relation.source) if isinstance(relation, DirectTable | ServerTable) else columns
+
+
+def of_reads(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a catalog that are options of a read."""
+    return {name: value for name, value in options.items() if name not in OWN_OPTIONS}
+
+
+def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
+    if at != NEWEST:
+        raise Unsupported(f"{table.name!r} is read as it is now; a view and a metadata table have no versions")
+    name = f"{quoted(table.db_schema)}.{quoted(table.name)}"
+    source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
+    if "root" in options:
+        return RootQuery(dict(options), name, source, is_small="$" in table.name)
+    return ServerQuery(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}), name, source)
+
+
+def query_plan(options: ReadOptions) -> ReadPlan | None:
+    """Plan a read of what a name means over a root where it is no table: a view or a metadata table; None if it is neither."""
+    table = options.table
+    if table is None or options.root is None:
+        return None
+    catalog = {"root": options.root, **{f"{STORAGE}{name}": value for name, value in options.storage.items()}}
+    backend = backend_of(catalog)
+    if "$" not in table.name and kind_of(backend, table) != "VIEW":
+        return None
+    found = _query(catalog, backend, table, NEWEST if options.at is None else Point(version=str(options.at)))
+    return found.scan(options.columns or found.source.names, options.filter)
+
+
+def kind_of(backend: SqlRunner, table: NamedTable) -> str | None:
+    """Return whether a name is that of a `VIEW`, a `PARTITIONED` or a `PLAIN` table; None for one that is listed nowhere."""
+    sql = (
+        f"SELECT table_type, partitioned FROM information_schema.tables WHERE table_schema = {text(table.db_schema)}"  # noqa: S608 - quoted
+        f" AND table_name = {text(table.name)}"
+    )
+    found = backend.rows(sql).to_pylist()
+    if not found:
+        return None
+    (row,) = found
+    return "VIEW" if row["table_type"] == "VIEW" else "PARTITIONED" if row["partitioned"] else "PLAIN"
+
+
+def text(value: str) -> str:
+    """Return a text as SQL quotes it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def relation_of(given: Arguments) -> Relation:
+    """Return the relation that a request names by its handle."""
+    return cast("Relation", unpickled(given["handle"]))
+
+
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def with_options(
+    catalog: Mapping[str, str], backend: SqlRunner, relation: Relation, options: TableReadOptions, *, is_pinned: bool
+) -> Relation:
+    """Return what a read with these options reads in place of a relation, which `is_pinned` if it was loaded at a point.
+
+    Its columns are those of the relation: Spark has planned with them.
+    """
+    found = relation if not options.points else _at(catalog, backend, relation, options, is_pinned=is_pinned)
+    if options.partitions is None:
+        return found
+    if isinstance(found, DirectTable):
+        plan = found.plan
+        return replace(found, plan=replace(plan, options=replace(plan.options, partitions=options.partitions)))
+    if isinstance(found, ServerTable | ServerQuery):
+        return replace(found, options=replace(found.options, partitions=options.partitions))
+    # One task reads it.
+    return found
+
+
+def _at(
+    catalog: Mapping[str, str], backend: SqlRunner, relation: Relation, options: TableReadOptions, *, is_pinned: bool
+) -> Relation:
+    ((name, value),) = options.points.items()
+    table = table_of(relation)
+    if table is None:
+        raise Unsupported(f"read of a table: option {name!r}; a view and a metadata table have no versions")
+    if is_pinned:
+        raise InvalidInput(f"read of a table: option {name!r} of a read AS OF another point; expected one of both")
+    found = load(catalog, backend, *_named(backend, table, options))
+    _check_columns(relation, found, f"{name} {value}", table)
+    return found
+
+
+def table_of(relation: Relation) -> NamedTable | None:
+    """Return the table that a relation is; None for a view or a metadata table."""
+    if isinstance(relation, DirectTable):
+        return NamedTable(relation.plan.table.db_schema, relation.plan.table.name)
+    return relation.options.table if isinstance(relation, ServerTable) else None
+
+
+def _named(backend: SqlRunner, table: NamedTable, options: TableReadOptions) -> tuple[NamedTable, Point]:
+    """Return the table and the point that options name."""
+    if options.snapshot is not None:
+        return table, Point(version=str(options.snapshot))
+    if options.time is not None:
+        return table, Point(microseconds=(options.time - _UNIX_EPOCH) // timedelta(microseconds=1))
+    if options.tag is not None:
+        # SQL takes the name of a branch as well.
+        _check_listed(backend, table, "tag", options.tag)
+        return table, Point(tag=options.tag)
+    branch = options.branch or ""
+    _check_listed(backend, table, "branch", branch)
+    return NamedTable(table.db_schema, f"{table.name}@{branch}"), Point()
+
+
+def _check_listed(backend: SqlRunner, table: NamedTable, kind: str, name: str) -> None:
+    listed = quoted(f"{table.name}${kind}{'es' if kind == 'branch' else 's'}")
+    sql = f"SELECT name FROM {quoted(table.db_schema)}.{listed}"  # noqa: S608 - quoted
+    known = backend.rows(sql).column(0).to_pylist()
+    if name not in known:
+        raise NotFound.named(kind, name, known)
+
+
+def _check_columns(before: Relation, after: Relation, point: str, table: NamedTable) -> None:
+    now, then = (_plain(with_required(spark_schema(each.source), each.source)) for each in (before, after))
+    if now != then:
+        raise Unsupported(
+            f"table {table.name!r} has other columns at {point} than now: {then.simpleString()}; expected VERSION AS OF or TIMESTAMP AS OF"
+            " in SQL, which read a table with its columns of then"
+        )
+
+
+def _plain(columns: StructType) -> StructType:
+    """Return columns without what is said of them."""
+    found = StructType()
+    for each in columns:
+        found = found.add(each.name, each.dataType, each.nullable)
+    return found
+
+
+_FIRST_COUNTED = 8
+"""Tables that are opened at first, for their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedTable:
+    """A table of a root, of which `rows` rows are enough."""
+
+    table: DirectTable
+    rows: int
+
+    @property
+    def source(self) -> pa.Schema:
+        return self.table.source
+
+    @property
+    def takes_conditions(self) -> bool:
+        return False
+
+    def decides(self, condition: str) -> bool:
+        return self.table.decides(condition)
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        return LimitedPlan(self.table.scan(columns, condition), self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedPlan:
+    """A read of at least `rows` rows, or of all there are (`source.ReadPlan`)."""
+
+    plan: DirectPlan
+    rows: int
+
+    @property
+    def schema(self) -> StructType:
+        return self.plan.schema
+
+    def portions(self) -> Sequence[Portion]:
+        found = self.plan.found()
+        if not found.is_whole:
+            # How many rows of a table fulfil the condition is known to those who have read them.
+            return self.plan.portions()
+        counted = list(_enough(found.pieces, self.rows))
+        tasks = balanced(counted, tasks_for(min(self.rows, sum(rows for _, rows in counted)), None)) or [[]]
+        return [LimitedPortion(self.plan.portion(found, pieces), self.rows) for pieces in tasks]
+
+
+def _enough(pieces: Sequence[TablePiece], wanted: int) -> Iterator[tuple[TablePiece, int]]:
+    """Yield the first tables that have so many rows together, each with its number; more are counted at each step."""
+    start, step = 0, _FIRST_COUNTED
+    while start < len(pieces) and wanted > 0:
+        some = pieces[start : start + step]
+        for piece, rows in zip(some, row_counts([each.part.table for each in some]), strict=True):
+            if rows and wanted > 0:
+                yield piece, rows
+                wanted -= rows
+        start, step = start + step, step * 2
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedPortion:
+    """The first rows of a task (`source.Portion`)."""
+
+    portion: DirectPortion
+    rows: int
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield no more than `rows` rows."""
+        left = self.rows
+        for batch in self.portion.batches():
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+
+def limited(relation: Relation, rows: int) -> Relation | None:
+    """Return a relation whose scans need no more than so many rows; None where they read all in any case."""
+    if isinstance(relation, DirectTable):
+        return LimitedTable(relation, rows)
+    query = as_query(relation)
+    return None if query is None else replace(query, limit=rows)
+
+
+def as_query(relation: Relation) -> ServerQuery | RootQuery | None:
+    """Return the relation as one that is read by its name in SQL; None for one that the tasks read from its files."""
+    if isinstance(relation, ServerTable):
+        return ServerQuery(
+            replace(relation.options, table=None, snapshot=None, query=""), name_of(relation), relation.source
+        )
+    return relation if isinstance(relation, ServerQuery | RootQuery) else None
+
+
+def name_of(relation: DirectTable | ServerTable) -> str:
+    """Return the name of a table at its version, as SQL quotes it."""
+    if isinstance(relation, DirectTable):
+        table = relation.plan.table
+        return f"{quoted(table.db_schema)}.{quoted(f'{table.name}@{relation.plan.version}')}"
+    if relation.options.table is None:
+        raise AssertionError(relation)
+    schema, name = relation.options.table
+    return f"{quoted(schema)}.{quoted(f'{name}@{relation.options.snapshot}')}"

@@ -1,1 +1,0 @@
-"""Tables of the catalog: how they are made, described and maintained."""

@@ -1,0 +1,394 @@
+"""Writes of Spark SQL to a root: rows that tasks write and one commit makes visible, deletions without tasks, and new tables."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
+from lance_flight.catalog.plain_table import table_at
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.engine.statements.unpublished_table import UnpublishedTable
+from lance_flight.errors import AlreadyExists, Conflict, QueryFailed, Unsupported
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from lance_flight_client.dataset.portions import balanced, tasks_for
+from lance_flight_client.parameters import quoted
+from lance_flight_client.spark.connector.backends import RootBackend, backend_of
+from lance_flight_client.spark.connector.conditions import Conditions
+from lance_flight_client.spark.connector.definitions import create_table
+from lance_flight_client.spark.connector.jvm import PICKLER, pickled
+from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, kind_of, of_reads
+from lance_flight_client.spark.connector.server_writes import ServerWrite, SharedSession, check_changeable
+from lance_flight_client.spark.connector.table_options import TableWriteOptions
+from lance_flight_client.spark.options import NamedTable, ReadOptions, WriteOptions
+from lance_flight_client.spark.reading import DirectPlan
+from lance_flight_client.spark.source import Portion, ReadPlan
+from lance_flight_client.spark.writing import PlannedWrite, TableWriter, Written, planned_write, write_to
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table of a root that is being made, in a private place (`relations.Relation`)."""
+
+    name: str
+    store: Store
+    source: pa.Schema
+
+    @property
+    def takes_conditions(self) -> bool:
+        return False
+
+    def decides(self, condition: str) -> bool:
+        del condition
+        return False
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        raise Unsupported(f"table {self.name!r} is being made and cannot be read yet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewServerTable:
+    """A table of a server that is being made, in a session of its own (`relations.Relation`).
+
+    `like` is a temporary table with its columns; `key` is that of its `UnpublishedOnServer`.
+    """
+
+    session: SharedSession
+    name: NamedTable
+    source: pa.Schema
+    like: str
+    key: str
+
+    @property
+    def takes_conditions(self) -> bool:
+        return False
+
+    def decides(self, condition: str) -> bool:
+        del condition
+        return False
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        raise Unsupported(f"table {self.name.name!r} is being made and cannot be read yet")
+
+    def write(self, schema: StructType) -> ServerWrite:
+        """Begin to write its rows."""
+        begun = ServerWrite.within(self.session, self.name, self.source, schema, self.like)
+        return replace(begun, new_table=self.key)
+
+
+class Unpublished(Protocol):
+    """A table that is being made (`UnpublishedTable`)."""
+
+    def publish(self) -> None:
+        """Give it its name."""
+        ...
+
+    def discard(self) -> None:
+        """Remove it."""
+        ...
+
+
+@dataclass(slots=True)
+class UnpublishedOnServer:
+    """A table that a transaction of a server's session makes when its rows are there."""
+
+    session: SharedSession
+    statement: str
+    is_made: bool = False
+
+    def fill(self, inserted: str) -> None:
+        """Make the table and run the statement that adds its rows."""
+        self.session.run("BEGIN", self.statement, inserted)
+        self.is_made = True
+
+    def publish(self) -> None:
+        self.session.run("COMMIT" if self.is_made else self.statement)
+        self.session.close()
+
+    def discard(self) -> None:
+        # Which rolls back.
+        self.session.close()
+
+
+_STARTED_AGAIN = "the connector's Python was started again while a table was made; run the statement again"
+_STAGED: dict[str, Unpublished] = {}
+"""Tables that this process is making, by the keys that the JVM knows them by."""
+
+
+def stage(
+    options: Mapping[str, str], name: NamedTable, given: Mapping[str, Any]
+) -> tuple[str, NewTable | NewServerTable]:
+    """Begin to make the table that a request defines; return the key by which it is ended, and what its rows are written to."""
+    backend, key = backend_of(options), secrets.token_hex(8)
+    kind = "OR REPLACE TABLE" if given["replace"] else "TABLE"
+    statement = create_table(f"{quoted(name.db_schema)}.{quoted(name.name)}", given, kind)
+    if isinstance(backend, RootBackend):
+        made = _STAGED[key] = UnpublishedTable(backend.root, statement)
+        return key, NewTable(name.name, made.table.store, made.table.snapshot().schema.plain)
+    if not given["replace"] and kind_of(backend, name) is not None:
+        raise AlreadyExists(f"table {name.name!r} is there already")
+    session = SharedSession.begin(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}))
+    try:
+        like = quoted(f"spark_{key}")
+        session.run(create_table(like, given, "TEMPORARY TABLE"))
+        columns = session.rows(f"SELECT * FROM public.{like}").schema  # noqa: S608 - quoted
+    except BaseException:
+        session.close()
+        raise
+    _STAGED[key] = UnpublishedOnServer(session, statement)
+    return key, NewServerTable(session=session, name=name, source=columns, like=f"public.{like}", key=key)
+
+
+def fill(key: str, inserted: str) -> None:
+    """Make a table of a server's and add its rows; both become visible when it is published."""
+    made = _STAGED.get(key)
+    if not isinstance(made, UnpublishedOnServer):
+        raise Conflict(_STARTED_AGAIN)
+    made.fill(inserted)
+
+
+def end(given: Mapping[str, Any]) -> None:
+    """Publish a table, or discard it, as a request says; `Conflict` for the publication of one that this process does not know."""
+    key, commit = given["staged"], given["commit"]
+    made = _STAGED.get(key)
+    if commit and made is None:
+        raise Conflict(_STARTED_AGAIN)
+    if made is not None:
+        # One that cannot be published stays until Spark has it discarded.
+        (made.publish if commit else made.discard)()
+        del _STAGED[key]
+
+
+MESSAGE = StructType([StructField("message", BinaryType())])
+"""What the tasks of a write return: one row, the pickled `Written`."""
+_WORKER = "pyspark.sql.worker.write_into_data_source"
+
+
+NO_OPTIONS = TableWriteOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """A write of one statement, with the options that its commit needs."""
+
+    planned: PlannedWrite | ServerWrite
+    options: TableWriteOptions = NO_OPTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A scan of a table for the rows that new ones are compared with: those that fulfil predicates."""
+
+    relation: Relation
+    predicates: Sequence[Mapping[str, Any]]
+
+
+def begun(
+    relation: Relation,
+    schema: StructType,
+    replaces: Replaces,
+    predicates: Sequence[Mapping[str, Any]],
+    *,
+    options: TableWriteOptions = NO_OPTIONS,
+    compared: Sequence[Compared] = (),
+) -> PlannedWrite | ServerWrite:
+    """Begin a write of rows with these columns to a table, in place of the rows that fulfil `predicates`.
+
+    Rows that are added because the table had none like them are `compared` with it: what they were compared with must stay as it is.
+    """
+    if isinstance(relation, NewServerTable):
+        return relation.write(schema)
+    if isinstance(relation, ServerTable):
+        _check_none(options)
+        if replaces is Replaces.READ:
+            check_changeable(relation)
+        if replaces is Replaces.NOTHING and compared:
+            return _compared_at_server(relation, schema, compared)
+        return ServerWrite.begin(relation, schema, replaces, exactly(relation.source, predicates) or None)
+    planned = begun_in_root(relation, schema, replaces, predicates, options)
+    return _compared_in_root(planned, compared) if replaces is Replaces.NOTHING else planned
+
+
+def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> PlannedWrite:
+    """Return a write that rests on the partitions which its rows were compared with, as they were then."""
+    plans = [
+        each.relation.where(Conditions.over(each.relation.source).all_of(each.predicates))
+        for each in compared
+        if isinstance(each.relation, DirectTable)
+    ]
+    if not plans:
+        return planned
+    oldest = min(plans, key=lambda plan: plan.version)
+    table, snapshot = oldest.checked()
+    if planned.shared.branch != (None if table.branch is None else table.branch.name):
+        return planned
+    read = sorted({found.object_id for plan in plans for found in plan.found().planned.tables})
+    shared = SharedWrite.begin(table, snapshot.version)
+    return replace(planned, shared=shared, replaces=Replaces.NOTHING_OF_READ, read=tuple(read))
+
+
+def _compared_at_server(relation: ServerTable, schema: StructType, compared: Sequence[Compared]) -> ServerWrite:
+    check_changeable(relation)
+    tables = [(each.relation, each.predicates) for each in compared if isinstance(each.relation, ServerTable)]
+    oldest = min((table for table, _ in tables), key=lambda table: table.options.snapshot or 0, default=relation)
+    conditions = [Conditions.over(table.source).all_of(predicates) for table, predicates in tables]
+    condition = None if None in conditions else " OR ".join(f"({each})" for each in conditions if each)
+    return ServerWrite.begin(oldest, schema, Replaces.NOTHING_OF_READ, condition)
+
+
+def _check_none(options: TableWriteOptions) -> None:
+    name = next((each.name for each in fields(options) if getattr(options, each.name) is not None), None)
+    if name is not None:
+        raise Unsupported(
+            f"write to a table: option {name!r} through a server; expected none, or a catalog with the option 'root'"
+        )
+
+
+def begun_in_root(
+    relation: Relation,
+    schema: StructType,
+    replaces: Replaces,
+    predicates: Sequence[Mapping[str, Any]],
+    options: TableWriteOptions = NO_OPTIONS,
+) -> PlannedWrite:
+    """Begin a write to a table of a root, as `begun` does."""
+    if isinstance(relation, NewTable):
+        return write_to(table_at(relation.store), relation.name, schema, replaces)
+    if not isinstance(relation, DirectTable):
+        raise Unsupported("rows are written to tables, not to views, metadata tables and branches")
+    plan = relation.plan
+    if options.branch is not None and predicates:
+        raise Unsupported(
+            "write to a table: option 'branch' of a change of some rows; expected an append, or an overwrite of partitions"
+        )
+    name = plan.table.name if options.branch is None else f"{plan.table.name}@{options.branch}"
+    table = f"{quoted(plan.table.db_schema)}.{quoted(name)}"
+    planned = planned_write(
+        replace(
+            WriteOptions.of(plan.options.root or "", table, plan.options.storage),
+            overwrite=None if replaces is Replaces.NOTHING else replaces.value,
+            snapshot=plan.version if replaces is Replaces.READ and options.snapshot is None else options.snapshot,
+        ),
+        schema,
+    )
+    return replace(planned, read=_overwritten(plan, predicates)) if predicates else planned
+
+
+def _overwritten(plan: DirectPlan, predicates: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the tables that hold the rows which fulfil predicates, and no others."""
+    condition = Conditions.over(plan.source).all_of(predicates)
+    found = replace(plan, options=replace(plan.options, filter=condition)).found()
+    if not found.is_whole:
+        raise Unsupported(
+            f"INSERT OVERWRITE of the rows where {condition} is not one of whole partitions; expected identity partition columns,"
+            " or DELETE and INSERT"
+        )
+    return tuple(sorted({table.object_id for table in found.planned.tables}))
+
+
+def writing(planned: PlannedWrite | ServerWrite) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that each task of a write runs over its rows."""
+
+    def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = Written(planned.write(iter(rows))) if isinstance(planned, PlannedWrite) else planned.write(rows)
+        yield pa.record_batch([pa.array([PICKLER.dumps(written)])], names=MESSAGE.names)
+
+    # By this name Spark's workers know a function of a data source.
+    write.__module__ = _WORKER
+    return write
+
+
+def tasks(planned: PlannedWrite | ServerWrite) -> dict[str, str]:
+    """Return the tasks of a write for the JVM: their function, and the version of Python that it was pickled by."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {"python": version, "function": pickled((writing(planned), MESSAGE))}
+
+
+def messages_of(sent: Sequence[str | None]) -> list[Any]:
+    """Return what the tasks of a write have said; None for those that failed."""
+    return [None if each is None else PICKLER.loads(base64.b64decode(each)) for each in sent]
+
+
+def commit(write: TableWrite, written: Sequence[Any], read: Any) -> None:
+    """Commit a write, in place of what it has `read`: the tables of these object ids, or the rows that fulfil a condition."""
+    planned, options = write.planned, write.options
+    if None in written:
+        raise QueryFailed("a task of the write has ended without a word of what it wrote; nothing was committed")
+    if isinstance(planned, ServerWrite):
+        if planned.new_table is None:
+            planned.commit(written, read)
+        else:
+            fill(planned.new_table, planned.inserted(written))
+        return
+    placed = planned if read is None else replace(planned, read=tuple(read))
+    TableWriter(placed, commit_id=options.commit_id, report=options.report).commit(written)
+
+
+def abort(write: TableWrite, written: Sequence[Any]) -> None:
+    """Remove the files, or the rows at a server, of a write that is not committed."""
+    planned = write.planned
+    if isinstance(planned, ServerWrite):
+        planned.abort()
+        return
+    TableWriter(planned).abort(written)
+
+
+def deletion(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the DELETE of the rows that fulfil all predicates; None where SQL cannot say one of them."""
+    if not isinstance(relation, DirectTable | ServerTable):
+        return None
+    table = relation.plan.table if isinstance(relation, DirectTable) else relation.options.table
+    condition = exactly(relation.source, predicates)
+    if table is None or condition is None:
+        return None
+    where = f" WHERE {condition}" * bool(condition)
+    return f"DELETE FROM {quoted(table.db_schema)}.{quoted(table.name)}{where}"  # noqa: S608 - quoted
+
+
+def exactly(source: pa.Schema, predicates: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the condition that is all predicates and nothing less, '' for none of them; None where SQL cannot say one."""
+    conditions = Conditions.over(source)
+    found = [conditions.sql(each) for each in predicates if each.get("literal") != "true"]
+    return None if None in found else " AND ".join(f"({condition})" for condition in found)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedRows:
+    """Tasks that read the rows that a change of rows writes anew, and what these are.
+
+    `read` are the object ids of their partition tables in a root; through a server the condition that they fulfil, None for all rows.
+    """
+
+    schema: StructType
+    portions: Sequence[Portion]
+    read: Sequence[str] | str | None
+    rows: int | None
+
+
+def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | None) -> ReplacedRows:
+    """Plan a read of rows with all those that fulfil a condition: in a root of whole partition tables."""
+    if isinstance(relation, ServerTable):
+        check_changeable(relation)
+        asked = relation.scan(columns, condition)
+        return ReplacedRows(asked.schema, asked.portions(), condition, relation.rows)
+    if not isinstance(relation, DirectTable):
+        raise Unsupported("UPDATE, MERGE and DELETE change tables, not views, metadata tables and branches")
+    plan = relation.plan
+    left = _tables(replace(plan, options=replace(plan.options, filter=condition)))
+    whole = replace(plan, options=replace(plan.options, columns=tuple(columns), filter=None))
+    found = whole.found()
+    pieces = [piece for piece, table in zip(found.pieces, found.planned.tables, strict=True) if table.object_id in left]
+    counts = row_counts([piece.part.table for piece in pieces])
+    tasks = balanced(list(zip(pieces, counts, strict=True)), tasks_for(sum(counts), None))
+    return ReplacedRows(whole.schema, [whole.portion(found, task) for task in tasks], sorted(left), sum(counts))
+
+
+def _tables(plan: DirectPlan) -> set[str]:
+    return {table.object_id for table in plan.found().planned.tables}

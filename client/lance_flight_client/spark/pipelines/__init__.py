@@ -1,1 +1,0 @@
-"""Pipelines: jobs in files or flags, and the program that runs them."""

@@ -1,0 +1,225 @@
+"""The command `python -m lance_flight_client.spark`: parse, build, run.
+
+Nothing heavy is imported before a command is chosen: `--help` answers at once, and without Java.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from lance_flight.errors import InvalidInput, LanceFlightError
+from lance_flight.model.index_kinds import KINDS
+
+from lance_flight_client.errors import JobFailed
+from lance_flight_client.index_arguments import add_index_arguments
+from lance_flight_client.spark.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Setting, SettingType
+
+PROGRAM = "python -m lance_flight_client.spark"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0, or 1 with one line on standard error."""
+    options = parser().parse_args(arguments)
+    command = importlib.import_module(f"{__name__}.{options.module}")
+    try:
+        return int(command.run(options))
+    except (LanceFlightError, JobFailed) as exc:
+        print(f"lance-flight: [{exc.code}] {exc}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the argument parser, with every command and its arguments."""
+    top = _described(
+        argparse.ArgumentParser(prog=PROGRAM),
+        "Use Lance Partitioned Namespaces in Spark's SQL, load files into them, and maintain them.",
+        "sql lake",
+        "ingest flights.toml",
+        'ingest --source "in/*.parquet" --root lake --table sales --partition-by "month(at)"',
+        "compact lake sales",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _sql(commands.add_parser("sql", help="start Spark's SQL shell with a catalog over a root or a server"))
+    _settings(commands.add_parser("settings", help="print the settings of a session with such a catalog"))
+    _ingest(commands.add_parser("ingest", help="load Parquet, CSV or JSON files into a table, in one commit"))
+    _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
+    _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
+    _verify(commands.add_parser("verify", help="read a whole version, and check every row against its partition"))
+    _backfill(commands.add_parser("backfill", help="add a column with the values of an SQL expression"))
+    _create_index(commands.add_parser("create-index", help="index a column in every partition table"))
+    return top
+
+
+def _described(command: argparse.ArgumentParser, says: str, *examples: str) -> argparse.ArgumentParser:
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.description = says
+    command.epilog = "\n".join(["examples:", *(f"  {PROGRAM} {example}" for example in examples)])
+    return command
+
+
+def _sql(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Start spark-sql, the SQL shell of the installed PySpark, with the tables of a root or a server as the catalog `lake`.\n"
+        "Flags of this command stand before LAKE, those of spark-sql after it.",
+        "sql lake",
+        'sql lake -e "SHOW TABLES IN lake.public"',
+        "sql --option token=… grpc+tls://host:32010 -f report.sql --master 'local[4]'",
+    )
+    _catalog(command)
+    command.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="arguments of spark-sql")
+
+
+def _settings(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Print settings of Spark, one in a line, for --properties-file of spark-sql, spark-shell, pyspark and spark-submit.",
+        "settings lake > lake.conf",
+    )
+    _catalog(command)
+
+
+def _catalog(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments of a catalog."""
+    command.set_defaults(module="sql")
+    command.add_argument(
+        "lake", metavar="LAKE", help="a directory, an object-store URI, or a server (grpc://host:port)"
+    )
+    command.add_argument("--catalog", metavar="NAME", default="lake", help="the catalog's name (default: lake)")
+    command.add_argument(
+        "--option", metavar=PAIRS.metavar, action="append", default=[], help="an option of the catalog (token=…)"
+    )
+
+
+def _ingest(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Read files, and make all their rows visible in one commit. A job file says what is to be done, in the sections\n"
+        "[source], [target], [write] and [spark]; flags overrule it, or stand alone. Whoever gives a commit id may run the\n"
+        "same job again: what was committed before is not written twice.",
+        "ingest flights.toml",
+        'ingest flights.toml --source "in/2014/*.csv" --commit-id "flights 2014"',
+        'ingest --source in/events.json --root lake --table events --partition-by "day(at)" --dry-run',
+    )
+    command.set_defaults(module="ingest")
+    command.add_argument("job", metavar="JOB", nargs="?", help="TOML file with any of the settings below")
+    for setting in SETTINGS:
+        shown = f"{setting.key}: {setting.means}"
+        command.add_argument(setting.flag, dest=setting.key, default=None, help=shown, **_argument(setting.kind))
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and write nothing")
+
+
+_ARGUMENTS: Mapping[SettingType, Mapping[str, Any]] = MappingProxyType(
+    {
+        SWITCH: {"action": argparse.BooleanOptionalAction},
+        COUNT: {"type": int, "metavar": COUNT.metavar},
+        PATHS: {"action": "append", "metavar": PATHS.metavar},
+        EXPRESSIONS: {"action": "append", "metavar": EXPRESSIONS.metavar},
+        PAIRS: {"action": "append", "metavar": PAIRS.metavar},
+    }
+)
+
+
+def _argument(kind: SettingType) -> Mapping[str, Any]:
+    return _ARGUMENTS.get(kind, {"metavar": kind.metavar})
+
+
+def _maintained(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the table, and of the connections to it and to Spark."""
+    command.set_defaults(module="maintain")
+    command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
+    command.add_argument("table", metavar="TABLE", help="partitioned table ([schema.]name)")
+    for setting in SETTINGS:
+        if setting.kind == PAIRS and setting.key in ("target.storage", "spark"):
+            command.add_argument(setting.flag, dest=setting.key, help=setting.means, **_argument(setting.kind))
+
+
+def _compact(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Write small files, and files with deleted rows, anew: the tasks of Spark rewrite, and one commit moves the pins of\n"
+        "all partition tables concerned. Readers and writers go on meanwhile.",
+        "compact lake flights",
+        "compact s3://bucket/lake flights --target-rows 4000000 --storage aws_region=eu-north-1",
+    )
+    _maintained(command)
+    command.add_argument("--target-rows", type=int, metavar="N", help="rows of a file that is large enough")
+
+
+def _rewrite(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Move the rows of tables under older partition specs to the current one. Readers and writers go on meanwhile.",
+        "rewrite lake flights",
+        "rewrite lake flights --where \"origin = 'JFK'\"",
+    )
+    _maintained(command)
+    command.add_argument("--where", metavar="SQL", help="only tables that may hold rows for which this is true")
+
+
+def _verify(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Read all rows of a version, and check that each lies in the partition of its values. Prints counts and a checksum that\n"
+        "stays the same whatever moves rows; the exit status is 1 where something is wrong.",
+        "verify lake flights",
+        "verify lake flights --snapshot 12",
+    )
+    _maintained(command)
+    command.add_argument("--snapshot", type=int, metavar="N", help="the version to check; the newest one without")
+
+
+def _backfill(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Add a column with its values, in one commit: those of an SQL expression (DataFusion's SQL) over the other columns.",
+        'backfill lake flights speed "distance / (air_time / 60)"',
+        'backfill lake flights late "dep_delay > 15" --type BOOLEAN',
+    )
+    _maintained(command)
+    command.add_argument("column", metavar="COLUMN", help="the column that is added")
+    command.add_argument("expression", metavar="SQL", help="its value, over the columns of the same row")
+    command.add_argument(
+        "--type", dest="data_type", metavar="TYPE", help="its type, as in SQL; that of the expression without"
+    )
+
+
+def _create_index(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Give partition tables an index of a column, as CREATE INDEX does, for filters and searches.\n"
+        "Tables that have it for all their files stay as they are: run it again when rows have come.",
+        "create-index lake flights carrier --kind bitmap",
+        "create-index lake flights tailnum",
+        "create-index lake docs embedding --kind ivf_pq --option metric=cosine",
+    )
+    _maintained(command)
+    add_index_arguments(command, ", ".join(KINDS))
+
+
+def given(options: argparse.Namespace, setting: Setting) -> Any:
+    """Return what a flag says of a setting; None if it was not given.
+
+    >>> from lance_flight_client.spark.job import SETTINGS
+    >>> conf = next(setting for setting in SETTINGS if setting.flag == "--conf")
+    >>> given(argparse.Namespace(spark=["spark.master=local[2]"]), conf)
+    {'spark.master': 'local[2]'}
+    """
+    value = getattr(options, setting.key)
+    return value if value is None or setting.kind != PAIRS else dict(pair(setting.flag, text) for text in value)
+
+
+def pair(flag: str, text: str) -> tuple[str, str]:
+    """Return the name and the value of a flag `KEY=VALUE`; `InvalidInput` for anything else."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        # What is given may be a secret.
+        raise InvalidInput(f"{flag} has no name and value; expected KEY=VALUE")
+    return name.strip(), value

@@ -1,1 +1,0 @@
-"""Reads: what Spark's tasks read of a root by themselves, and what they read through a server."""
