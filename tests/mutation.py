@@ -129,8 +129,8 @@ AREAS: dict[str, Area] = {
     "pruning": Area(
         count=25,
         modules="""
-            planning/pruning.py planning/constraints.py planning/matching.py planning/negation.py planning/disjuncts.py
-            planning/calendar.py planning/computed.py planning/enumeration.py planning/preimages.py planning/partitions.py
+            planning/pruning.py planning/constraints.py planning/matching.py planning/predicates.py planning/constraints.py
+            planning/calendar.py planning/enumeration.py planning/enumeration.py planning/preimages.py planning/partitions.py
             planning/predicates.py model/domains.py
         """,
         tests="""
@@ -148,7 +148,7 @@ AREAS: dict[str, Area] = {
         count=20,
         modules="""
             model/transforms/buckets.py model/transforms/date_parts.py model/transforms/identity.py
-            model/transforms/numeric.py model/transforms/transform.py model/transforms/truncate.py model/hashing.py
+            model/transforms/transform.py model/transforms/transform.py model/transforms/truncate.py model/hashing.py
             model/murmur3.py model/zones.py
         """,
         tests="""
@@ -224,7 +224,7 @@ LEFT_OUT = {
     "flight/tickets.py:TicketSealer._seal:4:drop-right": "nothing is read",
     "model/hashing.py:murmur3:1:move-bound": "speed alone",
     "model/zones.py:in_zone:1:add-one": "the value is NULL afterwards",
-    "planning/disjuncts.py:_few:1:move-bound": "speed alone",
+    "planning/constraints.py:_few:1:move-bound": "speed alone",
 }
 """Mutants that every test kills, or none can."""
 

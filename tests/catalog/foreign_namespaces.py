@@ -11,7 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance_flight.model.arrow_json import schema_to_json, type_to_json
-from lance_flight.model.nested import children, rebuilt
+from lance_flight.model.arrow_types import children, rebuilt
 
 FIELD_ID = b"lance:field_id"
 

@@ -21,7 +21,7 @@ from lance_flight.catalog.tables.merged import merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.vector_gaps import may_have_gaps
-from lance_flight.model.vectors import have_gaps
+from lance_flight.model.arrow_types import have_gaps
 
 ROWS = 3000
 KINDS = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.model.arrow_text import type_from_text
+from lance_flight.model.arrow_json import type_from_text
 
 from tests.engine.database import Database
 from tests.model.hash_vectors import VECTORS, vector_array, vector_name

@@ -20,9 +20,10 @@ from lance_flight.model.arrow_json import (
     schema_from_json,
     schema_to_json,
     type_from_json,
+    type_from_text,
     type_to_json,
+    type_to_text,
 )
-from lance_flight.model.arrow_text import type_from_text, type_to_text
 from lance_namespace_urllib3_client.models import JsonArrowSchema
 
 from tests.examples import examples

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput
-from lance_flight.model.arrow_text import type_from_text
+from lance_flight.model.arrow_json import type_from_text
 from lance_flight.model.hashing import HashClass, HashKind, bucket, hash_class, murmur3, murmur3_multi
 
 from tests.examples import examples

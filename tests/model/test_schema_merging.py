@@ -8,10 +8,20 @@ from functools import reduce
 
 import pyarrow as pa
 import pytest
-from lance_flight.model.annotations import CommentOn, SetPrimaryKey
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_changes import AddColumn, DropColumn, RenameColumn, SetNullable, WidenColumn, changed
-from lance_flight.model.schema_merging import merge_problems, merged, stricter
+from lance_flight.model.schema_changes import (
+    AddColumn,
+    CommentOn,
+    DropColumn,
+    RenameColumn,
+    SetNullable,
+    SetPrimaryKey,
+    WidenColumn,
+    changed,
+    merge_problems,
+    merged,
+    stricter,
+)
 
 BASE = NamespaceSchema.assign(
     pa.schema(

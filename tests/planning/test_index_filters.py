@@ -10,18 +10,7 @@ from lance_flight.engine.query.hints import logical_scans
 from lance_flight.model.index_kinds import KINDS, Lookup
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.planning.index_filters import index_filter, lance_condition
-from lance_flight.planning.predicates import (
-    NEVER,
-    And,
-    Column,
-    Compare,
-    In,
-    IsNull,
-    Op,
-    Or,
-    Predicate,
-    StartsWith,
-)
+from lance_flight.planning.predicates import NEVER, And, Column, Compare, In, IsNull, Op, Or, Predicate, StartsWith
 from lance_flight.planning.preimages import with_preimages
 
 COLUMNS = pa.schema(

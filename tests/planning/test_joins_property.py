@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
-from lance_flight.planning.joins import Group, Groups, NotCopartitioned, Side, match
-from lance_flight.planning.key_order import in_order
+from lance_flight.planning.joins import Group, Groups, NotCopartitioned, Side, in_order, match
 
 from tests.examples import examples
 from tests.planning.join_cases import of

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
-from lance_flight.planning.joins import Groups, NotCopartitioned, Side
-from lance_flight.planning.key_order import in_order
+from lance_flight.planning.joins import Groups, NotCopartitioned, Side, in_order
 
 from tests.planning.join_cases import listed, side
 from tests.planning.planning_cases import at, day

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 from lance_flight.model.transforms import Day, Hour, Identity, Month, Truncate, Year
-from lance_flight.planning.predicates import (
-    Column,
-    Compare,
-    DatePart,
-    In,
-    Op,
-    Predicate,
-    all_of,
-)
+from lance_flight.planning.predicates import Column, Compare, DatePart, In, Op, Predicate, all_of
 from lance_flight.planning.pruning import prune
 
 from tests.planning.planning_oracle import Split, evaluate, field, split

@@ -14,9 +14,9 @@ from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
 from lance_flight.planning import enumeration
 from lance_flight.planning.arrow_expression import to_arrow
-from lance_flight.planning.branches import MAX_BRANCHES
 from lance_flight.planning.predicates import (
     ALWAYS,
+    MAX_BRANCHES,
     NEVER,
     UNKNOWN,
     And,

@@ -12,7 +12,7 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 from lance_flight.model.transforms import Day, Hour, Month, Year
 from lance_flight.model.zones import named_zone
-from lance_flight.planning.key_order import in_order
+from lance_flight.planning.joins import in_order
 from lance_flight.planning.predicates import Column, Compare, DatePart, Op, Predicate, all_of
 from lance_flight.planning.pruning import SpecPruning, prune
 

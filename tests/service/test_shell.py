@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight.cli import main
 from lance_flight.cli.connecting import ChosenServer
-from lance_flight.cli.shell.commands import COMMANDS
-from lance_flight.cli.shell.names import WORDS, KnownNames, NameCompleter
+from lance_flight.cli.shell.commands import COMMANDS, WORDS, KnownNames, NameCompleter
 from lance_flight.cli.shell.prompt import is_complete, paged, run_input
 from lance_flight.cli.shell.session import ShellSession, warn
 from lance_flight.errors import InvalidInput

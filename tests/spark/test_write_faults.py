@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lance_flight.faults import POINTS
 from lance_flight_client.spark import activate
-from lance_flight_client.spark.writing import committed
+from lance_flight_client.spark.commits import committed
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession

@@ -19,9 +19,10 @@ from lance_flight.errors import (
     SerializationFailure,
     SpecError,
 )
+from lance_flight_client.spark.commits import committed
 from lance_flight_client.spark.options import WriteOptions
 from lance_flight_client.spark.types import matched
-from lance_flight_client.spark.writing import NothingToWrite, Report, committed, new_writer
+from lance_flight_client.spark.writing import NothingToWrite, Report, new_writer
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceArrowWriter
 

@@ -21,7 +21,7 @@ from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.errors import InvalidInput
 from lance_flight.model.schema import is_blob
-from lance_flight.planning.row_filters import RowFilter
+from lance_flight.planning.arrow_expression import RowFilter
 
 if TYPE_CHECKING:
     from lance_flight_client.dataset.conditions import RowCondition

@@ -24,7 +24,7 @@ from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import is_blob
-from lance_flight.planning.row_filters import RowFilter
+from lance_flight.planning.arrow_expression import RowFilter
 
 from lance_flight_client.dataset.conditions import RowCondition
 from lance_flight_client.dataset.portions import Selection, TablePiece, TablePortion

@@ -28,11 +28,12 @@ from pyspark.sql import DataFrame, SparkSession
 from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.errors import JobFailed
 from lance_flight_client.spark.clustering import cluster_by_partition
+from lance_flight_client.spark.commits import committed
 from lance_flight_client.spark.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, JobSource
 from lance_flight_client.spark.machine import PYTHON, prepare
 from lance_flight_client.spark.options import WriteOptions
 from lance_flight_client.spark.source import FORMAT
-from lance_flight_client.spark.writing import Report, committed, make_table, planned_table
+from lance_flight_client.spark.writing import Report, make_table, planned_table
 
 # What a reader cannot make out is NULL otherwise, without notice.
 STRICT: Mapping[str, Mapping[str, str]] = MappingProxyType({kind: {"mode": "FAILFAST"} for kind in ("csv", "json")})

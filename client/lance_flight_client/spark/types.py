@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 from lance_flight.errors import DataError, SchemaError
-from lance_flight.model.arrow_text import type_from_text, type_to_text
+from lance_flight.model.arrow_json import type_from_text, type_to_text
 from lance_flight.model.arrow_types import storage_of
 from pyarrow import lib, types
 from pyspark.sql import types as spark

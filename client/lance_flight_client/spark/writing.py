@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -289,10 +289,3 @@ def _names(table: str, columns: pa.Schema, snapshot: Snapshot) -> list[str]:
     renamed = pa.schema([field.with_name(called) for field, called in zip(columns, names, strict=True)])
     rows.fit(renamed, snapshot.schema.plain, what=f"rows for table {table!r}", defaults=snapshot.schema.defaults)
     return names
-
-
-def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> CommitToken | None:
-    """Return the commit that was made under an id, with rows and time; None where it is not known, or not any more."""
-    options = WriteOptions.of(root, table, storage or {})
-    found = Root(store_of(options.root, options.storage)).find(TableName(*options.table))
-    return None if found is None else named_commit(found.snapshot(), commit_id)

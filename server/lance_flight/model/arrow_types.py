@@ -1,4 +1,4 @@
-"""Table of Arrow types by name: one row has the test of a type, how to take it apart and how to build it.
+"""Arrow types: a table of them by name, their children, vectors, and columns of each in one piece or several.
 
 A type taken apart is its name, its arguments as text and its children as fields: what its text, its JSON and its
 constructor have in common. An extension type is taken apart as its storage type.
@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from lance_flight.errors import SchemaError
@@ -266,3 +269,142 @@ def is_string(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Return whether `kind` is an integer, float or decimal."""
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def children(kind: pa.DataType) -> list[pa.Field]:
+    """Return the fields inside a type; none for a plain one.
+
+    >>> [field.name for field in children(pa.struct({"x": pa.int8(), "y": pa.int8()}))]
+    ['x', 'y']
+    """
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def within(field: pa.Field, path: Sequence[str]) -> list[pa.Field] | None:
+    """Return a field and those inside its structs down to a path below it; None where there is no such path.
+
+    >>> [each.name for each in within(pa.field("a", pa.struct({"b": pa.int8()})), ["b"]) or []]
+    ['a', 'b']
+    """
+    found = [field]
+    for name in path:
+        kind = found[-1].type
+        place = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if place < 0:
+            return None
+        found.append(kind.field(place))
+    return found
+
+
+def field_at(schema: pa.Schema, path: str) -> pa.Field:
+    """Return a column, or a field inside structs by its dotted path, under that path; `KeyError` where there is none."""
+    root, *inner = path.split(".")
+    found = within(schema.field(root), inner)
+    if found is None:
+        raise KeyError(path)
+    return found[-1].with_name(path)
+
+
+def rebuilt(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """Return `kind` with other fields inside: any number in a struct, as many as it has in any other type."""
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if not fields:
+        return kind
+    if pa.types.is_map(kind):
+        return pa.map_(fields[0], fields[1], keys_sorted=kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(fields[0])
+    if pa.types.is_list(kind):
+        return pa.list_(fields[0])
+    raise SchemaError("schema", [f"type {kind} cannot be stored; expected struct, list, fixed-size list or map"])
+
+
+def contiguous(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array.
+
+    >>> contiguous(pa.chunked_array([[1, 2], [3]])).to_pylist()
+    [1, 2, 3]
+    """
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    # Arrow leaves what it takes for too much in several chunks.
+    return pa.concat_arrays(whole.chunks or [pa.nulls(0, whole.type)]) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def without_columns(rows: int) -> pa.Table:
+    """Return a table of so many rows and no column.
+
+    >>> without_columns(3).num_rows
+    3
+    """
+    return pa.table({"": pa.nulls(rows)}).select([])
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of tables with equal columns; Arrow's own function forgets the rows of tables without any.
+
+    >>> concatenated([without_columns(2), without_columns(1)]).num_rows
+    3
+    """
+    return pa.concat_tables(tables) if tables[0].num_columns else without_columns(sum(t.num_rows for t in tables))
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether `kind` is a vector type: a fixed-size list of floats or uint8.
+
+    >>> is_vector(pa.list_(pa.float32(), 8)), is_vector(pa.list_(pa.float32())), is_vector(pa.list_(pa.int64(), 8))
+    (True, False, False)
+    """
+    if not pa.types.is_fixed_size_list(kind):
+        return False
+    return bool(pa.types.is_floating(kind.value_type) or pa.types.is_uint8(kind.value_type))
+
+
+def is_multivector(kind: pa.DataType) -> bool:
+    """Return whether `kind` is a multivector type: a list of any length of vectors.
+
+    >>> is_multivector(pa.list_(pa.list_(pa.float32(), 8))), is_multivector(pa.list_(pa.float32(), 8))
+    (True, False)
+    """
+    return bool(pa.types.is_list(kind) and is_vector(kind.value_type))
+
+
+def vector_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of each vector of a multivector; any other type as it is."""
+    return kind.value_type if is_multivector(kind) else kind
+
+
+def have_gaps(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Return which vectors or multivectors of a column have NULL at some place; one that is NULL as a whole has not.
+
+    >>> have_gaps(pa.array([[1, None], None, [1, 2]], pa.list_(pa.uint8(), 2))).tolist()
+    [True, False, False]
+    >>> have_gaps(pa.array([[[1, 2], None], None, [], [[1, 2]]], pa.list_(pa.list_(pa.uint8(), 2)))).tolist()
+    [True, False, False, False]
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.zeros(0, np.bool_), *map(_have_gaps, chunks)])
+
+
+def _have_gaps(column: pa.Array) -> npt.NDArray[np.bool_]:
+    if not is_multivector(column.type):
+        return _vectors_with_gaps(column)
+    vectors, rows = column.flatten(), pc.list_parent_indices(column).to_numpy()
+    missing = vectors.is_null().to_numpy(zero_copy_only=False) | _vectors_with_gaps(vectors)
+    gaps = np.zeros(len(column), np.bool_)
+    gaps[rows[missing]] = True
+    return gaps
+
+
+def _vectors_with_gaps(vectors: pa.FixedSizeListArray) -> npt.NDArray[np.bool_]:
+    size = vectors.type.list_size
+    values = vectors.values.slice(vectors.offset * size, len(vectors) * size)
+    if not values.null_count:
+        return np.zeros(len(vectors), np.bool_)
+    missing = values.is_null().to_numpy(zero_copy_only=False).reshape(-1, size)
+    gaps: npt.NDArray[np.bool_] = missing.any(axis=1) & vectors.is_valid().to_numpy(zero_copy_only=False)
+    return gaps

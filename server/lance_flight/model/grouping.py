@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.model.arrays import contiguous
+from lance_flight.model.arrow_types import contiguous
 
 RADIX_SORTED = 1 << 16
 

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lance_flight.errors import InvalidInput
-from lance_flight.model.arrays import contiguous
+from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.murmur3 import Words, hash_bytes, hash_words
 
 Mask = npt.NDArray[np.bool_]

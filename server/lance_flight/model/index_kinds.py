@@ -17,7 +17,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from lance_flight.errors import InvalidInput
-from lance_flight.model.vectors import is_multivector, vector_type
+from lance_flight.model.arrow_types import is_multivector, vector_type
 
 OptionValue = str | int | float | bool
 

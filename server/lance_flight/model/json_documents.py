@@ -15,8 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import pyarrow as pa
 
 from lance_flight.errors import DataError
-from lance_flight.model.arrow_types import is_string
-from lance_flight.model.nested import children
+from lance_flight.model.arrow_types import children, is_string
 
 _Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 

@@ -1,4 +1,6 @@
-"""Column changes of ALTER TABLE: applied to the schema of a namespace, each gives another schema.
+"""Changes of the schema of a namespace: columns by ALTER TABLE, comments and primary keys, and merges of two branches.
+
+The key is in Lance's own metadata of fields, and nothing enforces it. In a partitioned namespace it stands in the namespace schema.
 
 Spec: Schema, Field IDs. A column is known by its id, which no other one ever gets; a path leads into nested columns, of
 lists and maps through the names of their fields.
@@ -6,17 +8,134 @@ lists and maps through the names of their fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TypeVar
 
 import pyarrow as pa
 
-from lance_flight.errors import AlreadyExists, NotFound, SchemaError, Unsupported
-from lance_flight.model.annotations import encoded_comment
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, SchemaError, Unsupported
+from lance_flight.model.arrow_types import children, rebuilt
 from lance_flight.model.naming import column_name_problem
-from lance_flight.model.nested import children, rebuilt
-from lance_flight.model.schema import COMMENT, DEFAULT, NamespaceSchema, numbered
+from lance_flight.model.schema import (
+    COMMENT,
+    DEFAULT,
+    KEY_POSITION,
+    OF_THE_NAMESPACE,
+    PRIMARY_KEY,
+    NamespaceSchema,
+    numbered,
+)
+
+MOST_COMMENT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOn:
+    """Comment of a column, or of the table (`column` None); None removes it."""
+
+    column: str | None
+    text: str | None
+
+    def __call__(self, schema: NamespaceSchema) -> NamespaceSchema:
+        """Return the schema after this change."""
+        change = {COMMENT: encoded_comment(self.text)}
+        if self.column is None:
+            arrow = schema.arrow.with_metadata(_updated(schema.arrow.metadata, change))
+        else:
+            schema.id_of(self.column)
+            arrow = _with_fields(schema.arrow, {self.column: change})
+        return replace(schema, arrow=arrow).after(schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SetPrimaryKey:
+    """The columns of the primary key, in its order; none removes it."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, schema: NamespaceSchema) -> NamespaceSchema:
+        """Return the schema after this change."""
+        if self.columns and schema.primary_key:
+            raise AlreadyExists(
+                f"the primary key ({', '.join(schema.primary_key)}) is there already; expected DROP PRIMARY KEY first"
+            )
+        if not self.columns and not schema.primary_key:
+            raise NotFound("there is no primary key")
+        check_primary_key(schema.arrow, self.columns)
+        before = dict.fromkeys(schema.primary_key, _NO_KEY)
+        return replace(schema, arrow=_with_fields(schema.arrow, before | key_metadata(self.columns))).after(schema)
+
+
+Annotation = CommentOn | SetPrimaryKey
+
+
+def check_primary_key(schema: pa.Schema, columns: Sequence[str]) -> None:
+    """Raise `SchemaError`, naming every column that cannot be in a primary key."""
+    problems = []
+    for name in dict.fromkeys(columns):
+        if name not in schema.names:
+            raise NotFound.named("column", name, schema.names)
+        field = schema.field(name)
+        if list(columns).count(name) > 1:
+            problems.append(f"column {name!r} stands {list(columns).count(name)} times in the primary key")
+        if pa.types.is_nested(field.type):
+            problems.append(f"column {name!r} is {field.type}; expected no nested type in a primary key")
+        if field.nullable:
+            problems.append(
+                f"column {name!r} may be NULL; expected NOT NULL for a primary key, in CREATE TABLE where the table is plain"
+            )
+    if problems:
+        raise SchemaError("primary key", problems)
+
+
+def check_kept_key(before: NamespaceSchema, after: NamespaceSchema) -> None:
+    """Refuse a change of columns that would leave a part of the primary key, or make a column of it nullable."""
+    names = [after.names.get(before.ids[name]) for name in before.primary_key]
+    lost = [known for known, name in zip(before.primary_key, names, strict=True) if name is None]
+    if lost:
+        raise SchemaError("schema", [f"column {lost[0]!r} is in the primary key; expected DROP PRIMARY KEY first"])
+    check_primary_key(after.arrow, after.primary_key)
+
+
+def annotated(schema: pa.Schema, comments: Mapping[str | None, str], key: Sequence[str]) -> pa.Schema:
+    """Return the columns of a new table with comments (of the table under None) and a primary key."""
+    check_primary_key(schema, key)
+    with_key = _with_fields(schema, key_metadata(key))
+    changes = {name: {COMMENT: encoded_comment(text)} for name, text in comments.items() if name is not None}
+    about_table = {COMMENT: encoded_comment(comments[None])} if None in comments else {}
+    return _with_fields(with_key, changes).with_metadata(_updated(schema.metadata, about_table))
+
+
+def key_metadata(columns: Sequence[str]) -> dict[str, dict[bytes, bytes | None]]:
+    """Return the metadata that makes columns the primary key, by their names."""
+    return {
+        name: {PRIMARY_KEY: b"true", KEY_POSITION: str(place).encode()} for place, name in enumerate(columns, start=1)
+    }
+
+
+def encoded_comment(text: str | None) -> bytes | None:
+    """Encode a comment; raise `InvalidInput` if it is too long."""
+    size = 0 if text is None else len(text.encode())
+    if size > MOST_COMMENT_BYTES:
+        raise InvalidInput(f"a comment has {size} bytes; expected at most {MOST_COMMENT_BYTES}")
+    return None if text is None else text.encode()
+
+
+def _with_fields(schema: pa.Schema, changes: Mapping[str, Mapping[bytes, bytes | None]]) -> pa.Schema:
+    """Return a schema with keys of some fields' metadata set, or removed (None)."""
+    fields = [field.with_metadata(_updated(field.metadata, changes.get(field.name, {}))) for field in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def _updated(metadata: Mapping[bytes, bytes] | None, change: Mapping[bytes, bytes | None]) -> dict[bytes, bytes] | None:
+    both = {**(metadata or {}), **change}
+    return {key: value for key, value in both.items() if value is not None} or None
+
+
+_NO_KEY: Mapping[bytes, bytes | None] = {PRIMARY_KEY: None, KEY_POSITION: None}
+
 
 Path = tuple[str, ...]
 Fields = list[pa.Field]
@@ -247,3 +366,112 @@ _LARGER = frozenset(
         (pa.date32(), pa.date64()),
     }
 )
+
+
+T = TypeVar("T")
+
+Columns = Mapping[int, pa.Field]
+
+
+def merged(base: NamespaceSchema, main: NamespaceSchema, branch: NamespaceSchema) -> NamespaceSchema:
+    """Return `main` with what `branch` has changed since `base`, itself where that is nothing.
+
+    New columns of the branch come last. Only for schemas without `merge_problems`.
+    """
+    old, mine, theirs = _columns(base), _columns(main), _columns(branch)
+    kept = [_merged_field(old.get(number), field, theirs.get(number)) for number, field in mine.items()]
+    added = [field for number, field in theirs.items() if number not in mine and number not in old]
+    comment = _pick(base.comment, main.comment, branch.comment)
+    about_table = {key: text for key, text in (main.arrow.metadata or {}).items() if key != COMMENT}
+    about_table |= {} if comment is None else {COMMENT: comment.encode()}
+    fields = [field for field in [*kept, *added] if field is not None]
+    after = replace(main, arrow=pa.schema(fields, about_table or None))
+    if after.is_described_as(main):
+        return main
+    newest, other = sorted((main, branch), key=lambda schema: -schema.version)
+    return replace(after, next_field_id=max(main.next_field_id, other.next_field_id)).after(newest)
+
+
+def merge_problems(base: NamespaceSchema, main: NamespaceSchema, branch: NamespaceSchema) -> Iterator[str]:
+    """Yield what keeps two schemas from being merged: what both have changed, and columns of one name."""
+    old, mine, theirs = _columns(base), _columns(main), _columns(branch)
+    conflicts = []
+    for number in dict.fromkeys([*old, *mine, *theirs]):
+        before, here, there = (columns.get(number) for columns in (old, mine, theirs))
+        if _is_contested(before, here, there):
+            shown = " and ".join("dropped" if each is None else _shown(each) for each in (here, there))
+            name = next(each.name for each in (before, here, there) if each is not None)
+            conflicts.append(f"both have changed column {name!r}: it is {shown}")
+    keys = [[schema.ids[name] for name in schema.primary_key] for schema in (base, main, branch)]
+    if _differ(*keys):
+        conflicts.append("both have changed the primary key")
+    if _differ(base.comment, main.comment, branch.comment):
+        conflicts.append("both have changed the comment of the table")
+    yield from conflicts or _problems(merged(base, main, branch))
+
+
+def _problems(schema: NamespaceSchema) -> Iterator[str]:
+    """Yield what is wrong with a merged schema, whose columns are those of both."""
+    names = schema.arrow.names
+    yield from (f"both have a column {name!r} of their own" for name in dict.fromkeys(names) if names.count(name) > 1)
+    if not names:
+        yield "together they have dropped all columns"
+    nullable = [name for name in schema.primary_key if schema.arrow.field(name).nullable]
+    yield from (f"column {name!r} is in the primary key of one, and may be NULL in the other" for name in nullable)
+
+
+def stricter(schema: NamespaceSchema, than: NamespaceSchema) -> dict[int, str]:
+    """Return the fields that are NOT NULL in a schema where another one lets NULL stand, or gives them no value: their paths by id."""
+    defaults = {schema.ids[name] for name in schema.defaults}
+    found = {}
+    for number, (path, stored) in schema.paths.items():
+        known = than.paths.get(number)
+        lets_null = known[1].nullable if known is not None else number not in defaults
+        if not stored.nullable and lets_null:
+            found[number] = path
+    return found
+
+
+def _merged_field(old: pa.Field | None, main: pa.Field, branch: pa.Field | None) -> pa.Field | None:
+    """Return a column of main with what the branch alone has changed of it; None where the branch has dropped it."""
+    if old is None or branch is None:
+        return branch if _same(old, main) else main
+    core = _bare(branch if _same(_bare(old), _bare(main)) else main)
+    found = {key: _pick(*((each.metadata or {}).get(key) for each in (old, main, branch))) for key in OF_THE_NAMESPACE}
+    kept = {key: value for key, value in found.items() if value is not None}
+    return core.with_metadata({**(core.metadata or {}), **kept})
+
+
+def _is_contested(old: pa.Field | None, main: pa.Field | None, branch: pa.Field | None) -> bool:
+    """Return whether both sides have changed a column in the same respect; comments and keys are respects of their own."""
+    sides, notes = [old, main, branch], list[bool]()
+    if old is not None and main is not None and branch is not None:
+        texts = ([(each.metadata or {}).get(key) for each in (old, main, branch)] for key in OF_THE_NAMESPACE)
+        sides, notes = [_bare(old), _bare(main), _bare(branch)], [_differ(*each) for each in texts]
+    before, here, there = sides
+    return any(notes) or not (_same(here, there) or _same(before, here) or _same(before, there))
+
+
+def _pick(old: T, main: T, branch: T) -> T:
+    return branch if old == main else main
+
+
+def _differ(old: object, main: object, branch: object) -> bool:
+    return main not in (old, branch) and old != branch
+
+
+def _bare(field: pa.Field) -> pa.Field:
+    """Return a column without its comment and its place in the primary key."""
+    return field.with_metadata({k: v for k, v in (field.metadata or {}).items() if k not in OF_THE_NAMESPACE})
+
+
+def _columns(schema: NamespaceSchema) -> Columns:
+    return {schema.ids[field.name]: field for field in schema.arrow}
+
+
+def _same(one: pa.Field | None, other: pa.Field | None) -> bool:
+    return one is other if one is None or other is None else bool(one.equals(other, check_metadata=True))
+
+
+def _shown(field: pa.Field) -> str:
+    return f"{field.name!r} {field.type}{' NOT NULL' * (not field.nullable)}"

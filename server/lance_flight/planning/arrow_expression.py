@@ -1,4 +1,4 @@
-"""Predicates from and to pyarrow expressions, the form in which DataFusion pushes filters down.
+"""Predicates from and to pyarrow expressions, and the filters that remain for the readers of a scan.
 
 A pyarrow expression cannot be inspected, and Substrait cannot say all of its types, so its own serialisation is
 read: an IPC file with one record batch. The schema's metadata is the tree in prefix order (`literal` → column,
@@ -8,11 +8,11 @@ read: an IPC file with one record batch. The schema's metadata is the tree in pr
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lance_flight.errors import Unsupported
 from lance_flight.planning.arrow_metadata import metadata_entries
 from lance_flight.planning.predicates import (
+    ALWAYS,
     NEVER,
     And,
     Column,
@@ -27,6 +28,7 @@ from lance_flight.planning.predicates import (
     Constant,
     In,
     IsNull,
+    Leaf,
     Op,
     Opaque,
     Or,
@@ -331,3 +333,82 @@ def _membership(column: pc.Expression, values: pa.Array, *, negated: bool) -> pc
     found = column.isin(known)
     # `is_in` calls a NULL row not found instead of unknown.
     return ~found & column.is_valid() if negated else found
+
+
+MOST_DEPTH = 5
+"""Lance's work on a filter doubles with each level of AND and OR (as Substrait); a deeper one is applied to what it returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFilter:
+    """A filter as Lance runs it (`expression`) and as Arrow does (`rest`), and the columns that it speaks of.
+
+    Not `pushable`: better not given to Lance.
+    """
+
+    expression: pc.Expression | None
+    rest: pc.Expression | None
+    columns: tuple[str, ...]
+    pushable: bool
+
+
+def row_filter(residual: Predicate | None) -> RowFilter:
+    """Return the filter that a residual is (None: all rows match); `Unsupported` for what pyarrow cannot say.
+
+    >>> row_filter(None).columns
+    ()
+    """
+    if residual is None or residual == ALWAYS:
+        return RowFilter(expression=None, rest=None, columns=(), pushable=True)
+    return RowFilter(
+        expression=_arrow(residual, to_arrow),
+        rest=_arrow(residual, partial(to_arrow, sql_floats=True)),
+        columns=columns_of(residual),
+        pushable=_depth(residual) <= MOST_DEPTH,
+    )
+
+
+def _arrow(predicate: Predicate, leaf: Callable[[Predicate], pc.Expression]) -> pc.Expression:
+    match predicate:
+        case And(parts):
+            return _balanced([_arrow(part, leaf) for part in parts], operator.and_)
+        case Or(parts):
+            return _balanced([_arrow(part, leaf) for part in parts], operator.or_)
+    return leaf(predicate)
+
+
+def _balanced(parts: Sequence[pc.Expression], join: Callable[[Any, Any], pc.Expression]) -> pc.Expression:
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return join(_balanced(parts[:middle], join), _balanced(parts[middle:], join))
+
+
+def _depth(predicate: Predicate) -> int:
+    """Return how deep the expression of `_arrow` is nested."""
+    if isinstance(predicate, And | Or):
+        return (len(predicate.parts) - 1).bit_length() + max(map(_depth, predicate.parts))
+    return 0
+
+
+def terms(predicate: Predicate) -> tuple[str, ...]:
+    """Return the columns that a predicate compares; what its opaque parts speak of is not known."""
+    compared = (leaf.term.name for leaf in _leaves(predicate) if not isinstance(leaf, Constant | Opaque))
+    return tuple(dict.fromkeys(compared))
+
+
+def columns_of(predicate: Predicate) -> tuple[str, ...]:
+    """Return the columns that a predicate without opaque parts speaks of."""
+    for leaf in _leaves(predicate):
+        if isinstance(leaf, Opaque):
+            raise Unsupported(str(leaf))
+    return terms(predicate)
+
+
+def _leaves(predicate: Predicate) -> Iterator[Leaf]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _leaves(part)
+        case leaf:
+            yield leaf

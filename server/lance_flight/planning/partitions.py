@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.model.arrays import contiguous
+from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.domains import Mask, plain
 from lance_flight.model.spec import PartitionField, PartitionSpec
 

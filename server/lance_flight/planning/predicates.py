@@ -1,4 +1,4 @@
-"""A small predicate tree: the conditions of a WHERE clause on columns, as far as partitions can use them.
+"""A small predicate tree: conditions of a WHERE clause on columns, their alternatives, and their negation.
 
 There is no Not: `negate` pushes it to the leaves, which is exact in SQL's three-valued logic. What is left is
 read as WHERE reads it: a row counts when the predicate is TRUE, so NULL and FALSE mean the same.
@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lance_flight.model.schema import NamespaceSchema
 
 SHOWN_VALUES = 8
 LAST_CODE_POINT = chr(0x10FFFF)
@@ -305,3 +307,96 @@ def sql_literal(value: pa.Scalar) -> str:
             return "'" + plain.replace("'", "''") + "'"
         case _:
             return str(plain)
+
+
+MAX_BRANCHES = 128
+
+
+def simplified(predicate: Predicate) -> Predicate:
+    """Return the same predicate with equalities on one term under OR joined to an IN, and NOT LIKE 'x%' as two ranges."""
+    match predicate:
+        case And(parts):
+            return all_of(map(simplified, parts))
+        case Or():
+            flat = any_of([predicate])
+            parts = flat.parts if isinstance(flat, Or) else (flat,)
+            return any_of(_joined([simplified(part) for part in parts]))
+        case StartsWith(term, prefix, True):
+            return _outside(term, prefix)
+    return predicate
+
+
+def _outside(term: Term, prefix: str) -> Predicate:
+    below = Compare(term, Op.LT, pa.scalar(prefix))
+    following = after_prefix(prefix)
+    return below if following is None else Or((below, Compare(term, Op.GE, pa.scalar(following))))
+
+
+def _joined(parts: Iterable[Predicate]) -> Iterable[Predicate]:
+    lists: dict[tuple[Term, str], list[pa.Array]] = {}
+    for part in parts:
+        match part:
+            case Compare(term, Op.EQ, value):
+                lists.setdefault((term, str(value.type)), []).append(pa.repeat(value, 1))
+            case In(term, values, False):
+                lists.setdefault((term, str(values.type)), []).append(values)
+            case _:
+                yield part
+    yield from (In(term, pa.concat_arrays(values)) for (term, _), values in lists.items())
+
+
+def branches(predicate: Predicate) -> list[tuple[Leaf, ...]] | None:
+    """Return the alternatives of `predicate`; None where they are more than `MAX_BRANCHES`."""
+    match predicate:
+        case And(parts):
+            return product([branches(part) for part in parts])
+        case Or(parts):
+            nested = [branches(part) for part in parts]
+            flat = [branch for some in nested if some is not None for branch in some]
+            return None if None in nested or len(flat) > MAX_BRANCHES else flat
+        case leaf:
+            return [(leaf,)]
+
+
+def product(factors: Iterable[list[tuple[Leaf, ...]] | None]) -> list[tuple[Leaf, ...]] | None:
+    """Return every combination of one branch of each factor; None where they are more than `MAX_BRANCHES`."""
+    combined: list[tuple[Leaf, ...]] = [()]
+    for factor in factors:
+        if factor is None or len(combined) * len(factor) > MAX_BRANCHES:
+            return None
+        combined = [(*left, *right) for left in combined for right in factor]
+    return combined
+
+
+def not_true(predicate: Predicate, schema: NamespaceSchema) -> Predicate:
+    """Return a predicate that is TRUE of every row of which `predicate` is not; it may be TRUE of further rows too.
+
+    `negate` says FALSE alone.
+    """
+    match predicate:
+        case And(parts):
+            return any_of(not_true(part, schema) for part in parts)
+        case Or(parts):
+            return all_of(not_true(part, schema) for part in parts)
+        case leaf:
+            return _dropped_by(leaf, schema)
+
+
+def _dropped_by(leaf: Leaf, schema: NamespaceSchema) -> Predicate:
+    match leaf:
+        case Constant(value):
+            return NEVER if value else ALWAYS
+        case IsNull():
+            return negate(leaf)
+        case In(_, values, negated) if values.null_count:
+            return ALWAYS if negated else _dropped_by(In(leaf.term, values.drop_null()), schema)
+        case Compare() | In() | StartsWith() if not _is_float(leaf, schema):
+            return any_of([negate(leaf), IsNull(leaf.term)])
+        case Compare() | In() | StartsWith() | Opaque():
+            return ALWAYS
+
+
+def _is_float(leaf: Compare | In | StartsWith, schema: NamespaceSchema) -> bool:
+    """Return whether a leaf compares floats: engines disagree about zeros and NaNs."""
+    number = schema.source_ids.get(leaf.term.path)
+    return number is None or pa.types.is_floating(schema.sources[number].field.type)

@@ -7,18 +7,22 @@ A function whose values never fall while its column rises has for each range of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from lance_flight.model.ordering import Ordering, integers, ordering
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.planning import integer_sums, time_bins
-from lance_flight.planning.branches import MAX_BRANCHES
-from lance_flight.planning.comparison import Comparison, ExpressionTypes
+from lance_flight.model.zones import TICKS, UTC, zone_of
 from lance_flight.planning.predicates import (
+    MAX_BRANCHES,
     And,
     Column,
     Compare,
@@ -32,7 +36,301 @@ from lance_flight.planning.predicates import (
     any_of,
     negate,
 )
-from lance_flight.planning.scalar_expressions import COMPARISONS, ComputedCondition, ScalarCall, ScalarExpression
+from lance_flight.planning.scalar_expressions import CAST, COMPARISONS, ComputedCondition, ScalarCall, ScalarExpression
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionTypes:
+    """The types of expressions over the columns of a schema."""
+
+    schema: NamespaceSchema
+
+    def of(self, expression: ScalarExpression) -> pa.DataType | None:
+        """Return the type of a column, of a cast, or of what keeps the type of its argument; None for any other."""
+        match expression:
+            case Column():
+                number = self.schema.source_ids.get(expression.path)
+                return None if number is None else self.schema.sources[number].field.type
+            case ScalarCall("date_trunc" | "date_bin", (_, moment, *_)):
+                return self.of(moment)
+            case ScalarCall("cast", _, kind):
+                return _CAST_TYPES.get(kind)
+            case ScalarCall("+" | "-", (one, other)):
+                kinds = [each.type if isinstance(each, pa.Scalar) else self.of(each) for each in (one, other)]
+                return kinds[0] if kinds[0] == kinds[1] else None
+            case ScalarCall("negative", (inner,)):
+                return self.of(inner)
+        return None
+
+    def is_lossless(self, cast: ScalarCall) -> bool:
+        """Return whether comparing a cast value is comparing the value, as far as `model.ordering.locate` compares exactly."""
+        inner, outer = self.of(cast.arguments[0]), self.of(cast)
+        if inner is None or outer is None:
+            return False
+        if types.is_integer(inner):
+            # A cast that does not fit is an error of the query.
+            return bool(types.is_integer(outer) or types.is_floating(outer))
+        if not types.is_timestamp(outer):
+            return False
+        if types.is_date32(inner):
+            return outer.tz is None
+        return bool(types.is_timestamp(inner)) and inner.tz == outer.tz and TICKS[inner.unit] <= TICKS[outer.unit]
+
+
+_CAST_TYPES = {
+    "Date32": pa.date32(),
+    "Float32": pa.float32(),
+    "Float64": pa.float64(),
+    **{f"Int{bits}": getattr(pa, f"int{bits}")() for bits in (8, 16, 32, 64)},
+    **{f"UInt{bits}": getattr(pa, f"uint{bits}")() for bits in (8, 16, 32, 64)},
+    **{f"Timestamp({unit.replace('u', 'µ')})": pa.timestamp(unit) for unit in TICKS},
+}
+"""Types of casts that are looked through, as DataFusion shows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`… op value`; `invert` returns what it says of the columns of an expression in the place of the dots."""
+
+    op: Op
+    value: pa.Scalar
+    kinds: ExpressionTypes
+    invert: Callable[[ScalarExpression, Comparison], Predicate | None]
+
+    def on(self, expression: ScalarExpression) -> Predicate | None:
+        """Return what it says of the columns of an expression; None where that is not known."""
+        return self.invert(expression, self)
+
+    def by(self, op: Op, value: pa.Scalar | None = None) -> Comparison:
+        """Return another comparison."""
+        return replace(self, op=op, value=self.value if value is None else value)
+
+    def all_on(self, expression: ScalarExpression, *sides: tuple[Op, pa.Scalar]) -> Predicate | None:
+        """Return what several comparisons say together; None where one is not known."""
+        found = [self.by(op, value).on(expression) for op, value in sides]
+        known = [each for each in found if each is not None]
+        return all_of(known) if len(known) == len(found) else None
+
+
+_Inverse: TypeAlias = Callable[[int, int], tuple[int, int]]
+"""Function from a range of sums to that of their variable, both without wrapping around."""
+
+
+def of_sum(call: ScalarCall, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of `x + n`, `n + x`, `x - n` or `n - x` says of `x`."""
+    if not types.is_integer(comparison.value.type):
+        return None
+    match call:
+        case ScalarCall("+", (inner, pa.Scalar() as amount)) | ScalarCall("+", (pa.Scalar() as amount, inner)):
+            return _wrapped(inner, amount, comparison, lambda low, high: (low - amount.as_py(), high - amount.as_py()))
+        case ScalarCall("-", (inner, pa.Scalar() as amount)):
+            return _wrapped(inner, amount, comparison, lambda low, high: (low + amount.as_py(), high + amount.as_py()))
+        case ScalarCall("-", (pa.Scalar() as amount, inner)):
+            return _wrapped(inner, amount, comparison, lambda low, high: (amount.as_py() - high, amount.as_py() - low))
+    return None
+
+
+def of_negative(call: ScalarCall, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of `-x` says of `x`."""
+    (inner,) = call.arguments
+    if not types.is_signed_integer(comparison.value.type):
+        return None
+    return _wrapped(inner, comparison.value, comparison, lambda low, high: (-high, -low))
+
+
+def _wrapped(inner: ScalarExpression, amount: pa.Scalar, comparison: Comparison, inverse: _Inverse) -> Predicate | None:
+    kind = comparison.value.type
+    if not (amount.is_valid and types.is_integer(kind) and amount.type == kind == comparison.kinds.of(inner)):
+        return None
+    if comparison.op is Op.NE:
+        equal = _wrapped(inner, amount, comparison.by(Op.EQ), inverse)
+        return None if equal is None else negate(equal)
+    order = integers(kind)
+    low, high = _sums(comparison, order)
+    if low > high:
+        return comparison.by(Op.LT, pa.scalar(order.smallest, kind)).on(inner)
+    ranges = _wrapped_around(*inverse(low, high), order)
+    found = [
+        comparison.all_on(inner, (Op.GE, pa.scalar(first, kind)), (Op.LE, pa.scalar(last, kind)))
+        if first < last
+        else comparison.by(Op.EQ, pa.scalar(first, kind)).on(inner)
+        for first, last in ranges
+    ]
+    known = [each for each in found if each is not None]
+    return any_of(known) if len(known) == len(found) else None
+
+
+def _sums(comparison: Comparison, order: Ordering) -> tuple[int, int]:
+    """Return the ends of the range that a comparison leaves to the sum."""
+    number: int = comparison.value.as_py()
+    low = {Op.EQ: number, Op.GE: number, Op.GT: number + 1}.get(comparison.op)
+    high = {Op.EQ: number, Op.LE: number, Op.LT: number - 1}.get(comparison.op)
+    return order.smallest if low is None else low, order.largest if high is None else high
+
+
+def _wrapped_around(low: int, high: int, order: Ordering) -> Iterator[tuple[int, int]]:
+    """Return a range modulo the size of the type, as one range or two."""
+    size = order.largest - order.smallest + 1
+    turns = (low - order.smallest) // size * size
+    yield low - turns, min(high - turns, order.largest)
+    if high - turns > order.largest:
+        yield order.smallest, high - turns - size
+
+
+_DAY = 86_400
+_FIRST_MONDAY = -3 * _DAY
+_SECONDS = {"week": 7 * _DAY, "day": _DAY, "hour": 3_600, "minute": 60, "second": 1}
+_FRACTIONS = {"millisecond": 1_000, "microsecond": 1_000_000}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_NANOSECONDS = 10**9
+_FARTHEST = 2**62
+"""Seconds that lie beyond every timestamp."""
+
+
+class _Bin(NamedTuple):
+    """Values that a function cuts off to `start`: up to before `end`."""
+
+    start: int
+    end: int
+
+
+def of_truncated(call: ScalarCall, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of `date_trunc(unit, moment)` says of the moment."""
+    unit, moment = call.arguments
+    kind, value = comparison.kinds.of(moment), comparison.value
+    if kind is not None and types.is_date32(kind):
+        # Its truncated days are microseconds.
+        moment = ScalarCall(CAST, (moment,), "Timestamp(µs)")
+        kind = comparison.kinds.of(moment)
+    if not isinstance(unit, pa.StringScalar) or not unit.is_valid or kind != value.type or not types.is_timestamp(kind):
+        return None
+    name, zone, ticks = unit.as_py().lower(), zone_of(kind), TICKS[kind.unit]
+    if zone is None:
+        return None
+    if zone is UTC:
+        found = _calendar_bin(value.value, name, ticks)
+        return None if found is None else _of_bin(moment, found, comparison)
+    local, _ = zone.local_bounds(value.value // ticks, value.value // ticks)
+    found = _calendar_bin(local, name, 1)
+    return None if found is None else _of_local_bin(call, moment, found, comparison)
+
+
+def of_date(call: ScalarCall, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of `CAST(moment AS DATE)` says of the moment."""
+    (moment, *_), value = call.arguments, comparison.value
+    kind = comparison.kinds.of(moment)
+    if len(call.arguments) > 1 or kind is None or not types.is_timestamp(kind) or not types.is_date32(value.type):
+        return None
+    if zone_of(kind) is not UTC:
+        return _of_local_bin(call, moment, _Bin(value.value * _DAY, (value.value + 1) * _DAY), comparison)
+    ticks = TICKS[kind.unit] * _DAY
+    start = _moment(value.value * ticks, kind)
+    found = _Bin(value.value * ticks, (value.value + 1) * ticks)
+    return None if start is None else _of_bin(moment, found, comparison.by(comparison.op, start))
+
+
+def of_binned(call: ScalarCall, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of `date_bin(stride, moment [, origin])` says of the moment."""
+    stride, moment, *origin = call.arguments
+    kind, nanoseconds, begin = comparison.kinds.of(moment), _nanoseconds(stride), Fraction(0)
+    if kind is None or kind != comparison.value.type or not types.is_timestamp(kind) or (nanoseconds or 0) <= 0:
+        return None
+    if origin:
+        if not (isinstance(origin[0], pa.TimestampScalar) and origin[0].is_valid):
+            return None
+        begin = Fraction(origin[0].value * TICKS[kind.unit], TICKS[origin[0].type.unit])
+    ticks = Fraction((nanoseconds or 0) * TICKS[kind.unit], _NANOSECONDS)
+    if ticks.denominator != 1 or begin.denominator != 1:
+        return None
+    return _of_bin(moment, _stride_bin(comparison.value.value, int(ticks), int(begin)), comparison)
+
+
+def of_moved(call: ScalarCall, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of a date or timestamp plus or minus an interval says of it."""
+    if len(call.arguments) != 2:  # noqa: PLR2004
+        return None
+    moment, amount = call.arguments
+    nanoseconds, kind = _nanoseconds(amount), comparison.kinds.of(moment)
+    order = None if kind is None else ordering(kind)
+    if nanoseconds is None or order is None or kind != comparison.value.type:
+        return None
+    if not (types.is_date32(kind) or (types.is_timestamp(kind) and zone_of(kind) is UTC)):
+        return None
+    steps = Fraction(nanoseconds, _NANOSECONDS) / order.step
+    moved = comparison.value.value - (steps if call.function == "+" else -steps)
+    if steps.denominator != 1 or not order.smallest <= moved <= order.largest:
+        return None
+    return comparison.by(comparison.op, order.array([int(moved)])[0]).on(moment)
+
+
+def _nanoseconds(interval: ScalarExpression) -> int | None:
+    """Return the length of an interval, where it has one."""
+    if not isinstance(interval, pa.MonthDayNanoIntervalScalar) or not interval.is_valid:
+        return None
+    months, days, nanoseconds = interval.as_py()
+    return None if months else days * _DAY * _NANOSECONDS + nanoseconds
+
+
+def _calendar_bin(ticks: int, unit: str, per_second: int) -> _Bin | None:
+    """Return the bin of `date_trunc` that a moment lies in, of whose ticks so many are a second."""
+    if unit in _MONTHS:
+        day = np.datetime64(ticks // (_DAY * per_second), "D")
+        first = int(day.astype("datetime64[M]").astype(np.int64)) // _MONTHS[unit] * _MONTHS[unit]
+        days = [np.datetime64(month, "M").astype("datetime64[D]") for month in (first, first + _MONTHS[unit])]
+        start, end = (int(each.astype(np.int64)) * _DAY * per_second for each in days)
+        return _Bin(start, end)
+    if unit in _SECONDS:
+        return _stride_bin(ticks, _SECONDS[unit] * per_second, _FIRST_MONDAY * per_second if unit == "week" else 0)
+    if unit in _FRACTIONS:
+        return _stride_bin(ticks, max(1, per_second // _FRACTIONS[unit]), 0)
+    return None
+
+
+def _stride_bin(ticks: int, stride: int, origin: int) -> _Bin:
+    start = (ticks - origin) // stride * stride + origin
+    return _Bin(start, start + stride)
+
+
+def _moment(ticks: int, kind: pa.DataType) -> pa.Scalar | None:
+    limits = integers(pa.int64())
+    return pa.scalar(ticks, pa.int64()).cast(kind) if limits.smallest <= ticks <= limits.largest else None
+
+
+def _of_bin(moment: ScalarExpression, found: _Bin, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of the start of a moment's bin says of the moment; its literal lies in the bin `found`."""
+    kind = comparison.value.type
+    start, end = _moment(found.start, kind), _moment(found.end, kind)
+    if start is None or end is None:
+        return None
+    first = start if found.start == comparison.value.value else end
+    match comparison.op:
+        case Op.LT | Op.GE:
+            return comparison.by(comparison.op, first).on(moment)
+        case Op.LE:
+            return comparison.by(Op.LT, end).on(moment)
+        case Op.GT:
+            return comparison.by(Op.GE, end).on(moment)
+    equal = comparison.all_on(moment, (Op.GE, first), (Op.LT, end))
+    return equal if equal is None or comparison.op is Op.EQ else negate(equal)
+
+
+def _of_local_bin(call: ScalarCall, moment: ScalarExpression, found: _Bin, comparison: Comparison) -> Predicate | None:
+    """Return the comparison, and the instants that it leaves, given the bin of its literal in seconds of local time.
+
+    Local time does not rise with the instants everywhere, since clocks are set back: there are further instants among them.
+    """
+    kind, op = comparison.kinds.of(moment), comparison.op
+    zone = None if kind is None else zone_of(kind)
+    if kind is None or zone is None or op is Op.NE:
+        return None
+    low = -_FARTHEST if op in {Op.LT, Op.LE} else found.start
+    high = _FARTHEST if op in {Op.GT, Op.GE} else found.end - 1
+    first, last = zone.instants(low, high)
+    limits = [(Op.GE, _moment(first * TICKS[kind.unit], kind)), (Op.LT, _moment((last + 1) * TICKS[kind.unit], kind))]
+    inside = comparison.all_on(moment, *((side, limit) for side, limit in limits if limit is not None))
+    itself = ComputedCondition.of(ScalarCall(op.value, (call, comparison.value)))
+    return None if inside is None else all_of([inside, itself])
+
 
 _BEFORE_WILDCARD = re.compile(r"[^%_\\]*")
 
@@ -112,7 +410,7 @@ _COMPUTED = MappingProxyType(
 
 def _of_cast(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     if call.kind == "Date32":
-        return time_bins.of_date(call, comparison)
+        return of_date(call, comparison)
     (inner,) = call.arguments
     return comparison.on(inner) if comparison.kinds.is_lossless(call) else None
 
@@ -156,18 +454,18 @@ def _is_positive(width: pa.Scalar) -> bool:
 
 
 def _of_sum(call: ScalarCall, comparison: Comparison) -> Predicate | None:
-    return integer_sums.of_sum(call, comparison) or time_bins.of_moved(call, comparison)
+    return of_sum(call, comparison) or of_moved(call, comparison)
 
 
 _INVERSES: Mapping[str, Callable[[ScalarCall, Comparison], Predicate | None]] = MappingProxyType(
     {
-        "date_trunc": time_bins.of_truncated,
-        "date_bin": time_bins.of_binned,
-        "to_date": time_bins.of_date,
+        "date_trunc": of_truncated,
+        "date_bin": of_binned,
+        "to_date": of_date,
         "cast": _of_cast,
         "+": _of_sum,
         "-": _of_sum,
-        "negative": integer_sums.of_negative,
+        "negative": of_negative,
         "case": _of_case,
         "left": _of_prefix,
     }

@@ -16,13 +16,11 @@ from lance_flight.model.domains import Domain, Mask
 from lance_flight.model.ordering import ordering
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
-from lance_flight.planning.computed import ComputedConditions
-from lance_flight.planning.disjuncts import Disjunct, NormalForm
-from lance_flight.planning.enumeration import Expressions, Sources, Unresolved
+from lance_flight.planning.constraints import Disjunct, NormalForm
+from lance_flight.planning.enumeration import ComputedConditions, Expressions, Sources, Unresolved
 from lance_flight.planning.matching import Match, MatchResult
-from lance_flight.planning.negation import not_true
 from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
-from lance_flight.planning.predicates import ALWAYS, Predicate, all_of, conjuncts
+from lance_flight.planning.predicates import ALWAYS, Predicate, all_of, conjuncts, not_true
 from lance_flight.planning.preimages import with_preimages
 from lance_flight.planning.reasons import PruningReport, Unused
 from lance_flight.planning.scalar_expressions import ComputedCondition

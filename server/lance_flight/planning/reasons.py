@@ -8,10 +8,9 @@ from types import MappingProxyType
 
 from lance_flight.model.domains import Mask
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
-from lance_flight.planning.branches import MAX_BRANCHES
-from lance_flight.planning.constraints import Aspect
-from lance_flight.planning.disjuncts import Conjunct, Disjunct, Stated
+from lance_flight.planning.constraints import Aspect, Conjunct, Disjunct, Stated
 from lance_flight.planning.matching import MatchResult
+from lance_flight.planning.predicates import MAX_BRANCHES
 
 EMPTY: Mapping[Stated, Mask | str] = MappingProxyType({})
 

@@ -11,8 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.model.arrow_types import storage_of
-from lance_flight.model.nested import children
+from lance_flight.model.arrow_types import children, storage_of
 from lance_flight.model.spec import Expression
 from pyspark.sql import types as spark
 

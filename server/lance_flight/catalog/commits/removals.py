@@ -13,7 +13,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.model.arrays import concatenated
+from lance_flight.model.arrow_types import concatenated
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 

@@ -28,7 +28,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint
-from lance_flight.model.arrays import concatenated
+from lance_flight.model.arrow_types import concatenated
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above

@@ -30,7 +30,7 @@ from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.faults import failpoint
 from lance_flight.machine import cores
-from lance_flight.model.arrays import contiguous, without_columns
+from lance_flight.model.arrow_types import contiguous, without_columns
 from lance_flight.model.grouping import RowGroups, group, match
 from lance_flight.model.naming import directory_name
 from lance_flight.model.schema import Path

@@ -28,7 +28,7 @@ from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import Unsupported
 from lance_flight.model.schema import DEFAULT, NamespaceSchema
-from lance_flight.model.schema_merging import stricter
+from lance_flight.model.schema_changes import stricter
 
 Rows = frozenset[tuple[int, int | None, object, frozenset[str]]]
 

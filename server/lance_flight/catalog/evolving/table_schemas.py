@@ -35,7 +35,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import SchemaError
-from lance_flight.model.nested import children, rebuilt
+from lance_flight.model.arrow_types import children, rebuilt
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import COMMENT, without_ids
 

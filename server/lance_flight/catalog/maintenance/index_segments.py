@@ -19,10 +19,9 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, all_segments
 from lance_flight.errors import Unsupported
+from lance_flight.model.arrow_types import field_at, is_multivector
 from lance_flight.model.index_kinds import BYTE_METRIC, Family, IndexKind, OptionValue, metrics_of
-from lance_flight.model.nested import field_at
 from lance_flight.model.pins import FixedPin
-from lance_flight.model.vectors import is_multivector
 
 MOST_SEGMENTS = 4
 """Every search looks into each of them: beyond that the next one takes the place of all."""

@@ -40,8 +40,8 @@ from lance_flight.catalog.tables.outdated_indices import holds_old_values
 from lance_flight.catalog.tables.schema_adapter import identified, path_within
 from lance_flight.errors import AlreadyExists
 from lance_flight.faults import failpoint
+from lance_flight.model.arrow_types import field_at
 from lance_flight.model.index_kinds import Family, OptionValue
-from lance_flight.model.nested import field_at
 from lance_flight.model.pins import FixedPin
 
 TABLES_PER_COMMIT = 256

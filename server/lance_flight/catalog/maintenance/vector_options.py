@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
 
+from lance_flight.model.arrow_types import field_at, is_multivector, vector_type
 from lance_flight.model.index_kinds import PACKED_BITS, IndexKind, OptionValue
-from lance_flight.model.nested import field_at
-from lance_flight.model.vectors import is_multivector, vector_type
 
 MOST_PARTS = 4096
 _NUMBERS_OF_SUB_VECTOR = (8, 4, 2)

@@ -17,7 +17,7 @@ from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.naming import SEPARATOR, TABLE
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_merging import merge_problems, merged
+from lance_flight.model.schema_changes import merge_problems, merged
 from lance_flight.model.spec import Expression, PartitionSpec
 
 PUBLISHED = "lance_flight:published"

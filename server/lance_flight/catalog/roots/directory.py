@@ -39,7 +39,7 @@ from lance_flight.errors import (
 )
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import LONGEST_FILE_NAME, PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
-from lance_flight.model.schema_bounds import check_schema
+from lance_flight.model.schema import check_schema
 
 __all__ = ["BRANCH_SIGN", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
 

@@ -29,8 +29,7 @@ from lance_flight.catalog.search.search_results import (
 from lance_flight.catalog.tables.scan import Scan, Search
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.catalog.tables.vector_gaps import may_have_gaps
-from lance_flight.model.nested import within
-from lance_flight.model.vectors import have_gaps, is_vector, vector_type
+from lance_flight.model.arrow_types import have_gaps, is_vector, vector_type, within
 
 MORE = 8
 """So many times as many rows are asked for where too many are worth the same, or do not count."""

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import lance
 import pyarrow as pa
 
-from lance_flight.model.arrays import contiguous
-from lance_flight.model.arrow_fields import EXTENSION_NAME
+from lance_flight.model.arrow_json import EXTENSION_NAME
+from lance_flight.model.arrow_types import contiguous
 
 _STORED = {EXTENSION_NAME: "lance.json"}
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from lance import FragmentMetadata
 
 from lance_flight.errors import DataError
+from lance_flight.model.arrow_types import children
 from lance_flight.model.file_versions import NEWEST
-from lance_flight.model.nested import children
 from lance_flight.model.schema import is_blob
 
 _STRUCTS_WITH_NULL = "2.1"

@@ -23,7 +23,7 @@ from lance.blob import BlobType
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.blobs import columns_of
-from lance_flight.model.nested import children, rebuilt
+from lance_flight.model.arrow_types import children, rebuilt
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 KEPT_SCHEMAS = 256

@@ -17,8 +17,7 @@ from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.tables.filling import NO_FILLS, Fills
 from lance_flight.catalog.tables.schema_adapter import adapted, identified, matching
 from lance_flight.errors import DataError, SchemaError
-from lance_flight.model.arrays import contiguous
-from lance_flight.model.nested import children
+from lance_flight.model.arrow_types import children, contiguous
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 _NO_CAST = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from lance_flight.decoded_sizes import fixed_bytes
 from lance_flight.errors import DataError, SchemaError
-from lance_flight.model.arrow_types import storage_of
+from lance_flight.model.arrow_types import have_gaps, is_multivector, is_vector, storage_of, vector_type
 from lance_flight.model.json_documents import documents, has_json_inside, is_document, is_json
-from lance_flight.model.vectors import have_gaps, is_multivector, is_vector, vector_type
 
 ALIGNMENT = 16
 _SHOWN = 3

@@ -35,8 +35,8 @@ from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.schema_adapter import ids_within, missing, path_of, same_fields
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.decoded_sizes import has_open_width
+from lance_flight.model.arrow_types import children, within
 from lance_flight.model.json_documents import filtered, is_json
-from lance_flight.model.nested import children, within
 from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
 
 AHEAD = 1

@@ -18,8 +18,7 @@ from lance import LanceDataset
 from lance_flight.catalog.storage.blobs import columns_of
 from lance_flight.catalog.storage.lance_fields import field_id, numbered_columns
 from lance_flight.catalog.tables.filling import NO_FILLS, Fill, Fills
-from lance_flight.model.arrow_types import is_binary, is_string
-from lance_flight.model.nested import children, rebuilt
+from lance_flight.model.arrow_types import children, is_binary, is_string, rebuilt
 from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema, Path
 
 

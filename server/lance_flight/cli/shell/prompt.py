@@ -22,8 +22,7 @@ from pygments.lexers.sql import PostgresLexer
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.scripts import is_whole, statements_of
-from lance_flight.cli.shell.commands import run_command
-from lance_flight.cli.shell.names import KnownNames, NameCompleter
+from lance_flight.cli.shell.commands import KnownNames, NameCompleter, run_command
 from lance_flight.cli.shell.session import ShellSession, warn
 from lance_flight.errors import LanceFlightError
 

@@ -1,21 +1,121 @@
-"""State of the shell: a connection, how results are shown, and where they go."""
+"""State of the shell: a connection, results as people read them, where they go, and the progress of a statement."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, Any, Self
 
+import pyarrow as pa
 from lance_flight_client.adbc import answered, execute
-from lance_flight_client.terminal import draw, printable
+from lance_flight_client.errors import ServerError
+from lance_flight_client.output import NULL, aligned, cell, document, is_document
+from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.interrupts import Begins, cancellable
-from lance_flight.cli.shell.display import shown, taken
-from lance_flight.cli.shell.running import Progress
+from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput
+
+
+def taken(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> tuple[pa.Table, bool]:
+    """Return the first rows of a result, and whether there are more; no further batch is asked for."""
+    found: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        found.append(batch)
+        count += batch.num_rows
+        if limit is not None and count > limit:
+            break
+    rows = pa.Table.from_batches(found, schema)
+    return (rows, False) if limit is None or count <= limit else (rows.slice(0, limit), True)
+
+
+def shown(rows: pa.Table, *, expanded: bool, has_more: bool = False) -> str:
+    """Return rows as text, with their number.
+
+    >>> print(shown(pa.table({"origin": ["EWR", None], "n": [12, 345]}), expanded=False))
+    origin    n
+    EWR      12
+    NULL    345
+    (2 rows)
+    >>> print(shown(pa.table({"origin": ["EWR"], "n": [12]}), expanded=True, has_more=True))
+    row 1
+      origin  EWR
+      n       12
+    (the first row; there are more)
+    """
+    if is_document(rows.schema):
+        return document(rows)
+    text = _expanded(rows) if expanded else aligned(rows, null=NULL)
+    plural = "" if rows.num_rows == 1 else "s"
+    count = f"the first {rows.num_rows:,} rows" if rows.num_rows > 1 else "the first row"
+    return f"{text}\n({count}; there are more)" if has_more else f"{text}\n({rows.num_rows:,} row{plural})"
+
+
+def _expanded(rows: pa.Table) -> str:
+    width = max(map(len, rows.schema.names), default=0)
+    lines = []
+    for number, row in enumerate(zip(*(column.to_pylist() for column in rows.columns), strict=True), start=1):
+        lines.append(f"row {number:,}")
+        lines += [
+            f"  {name:{width}}  {cell(value, NULL, None)}" for name, value in zip(rows.schema.names, row, strict=True)
+        ]
+    return "\n".join(lines)
+
+
+_PATIENCE = 1.0
+"""Seconds after which a statement is asked about."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Shows how far a statement is, while standard error is a terminal."""
+
+    server: ChosenServer
+    sql: str
+    _began: float = field(default_factory=time.perf_counter)
+    _connection: Any = field(default=None, repr=False)
+    _is_shown: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            draw(ERASED, sys.stderr)
+        if self._connection is not None:
+            self._connection.close()
+
+    def show(self) -> None:
+        """Show the time, and what the server says of the statement."""
+        seconds = time.perf_counter() - self._began
+        if seconds < _PATIENCE or not sys.stderr.isatty():
+            return
+        self._is_shown = True
+        draw(f"{ERASED}{seconds:,.0f} s{printable(self._said())}, Ctrl-C cancels", sys.stderr)
+
+    def _said(self) -> str:
+        query = (
+            "SELECT state, partitions_scanned, partitions_total, rows, bytes FROM system.queries"  # noqa: S608 - quoted
+            f" WHERE sql = {text_literal(self.sql)} ORDER BY began DESC LIMIT 1"
+        )
+        try:
+            if self._connection is None:
+                self._connection = self.server.connect()
+            rows = execute(self._connection, query).rows
+        except ServerError:
+            # The statement goes on; only what is said of it is missing.
+            return ""
+        if rows is None or not rows.num_rows:
+            return ""
+        state, partitions, total, count, size = (column[0].as_py() for column in rows.columns)
+        scanned = f", {partitions:,} of {total:,} partitions" if total else ""
+        sent = f", {size / 1e6:,.1f} MB" if size else ""
+        return f" {state}{scanned}, {count or 0:,} rows{sent}"
+
 
 Page = Callable[[str], None]
 """Function that shows a text on the terminal, page by page where it is long."""

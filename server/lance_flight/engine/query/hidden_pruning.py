@@ -14,9 +14,9 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, Sp
 from lance_flight.catalog.tables.lineage import PARTITION
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, RowPlace, place_of
 from lance_flight.errors import Conflict, Unsupported
+from lance_flight.planning.arrow_expression import columns_of, row_filter
 from lance_flight.planning.predicates import Compare, In, Op, Or, Predicate, all_of, conjuncts
 from lance_flight.planning.pruning import Pruning, SpecPruning
-from lance_flight.planning.row_filters import columns_of, row_filter
 
 VersionsOf = Callable[[PartitionTable], tuple[int, ...]]
 """Function that returns the versions that names of a partition table's rows hold for; the last one is the one that is read."""

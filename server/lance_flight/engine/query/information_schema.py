@@ -30,9 +30,8 @@ from lance_flight.engine.sql.type_names import (
 )
 from lance_flight.errors import Corrupt, NewerFormat, NotFound, Unsupported
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
-from lance_flight.planning.arrow_expression import predicate_from_arrow
+from lance_flight.planning.arrow_expression import columns_of, predicate_from_arrow, row_filter
 from lance_flight.planning.predicates import Predicate, all_of, conjuncts
-from lance_flight.planning.row_filters import columns_of, row_filter
 
 INFORMATION_SCHEMA = "information_schema"
 BASE_TABLE, LOCAL_TEMPORARY, VIEW = "BASE TABLE", "LOCAL TEMPORARY", "VIEW"

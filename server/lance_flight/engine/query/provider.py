@@ -22,11 +22,10 @@ from lance_flight.catalog.tables.sources import Open
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.open_streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported
-from lance_flight.planning.arrow_expression import predicate_from_arrow, with_sql_meaning
+from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow, row_filter, with_sql_meaning
 from lance_flight.planning.index_filters import IndexFilter, lance_condition
 from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate, conjuncts
 from lance_flight.planning.pruning import Pruning
-from lance_flight.planning.row_filters import RowFilter, row_filter
 from lance_flight.thread_states import keep_worker_state
 
 Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]

@@ -23,11 +23,10 @@ from lance_flight.engine.query.tables import Rows, partitions_of, report, side_o
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import enclosed, quoted
 from lance_flight.model.pins import Pin
-from lance_flight.planning.arrow_expression import predicate_from_arrow
+from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow
 from lance_flight.planning.joins import Side
 from lance_flight.planning.predicates import ALWAYS, NEVER, Predicate
 from lance_flight.planning.pruning import Pruning, SpecPruning, prune, with_certain
-from lance_flight.planning.row_filters import RowFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,13 +38,13 @@ from lance_flight.model.index_kinds import COMPARED, Lookup
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, Expression
+from lance_flight.planning.arrow_expression import terms
 from lance_flight.planning.dimensions import Side
 from lance_flight.planning.index_filters import IndexFilter, index_filter
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 from lance_flight.planning.preimages import with_preimages
 from lance_flight.planning.pruning import Pruning, prune, without_idle
-from lance_flight.planning.row_filters import terms
 
 T = TypeVar("T")
 

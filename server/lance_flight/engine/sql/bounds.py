@@ -16,7 +16,7 @@ from math import prod
 
 from lance_flight.engine.sql.tokens import Kind, Token, literals
 from lance_flight.errors import LimitExceeded, SqlError
-from lance_flight.model.schema_bounds import MOST_DEPTH
+from lance_flight.model.schema import MOST_DEPTH
 
 MOST_NESTED = 100
 """Depth of nested brackets; planning takes cubic time in it."""

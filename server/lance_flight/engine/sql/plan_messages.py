@@ -16,7 +16,7 @@ from lance_flight.engine.sql.foreign_functions import function_advice
 from lance_flight.engine.sql.select_lists import REFUSAL
 from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.errors import LanceFlightError, Unsupported, nearest
-from lance_flight.model.schema_bounds import MOST_DEPTH
+from lance_flight.model.schema import MOST_DEPTH
 
 _log = logging.getLogger(__name__)
 

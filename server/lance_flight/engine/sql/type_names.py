@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from lance_flight.engine.sql.references import quoted
-from lance_flight.model.arrow_text import type_to_text
+from lance_flight.model.arrow_json import type_to_text
 from lance_flight.model.json_documents import JSON
 from lance_flight.model.schema import is_blob
 

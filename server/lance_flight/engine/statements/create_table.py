@@ -26,7 +26,7 @@ from lance_flight.engine.writes.definitions import ColumnDef, arrow_schema, stor
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
 from lance_flight.errors import AlreadyExists, SqlError
-from lance_flight.model.schema_bounds import check_field_count
+from lance_flight.model.schema import check_field_count
 
 _AFTER_TYPE = ("NOT", "NULL", "DEFAULT", "PRIMARY", "COMMENT")
 

@@ -28,16 +28,18 @@ from lance_flight.engine.writes.computed_columns import (
 )
 from lance_flight.engine.writes.definitions import arrow_type, column_type
 from lance_flight.errors import DataError, InvalidInput, SchemaError, SpecError, SqlError, Unsupported
-from lance_flight.model.annotations import Annotation, check_kept_key, encoded_comment
 from lance_flight.model.schema import COMMENT, NamespaceSchema
 from lance_flight.model.schema_changes import (
     AddColumn,
+    Annotation,
     Path,
     SchemaChange,
     SetNullable,
     WidenColumn,
     changed,
+    check_kept_key,
     dotted,
+    encoded_comment,
     midway,
 )
 from lance_flight.model.spec import Expression

@@ -13,7 +13,7 @@ from lance_flight.catalog.tables.rows import check_vectors
 from lance_flight.engine.sql.functions import compute, computed_type, unsteady
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
-from lance_flight.model.arrays import contiguous
+from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.json_documents import documents, is_json
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import AddColumn, Path, dotted

@@ -20,14 +20,11 @@ from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
-from lance_flight.model.annotations import annotated
-from lance_flight.model.arrow_types import is_binary
+from lance_flight.model.arrow_types import children, is_binary, rebuilt
 from lance_flight.model.json_documents import JSON, is_json
 from lance_flight.model.naming import column_name_problem, partition_column, shown_text
-from lance_flight.model.nested import children, rebuilt
-from lance_flight.model.schema import DEFAULT, MARKED, NamespaceSchema, Path, is_blob
-from lance_flight.model.schema_bounds import check_schema
-from lance_flight.model.schema_changes import dotted
+from lance_flight.model.schema import DEFAULT, MARKED, NamespaceSchema, Path, check_schema, is_blob
+from lance_flight.model.schema_changes import annotated, dotted
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
 from lance_flight.planning.predicates import Column

@@ -30,8 +30,7 @@ from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.engine.writes.vector_columns import with_vectors
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, SchemaError, Unsupported
-from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_bounds import check_schema
+from lance_flight.model.schema import NamespaceSchema, check_schema
 from lance_flight.model.spec import PartitionSpec
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import SqlError
-from lance_flight.model.schema import Path
-from lance_flight.model.schema_bounds import LONGEST_NAME, check_length, check_partition_fields
+from lance_flight.model.schema import LONGEST_NAME, Path, check_length, check_partition_fields
 from lance_flight.model.transforms import TRANSFORMS
 
 

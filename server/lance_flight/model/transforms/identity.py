@@ -11,8 +11,7 @@ import pyarrow as pa
 from lance_flight.model.domains import Domain
 from lance_flight.model.hashing import hash_class
 from lance_flight.model.key_types import common_type, keeps
-from lance_flight.model.transforms.numeric import canonical_floats, numbers_of
-from lance_flight.model.transforms.transform import Transform, one_source
+from lance_flight.model.transforms.transform import Transform, canonical_floats, numbers_of, one_source
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Interface of rules that compute partition values, and of transforms beyond that."""
+"""Interface of rules that compute partition values, and of transforms beyond that; numeric columns as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from lance_flight.model.domains import Domain
@@ -136,3 +138,20 @@ def one_source(name: str, sources: Sequence[Any]) -> Iterator[str]:
     """Return what is wrong with so many sources for a transform of one."""
     if len(sources) != 1:
         yield f"{name} takes one source column, got {len(sources)}"
+
+
+def numbers_of(column: pa.Array) -> np.ndarray:
+    """Return the values of a numeric column, with 0 in place of NULL."""
+    values: np.ndarray = pc.fill_null(column, pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False)
+    return values
+
+
+def canonical_floats(values: np.ndarray, column: pa.Array) -> pa.Array:
+    """Return floats in the type and with the NULLs of `column`, with one zero and one NaN."""
+    canonical = np.where(np.isnan(values), values.dtype.type(np.nan), np.where(values == 0, 0, values))
+    return with_nulls_of(canonical.astype(values.dtype), column)
+
+
+def with_nulls_of(values: np.ndarray, column: pa.Array) -> pa.Array:
+    """Return numbers in the type and with the NULLs of `column`."""
+    return pa.array(values, column.type, mask=column.is_null().to_numpy(zero_copy_only=False))

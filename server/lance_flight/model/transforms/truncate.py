@@ -16,8 +16,7 @@ from lance_flight.model.arrow_types import is_number, is_string
 from lance_flight.model.domains import Domain
 from lance_flight.model.key_types import common_type, keeps, value_type
 from lance_flight.model.ordering import Key
-from lance_flight.model.transforms.numeric import canonical_floats, numbers_of, with_nulls_of
-from lance_flight.model.transforms.transform import Transform, one_source
+from lance_flight.model.transforms.transform import Transform, canonical_floats, numbers_of, one_source, with_nulls_of
 
 MAX_WIDTH = 2**31 - 1
 

@@ -24,9 +24,8 @@ from lance_flight.engine.query.tables import Prunings, TableView, side_of
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import Path
-from lance_flight.planning.grouping import Group, Groups, NotCopartitioned
-from lance_flight.planning.joins import Side, match
-from lance_flight.planning.key_order import in_order
+from lance_flight.planning.dimensions import Group, Groups, NotCopartitioned
+from lance_flight.planning.joins import Side, in_order, match
 
 SHOWN_GROUPS = 64
 

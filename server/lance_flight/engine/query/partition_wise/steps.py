@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_flight.engine.query.tables import TableView
-from lance_flight.planning.grouping import Group
+from lance_flight.planning.dimensions import Group
 
 FIRST_ROWS = 10
 """Size of the first groups of a query for the first rows, as a multiple of these rows: most may be filtered."""

@@ -19,9 +19,9 @@ from lance_flight.engine.query.tables import partitions_of
 from lance_flight.errors import Refused
 from lance_flight.model.json_documents import texts_of
 from lance_flight.model.spec import PartitionSpec
+from lance_flight.planning.arrow_expression import columns_of, row_filter
 from lance_flight.planning.predicates import Predicate, all_of, any_of
 from lance_flight.planning.pruning import prune
-from lance_flight.planning.row_filters import columns_of, row_filter
 
 
 @dataclass(frozen=True, slots=True)

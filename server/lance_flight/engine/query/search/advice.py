@@ -18,8 +18,8 @@ from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.engine.query.search.search_target import SearchTarget
 from lance_flight.engine.sql.references import shown_name
+from lance_flight.model.arrow_types import is_multivector
 from lance_flight.model.index_kinds import BYTE_METRIC, METRICS, Family, index_metrics_of, metrics_of
-from lance_flight.model.vectors import is_multivector
 
 MANY_ROWS = 10_000
 """Rows that are looked at one by one, from which on an index is worth having."""

@@ -19,8 +19,8 @@ from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.provider import Arrange, PlannedRead, filter_of
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SchemaError
+from lance_flight.model.arrow_types import children, within
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue
-from lance_flight.model.nested import children, within
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 

@@ -12,8 +12,8 @@ from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.search_target import SearchTarget
 from lance_flight.errors import LimitExceeded, SqlError
+from lance_flight.model.arrow_types import is_multivector, is_vector, vector_type
 from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric, metrics_of
-from lance_flight.model.vectors import is_multivector, is_vector, vector_type
 
 MULTIVECTOR_REFINE = 16
 """What `refine` is for multivectors where nothing is said: an index alone gives no distances of these, but estimates."""

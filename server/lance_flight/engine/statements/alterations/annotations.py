@@ -12,7 +12,7 @@ from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
 from lance_flight.engine.statements.create_table import primary_key
 from lance_flight.engine.writes.column_changes import annotate
-from lance_flight.model.annotations import CommentOn, SetPrimaryKey
+from lance_flight.model.schema_changes import CommentOn, SetPrimaryKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
