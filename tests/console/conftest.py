@@ -45,9 +45,12 @@ def fill(server: Server) -> None:
     server.run("CREATE VIEW oslo AS SELECT id FROM trips WHERE site = 'Oslo'")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium: the one of this machine, or else the one that Playwright has downloaded."""
+    """Chromium: the one of this machine, or else the one that Playwright has downloaded.
+
+    Playwright's event loop runs as long as it is open, and later modules of this worker may need one of their own.
+    """
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -116,7 +119,7 @@ def own_console(consoles: Consoles, server: Server) -> Console:
     return consoles(server.uri)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_console(server: Server, request: pytest.FixtureRequest) -> Iterator[Console]:
     announced: list[str] = []
     given = ConsoleOptions(uri=server.uri, credentials=NOBODY)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, NotFound
 from lance_flight_client.files import sources
-from lance_flight_client.files.reading import TextOptions
+from lance_flight_client.files.formats import TextOptions
 from lance_flight_client.files.sources import NO_TYPES
 from pyarrow import feather, orc
 

@@ -20,7 +20,7 @@ import pytest
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight_client.adbc import NOBODY
 from lance_flight_client.errors import ServerError
-from lance_flight_client.files.reading import TextOptions
+from lance_flight_client.files.formats import TextOptions
 from lance_flight_client.files.sources import opened
 
 from tests.service.commands import run, run_command

@@ -16,21 +16,9 @@ import pyarrow.dataset as ds
 from lance_flight.errors import DataError, InvalidInput, NotFound
 from lance_flight.model.schema import MARKED, is_blob
 
+from lance_flight_client.files.formats import ARROW_MAGIC, FORMATS, TextOptions, corrected, padded_names
 from lance_flight_client.files.lakehouse import LakehouseTable
-from lance_flight_client.files.reading import (
-    ARROW_MAGIC,
-    FORMATS,
-    Found,
-    Recorded,
-    Replayed,
-    TextOptions,
-    conformed,
-    corrected,
-    first_rows,
-    found,
-    padded_names,
-    read_file,
-)
+from lance_flight_client.files.reading import Found, Recorded, Replayed, conformed, first_rows, found, read_file
 
 PIPE = "-"
 NO_TYPES = pa.schema([])

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from lance_flight.errors import DataError, InvalidInput, NotFound
 from pyarrow import fs
 
-from lance_flight_client.files.reading import FORMATS, format_of
+from lance_flight_client.files.formats import FORMATS, format_of
 from lance_flight_client.output import CsvWriter, JsonWriter
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pyarrow as pa
-from lance_flight_client.files.reading import FORMATS, TextOptions
+from lance_flight_client.files.formats import FORMATS, TextOptions
 from lance_flight_client.files.sources import NO_TYPES, PIPE, RowSource, opened
 from lance_flight_client.output import aligned
 from lance_flight_client.terminal import Meter, readable

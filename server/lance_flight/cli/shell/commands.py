@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from lance_flight_client.adbc import answered, execute, ingest
 from lance_flight_client.errors import ServerError
-from lance_flight_client.files.reading import TextOptions
+from lance_flight_client.files.formats import TextOptions
 from lance_flight_client.files.sources import opened
 from lance_flight_client.files.writing import write_file, written_format
 from lance_flight_client.output import aligned
