@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import math
 import os
 import resource
@@ -68,21 +69,39 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def bound_arrow_memory(server_memory_limit: int) -> None:
-    """Bound the memory of pyarrow's buffers, before anything imports it; beyond the bound it raises `pa.ArrowMemoryError`.
+def own_memory() -> int:
+    """Return the bytes of memory of this process that are no files of the system's; 0 where it does not say."""
+    resident, shared, *_ = [*map(int, _text(PROCESS / "statm").split()[1:3]), 0, 0]
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def arrow_memory(server_memory_limit: int) -> int:
+    """Return the bytes that pyarrow's buffers may take in a server with such a setting."""
+    return max((server_memory_limit or memory() // 2) // ARROW_OF_MEMORY, LEAST_ARROW_BYTES)
+
+
+def import_bounded_arrow(server_memory_limit: int) -> None:
+    """Import pyarrow with a bound on the memory of its buffers, beyond which it raises `pa.ArrowMemoryError`.
 
     pyarrow decompresses what clients send before our code sees its size. Its allocator, mimalloc, takes all memory from one
-    reserved range of addresses, of which only the used part is memory. Variables of the environment that are set stay.
+    reserved range of addresses, of which only the used part is memory. DataFusion has another mimalloc, which aborts the process
+    where memory is refused: it must not see these variables.
     """
-    most = (server_memory_limit or memory() // 2) // ARROW_OF_MEMORY
-    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if addresses != resource.RLIM_INFINITY:
-        most = min(most, addresses // ARROW_OF_MEMORY)
-    size = f"{max(most, LEAST_ARROW_BYTES) >> 20}MiB"
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
-    os.environ.setdefault("MIMALLOC_RESERVE_OS_MEMORY", size)
-    os.environ.setdefault("MIMALLOC_ARENA_MAX_OBJECT_SIZE", size)
-    os.environ.setdefault("MIMALLOC_DISALLOW_OS_ALLOC", "1")
+    size = f"{arrow_memory(server_memory_limit) >> 20}MiB"
+    wanted = {
+        "ARROW_DEFAULT_MEMORY_POOL": "mimalloc",
+        "MIMALLOC_RESERVE_OS_MEMORY": size,
+        "MIMALLOC_ARENA_MAX_OBJECT_SIZE": size,
+        "MIMALLOC_DISALLOW_OS_ALLOC": "1",
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    importlib.import_module("pyarrow")
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
 
 
 @functools.cache

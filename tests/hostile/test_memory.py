@@ -82,6 +82,35 @@ def test_batches_that_grow_as_they_are_read_are_refused(server: Server, column: 
 
 
 ZEROS = pa.Array.from_buffers(pa.int8(), 6 * MANY, [None, pa.py_buffer(bytes(6 * MANY))])
+UNCOUNTED = {
+    "texts of groups": "SELECT max(length(a)) FROM (SELECT string_agg(s, ',') AS a FROM wide, range(600) r(v) GROUP BY v % 10)",
+    "lists of groups": "SELECT max(cardinality(a)) FROM (SELECT array_agg(s) AS a FROM wide, range(600) r(v) GROUP BY v % 10)",
+    "a recursion": "WITH RECURSIVE r AS (SELECT max(s) || repeat('x', 1000000) AS a, 1 AS n FROM wide UNION ALL"
+    " SELECT a || n, n + 1 FROM r WHERE n < 100000) SELECT max(length(a)) FROM r",
+}
+
+
+@pytest.mark.parametrize("sql", UNCOUNTED.values(), ids=UNCOUNTED)
+def test_a_statement_that_outgrows_the_server_is_ended(started: Server, sql: str) -> None:
+    with bounded(started, memory=3 << 30):
+        said = started.refuses(sql)
+    assert "[limit_exceeded] the statement was ended" in said or "[out_of_memory]" in said
+
+
+COPIED = {
+    "a product": "SELECT sum(length(a)) FROM (SELECT string_agg(s, '') AS a FROM wide WHERE n < 500) CROSS JOIN range(8000)",
+    "a join": "SELECT sum(length(a)) FROM (SELECT 1 AS j, string_agg(s, '') AS a FROM wide WHERE n < 500) x"
+    " JOIN (SELECT 1 AS k FROM range(8000)) y ON j = k",
+    "a subquery": "SELECT sum(length((SELECT string_agg(s, '') FROM wide WHERE n < 500) || (value % 1)::VARCHAR)) - 8000 FROM range(8000)",
+}
+
+
+@pytest.mark.parametrize("sql", COPIED.values(), ids=COPIED)
+def test_what_was_collected_is_copied_a_few_rows_at_a_time(started: Server, sql: str) -> None:
+    with bounded(started, memory=3 << 30):
+        assert started.value(sql) == 8000 * 1_000_000
+
+
 PRESSED = {"an ingest": INTO, "a bound parameter": None}
 
 
@@ -89,7 +118,10 @@ PRESSED = {"an ingest": INTO, "a bound parameter": None}
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The command itself: it bounds Arrow's memory before it imports it."""
     place = tmp_path_factory.mktemp("pressed") / "root"
-    with capped(place, "--server-memory-limit", "1GiB", is_forked=False) as served:
+    limits = ("--server-memory-limit", "256MiB", "--index-cache", "64MiB", "--metadata-cache", "64MiB")
+    with capped(place, *limits, is_forked=False) as served:
+        served.run("CREATE TABLE wide (n BIGINT, s VARCHAR)")
+        served.run("INSERT INTO wide SELECT value, repeat('x', 2000) FROM range(4000)")
         yield served
 
 
@@ -163,6 +195,20 @@ STATEMENTS = {
             ("lists of texts", "['x']", "array_concat(a, a)"),
         )
     },
+    **{
+        f"a window of {name}": f"SELECT max(cardinality(a)) FROM (SELECT array_agg({value}) OVER {over} AS a FROM wide)"
+        for name, value, over in (
+            ("all rows", "s", "()"),
+            ("the rows before", "s", "(ORDER BY n)"),
+            ("the rows around", "s", "(ORDER BY n ROWS BETWEEN 2000 PRECEDING AND CURRENT ROW)"),
+            ("few partitions", "s", "(PARTITION BY n % 3)"),
+            ("lists", "[s, s]", "()"),
+            ("structs", "named_struct('a', n, 'b', s)", "()"),
+        )
+    },
+    "a window of texts": "SELECT max(length(a)) FROM (SELECT string_agg(s, ',') OVER (ORDER BY n) AS a FROM wide)",
+    "a window in a subquery": "SELECT (SELECT max(length(a)) FROM (SELECT string_agg(s, ',') OVER () AS a FROM wide)) AS b",
+    "more than an offset": "SELECT sum(length(a)) FROM (SELECT repeat(s, 15000000) AS a, unnest(range(8000)) FROM t)",
     "a query of words": f"SELECT * FROM full_text_search('t', 's', '{'word ' * 3_000_000}')",
     "a query of brackets": f"SELECT * FROM full_text_search('t', 's', '{'(' * 10_000_000}')",
     "a query that is computed": "SELECT highlight(s, repeat('word ', 1000000)) FROM t",

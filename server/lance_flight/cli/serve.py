@@ -24,7 +24,7 @@ from lance_flight.cli.serving.replicas import serve_replicas
 from lance_flight.cli.serving.service_manager import ServiceManager
 from lance_flight.cli.serving.supervisor import RELOADING, supervise
 from lance_flight.errors import InvalidInput
-from lance_flight.machine import bound_arrow_memory
+from lance_flight.machine import import_bounded_arrow
 from lance_flight.signal_event import SignalEvent
 
 
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     manager = ServiceManager.from_environment()
 
     def serve(settings: config.ServerConfig, life: Life) -> int:
-        bound_arrow_memory(settings.server_memory_limit)
+        import_bounded_arrow(settings.server_memory_limit)
         serving = importlib.import_module("lance_flight.cli.serving.main_loop")
         ports: dict[str, Any] = dict(life.ports)
         settings = dataclasses.replace(settings, **ports)

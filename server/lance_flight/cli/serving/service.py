@@ -49,6 +49,8 @@ INDICES_OF_MEMORY = 16
 """Divisor: 1/16 of the machine's memory is the default size of the index cache."""
 METADATA_OF_MEMORY, MOST_METADATA = 32, 512 << 20
 """Divisor: 1/32 of the machine's memory is the default size of the cache of metadata, and the largest default."""
+PROCESS_BYTES, SPARE_OF_MEMORY = 512 << 20, 16
+"""Memory of a process that has done nothing, and divisor: 1/16 of the machine's memory stays free whatever settings say."""
 WRITES_OF_MEMORY = 8
 """Divisor: 1/8 of the memory of statements is for rows that are being written into tables."""
 STREAMS_OF_MEMORY = 4
@@ -201,6 +203,13 @@ def caches_of(config: ServerConfig) -> Caches:
     )
 
 
+def _process_memory(config: ServerConfig, server_memory: int) -> int:
+    """Return the memory that a server needs for all that it counts; more is in use by what DataFusion does not count."""
+    caches = caches_of(config)
+    most = server_memory + machine.arrow_memory(server_memory) + caches.indices + caches.metadata + PROCESS_BYTES
+    return min(most, machine.memory() - machine.memory() // SPARE_OF_MEMORY)
+
+
 def limits_of(config: ServerConfig) -> Limits:
     """The limits that a configuration asks for: those of settings of the same name, and those that follow from several."""
     server_memory = config.server_memory_limit or machine.memory() // 2
@@ -210,6 +219,7 @@ def limits_of(config: ServerConfig) -> Limits:
     derived = {
         "server_memory": server_memory,
         "write_memory": _write_memory(server_memory),
+        "process_memory": _process_memory(config, server_memory),
         "statement_memory": config.memory_limit or None,
         "stream_memory": config.stream_memory_limit or server_memory // STREAMS_OF_MEMORY,
         "spill_directory": config.spill_directory or None,

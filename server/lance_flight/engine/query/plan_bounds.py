@@ -6,13 +6,16 @@ them: there `x` of `SELECT x + x AS x` in itself, twenty levels deep, has a mill
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 
-from datafusion import Expr, LogicalPlan, SessionConfig, SessionContext
+import pyarrow as pa
+from datafusion import DataFrame, Expr, LogicalPlan, SessionConfig, SessionContext, col, functions, lit
 from datafusion import expr as nodes
 
+from lance_flight.decoded_sizes import fixed_bytes, has_open_width
 from lance_flight.engine.query.plan_expressions import operands_of
 from lance_flight.engine.sql.bounded_functions import GUARDS, MOST_SHORT
 from lance_flight.engine.sql.with_expansion import MOST_EXPANDED
@@ -26,6 +29,15 @@ DEEPEST_PLAN = 500
 """Most relational operators that read each other."""
 MOST_GROWTH = 1 << 30
 """Most bytes of a value that is made of the literals of a plan, in the worst case."""
+MOST_WINDOW_BYTES = 256 << 20
+"""Most bytes that a window which collects values makes of all rows."""
+Run = Callable[[DataFrame], Iterable[pa.RecordBatch]]
+"""Runs a query of its own for a check."""
+_LEAST_ITEM = 8
+_COLLECTING = ("string_agg", "array_agg")
+COLLECTING = re.compile(rf"\b(?:{'|'.join(_COLLECTING)})\(")
+"""Aggregates whose values are as long as all that they read."""
+_WINDOW = "WindowAggr"
 COSTLY_OPERATORS = 500
 """Operators from which on planning may take long."""
 
@@ -82,6 +94,56 @@ def _joining() -> SessionContext:
     for rule in OTHER_RULES:
         context.remove_optimizer_rule(rule)
     return context
+
+
+def check_windows(plan: LogicalPlan, frame_of: Callable[[LogicalPlan], DataFrame], run: Run) -> None:
+    """Refuse windows that collect too much (`LimitExceeded`): a row has all that its partition holds, or holds up to there.
+
+    DataFusion makes the values of all rows at once. So what they would take is counted before, by queries over the same rows.
+    """
+    if COLLECTING.search(plan.display_indent()) is None or _WINDOW not in plan.display_indent():
+        return
+    waiting = [with_joined_subqueries(plan)]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.inputs()
+        windows = node.to_variant()
+        if not isinstance(windows, nodes.WindowExpr):
+            continue
+        for window in windows.get_window_expr():
+            name = windows.window_func_name(window)
+            if name in _COLLECTING:
+                value, *keys = map(Expr, [windows.get_args(window)[0], *windows.get_partition_exprs(window)])
+                size = _window_bytes(frame_of(node.inputs()[0]), value, keys, run)
+                if size > MOST_WINDOW_BYTES:
+                    raise LimitExceeded(
+                        f"{name} OVER would make {size} bytes: each row has a copy of what its partition holds; expected at most"
+                        f" {MOST_WINDOW_BYTES}: compute {name} by GROUP BY in a query of FROM, and join it"
+                    )
+
+
+def _window_bytes(frame: DataFrame, value: Expr, keys: Sequence[Expr], run: Run) -> int:
+    """Return the bytes that a window over the rows of a frame makes at most: the rows of each partition times its bytes."""
+    rows = frame.select(value.alias("value"), *(key.alias(f"k{place}") for place, key in enumerate(keys)))
+    size = _value_bytes(col("value"), rows.schema().field("value").type)
+    count, total = functions.count_star().alias("count"), functions.sum(size).alias("size")
+    parts = rows.aggregate([col(f"k{place}") for place in range(len(keys))], [count, total])
+    made = parts.aggregate([], [functions.sum(col("count").cast(pa.float64()) * col("size"))])
+    return int(sum(batch.column(0)[0].as_py() or 0 for batch in run(made)))
+
+
+def _value_bytes(value: Expr, kind: pa.DataType) -> Expr:
+    """Return an expression for the bytes of a value, as far as its type lets them be counted."""
+    if pa.types.is_struct(kind):
+        return reduce(Expr.__add__, (_value_bytes(value[field.name], field.type) for field in kind), lit(_LEAST_ITEM))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if not has_open_width(kind.value_type) or pa.types.is_nested(kind.value_type):
+            width = lit(max(fixed_bytes(kind.value_type), _LEAST_ITEM))
+            return functions.coalesce(functions.cardinality(value), lit(0)) * width
+        value = functions.array_to_string(value, lit(","))
+    elif not has_open_width(kind) or pa.types.is_nested(kind):
+        return lit(max(fixed_bytes(kind), _LEAST_ITEM))
+    return functions.coalesce(functions.octet_length(value.cast(pa.string())), lit(0)) + _LEAST_ITEM
 
 
 class _PlanReader:

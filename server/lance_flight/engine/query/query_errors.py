@@ -24,6 +24,10 @@ from lance_flight.errors import (
 _NO_MEMORY = "Resources exhausted"
 """Text that DataFusion puts into every error of its memory pool."""
 _NO_FIELD = re.compile(r"No field named (?:[^\s,]+\.)?\"?(?P<column>[^\s\".,]+)\"?[.,]")
+_NO_BUFFER = "ArrowMemoryError("
+"""Text in the message of an error of a function that is computed by pyarrow."""
+_TOO_WIDE = "offset overflow"
+"""Text in errors and panics of arrow-rs for texts that are too long for one batch."""
 _TOO_LARGE = "value: LimitExceeded("
 """Text in the message of an error that a bounded function raised."""
 
@@ -73,6 +77,15 @@ class QueryErrors:
         for said, why in self._missing.items():
             if said in str(exc):
                 return NotFound(why + file_advice(why))
+        if isinstance(exc, MemoryError) or _NO_BUFFER in str(exc):
+            return OutOfMemory(
+                "rows of the result take more memory at once than the server has for those of all clients; expected shorter"
+                " values, or fewer in a list"
+            )
+        if _TOO_WIDE in str(exc).lower():
+            return LimitExceeded(
+                "the values of one column take more than 2 GiB in a batch of rows; expected shorter values, or fewer rows beside them"
+            )
         refused = storage_error(exc, "spill_directory")
         if refused is not None:
             return refused

@@ -33,7 +33,13 @@ from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, Inf
 from lance_flight.engine.query.integer_arithmetic import may_overflow
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
-from lance_flight.engine.query.plan_bounds import check_plan, check_sent_plan, with_joined_subqueries
+from lance_flight.engine.query.plan_bounds import (
+    COLLECTING,
+    check_plan,
+    check_sent_plan,
+    check_windows,
+    with_joined_subqueries,
+)
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.columns import stored_name
 from lance_flight.engine.query.provider import Provider, ScanLog
@@ -89,6 +95,9 @@ _PUSHED_CONSTANT = re.compile(r"_filters=\[.*\bBoolean\(\w+\)(?: AND| OR|,|\])")
 _PUSHING = "push_down_filter"
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
 """Bytes of a batch as far as the text of a statement tells, those of a text in a column that it reads, and rows of its copies."""
+COLLECTED_ROWS = 64
+"""Rows of a batch where each may have a copy of all that an aggregate has collected."""
+_COPYING = re.compile(r"\b(?:Join|WindowAggr|Subquery|Unnest)\b")
 SMALL_BATCH_ROWS = 1024
 """Rows of a batch in a cross join; fewer make it slower, as do many more."""
 
@@ -605,6 +614,7 @@ class QuerySession:
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a planned query; its batches have DataFusion's schema."""
         self.searches.run_steps()
+        self._check_windows(frame)
         frame = self._in_bounded_batches(frame)
         with self._errors.raised_as(QueryFailed):
             # It is planned physically first: what DataFusion refuses then is no failure of the run.
@@ -631,6 +641,7 @@ class QuerySession:
         Safe to call from several threads.
         """
         self.searches.run_steps()
+        self._check_windows(frame)
         with self._planning, ExitStack() as reading:
             # A query learns what it reads when it is planned.
             for name, rows in portion.items():
@@ -639,6 +650,14 @@ class QuerySession:
             started = [self.planned(self._in_bounded_batches(frame).execute_stream_partitioned)]
         with self._errors.raised_as(QueryFailed):
             yield from cancellable(started.pop, self.log.cancellation, self.log.ahead)
+
+    def _check_windows(self, frame: DataFrame) -> None:
+        with self._errors.raised_as(QueryFailed):
+            check_windows(
+                frame.logical_plan(),
+                self.datafusion.create_dataframe_from_logical_plan,
+                lambda counting: cancellable(counting.execute_stream_partitioned, self.log.cancellation),
+            )
 
     def _narrow_batches(self, growth: Growth, parameters: pa.RecordBatch | None = None) -> None:
         """Plan from here on in batches of few rows where the text and its parameters alone make rows wide: each row has a copy of a literal."""
@@ -654,6 +673,8 @@ class QuerySession:
     def _in_bounded_batches(self, frame: DataFrame) -> DataFrame:
         """Return a query of wide rows in batches of fewer rows: operators make as many as the session says, whatever they are given."""
         rows = rows_within(frame.schema(), self._batch_rows)
+        if _copies_collected_values(frame.logical_plan()):
+            rows = min(rows, COLLECTED_ROWS)
         if rows == self._batch_rows:
             return frame
         self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
@@ -789,6 +810,12 @@ _FORMS = (
 
 def _types_within(kind: pa.DataType) -> list[pa.DataType]:
     return [kind.field(place).type for place in range(kind.num_fields)]
+
+
+def _copies_collected_values(plan: LogicalPlan) -> bool:
+    """Return whether a plan may write what an aggregate has collected beside each row of another relation."""
+    text = plan.display_indent()
+    return bool(COLLECTING.search(text) and _COPYING.search(text))
 
 
 def _weak(method: Callable[..., T]) -> Callable[..., T]:

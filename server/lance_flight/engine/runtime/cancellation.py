@@ -12,11 +12,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from lance_flight.engine.runtime.workers import workers
-from lance_flight.errors import Cancelled
+from lance_flight.errors import LanceFlightError
 
 T = TypeVar("T")
 
-Reason = Callable[[], Cancelled]
+Reason = Callable[[], LanceFlightError]
 """Factory of a cancelled statement's error: a new one for each thread, since an error keeps its frames alive."""
 
 

@@ -15,6 +15,8 @@ class Limits:
     server_memory: int | None = None
     write_memory: int = 0
     """Share of `server_memory` for rows that are being written into tables, in bytes."""
+    process_memory: int | None = None
+    """Memory of the whole server, beyond which the statement that it grew with most is ended, in bytes."""
     statement_memory: int | None = None
     spill_directory: str | None = None
     statement_timeout: float = 0.0

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from datafusion import RuntimeEnvBuilder
 
+from lance_flight import machine
+from lance_flight.allocators import release_unused
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.quotas import NO_QUOTAS, Account, Allowance
+from lance_flight.engine.runtime.running_statement import RunningStatement
+from lance_flight.errors import LimitExceeded
 
+KEPT_OF_MEMORY = 4
+"""Divisor: 1/4 of the bound is free for statements whatever allocators keep for them."""
+ENDING_SECONDS = 0.5
+"""Time that a statement has to end before the next one is ended."""
 LEAST_SHARED = 4
 """Divisor: a fourth of the memory of statements is for those without a quota, whatever the quotas of roles are."""
 
@@ -20,6 +30,45 @@ class Pool:
 
     size: int | None = None
     account: Account | None = None
+
+
+class MemoryWatch:
+    """Ends statements while the memory of the process grows beyond its bound: DataFusion counts not all that it allocates.
+
+    What the process grows by is shared among the statements that run meanwhile; the one with the largest share is ended.
+    """
+
+    def __init__(self, measure: Callable[[], int] = machine.own_memory) -> None:
+        self._measure = measure
+        self._grown: dict[RunningStatement, float] = {}
+        self._size = self._idle = measure()
+        self._next = 0.0
+
+    def watch(self, running: Collection[RunningStatement], most: int | None) -> bool:
+        """Measure once, and end a statement if it has to be; return whether memory is short enough to measure often."""
+        size, before = self._measure(), self._size
+        self._size, grown = size, size - before
+        self._grown = {each: self._grown.get(each, 0.0) + grown / len(running) for each in running}
+        if not running:
+            self._idle = size
+        if most is None or size <= most // 2:
+            return False
+        # What allocators keep for later from statements that have ended is no fault of the next ones.
+        bound = max(most, self._idle + most // KEPT_OF_MEMORY)
+        if running and grown > 0 and size > bound and time.monotonic() >= self._next:
+            self._next = time.monotonic() + ENDING_SECONDS
+            release_unused()
+            self._size = self._measure()
+            if self._size > bound:
+                max(running, key=self._grown.__getitem__).cancellation.cancel(_too_much)
+        return True
+
+
+def _too_much() -> LimitExceeded:
+    return LimitExceeded(
+        "the statement was ended: it took more memory than the server has, for values that DataFusion does not count; expected fewer or"
+        " shorter values in string_agg, array_agg, a window or a recursive query"
+    )
 
 
 class Memory:

@@ -24,6 +24,7 @@ from lance_flight.audit import record_refusal
 from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
+from lance_flight.engine.runtime.memory import MemoryWatch
 from lance_flight.engine.runtime.open_streams import OpenStreams
 from lance_flight.engine.runtime.quotas import QuotaBook, QuotaUsage
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
@@ -45,6 +46,8 @@ MOST_TEXT = 2_000
 """Most characters of the text of each of them."""
 TICK = 0.1
 """Seconds between two checks of the running statements."""
+MEMORY_TICK = 0.02
+"""Seconds between two looks at the memory of the process where it is short."""
 PATIENCE = 1.0
 """Seconds that a cancellation waits for its statement to end."""
 
@@ -69,6 +72,7 @@ class StatementRegistry:
             sys.maxsize, limits.waiting_statements, self.quotas, may_hold=lambda held, _: held < MOST_WATCHING
         )
         self._watcher: threading.Thread | None = None
+        self._memory = MemoryWatch()
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
         self._cancelled = LruCache[str, str](MOST_CANCELLED)
         self._ended = LruCache[int, Record](MOST_ENDED)
@@ -231,6 +235,12 @@ class StatementRegistry:
             self._watcher = threading.Thread(target=_watch, args=[weakref.ref(self)], name="statements", daemon=True)
             self._watcher.start()
 
+    def watch_memory(self) -> bool:
+        """End the statement that takes more memory than there is; return whether it is short."""
+        with self._changed:
+            running = [each for each in self._statements.values() if each.state in {State.PLANNING, State.RUNNING}]
+        return self._memory.watch(running, self._limits.process_memory)
+
     def watch(self) -> None:
         """Cancel statements that timed out or whose clients disconnected or take nothing, and forget planned ones that were never read."""
         self.open_streams.watch()
@@ -290,7 +300,11 @@ class StatementRegistry:
 
 
 def _watch(watched: weakref.ref[StatementRegistry]) -> None:
+    due = 0.0
     while (statements := watched()) is not None:
-        statements.watch()
+        is_short = statements.watch_memory()
+        if due <= time.monotonic():
+            due = time.monotonic() + TICK
+            statements.watch()
         del statements
-        time.sleep(TICK)
+        time.sleep(MEMORY_TICK if is_short else TICK)
