@@ -195,6 +195,7 @@ def test_dates_are_cut_in_every_clause(moments: Database) -> None:
             )
             == 4
         )
+    assert moments.rows("SELECT date_trunc('day', ts) FROM t WHERE NULL AND id >= id") == []
     month_ends = "SELECT date_bin(INTERVAL '1 month', ts, TIMESTAMP '2001-01-31 11:00:00') AS c FROM t WHERE id = 3"
     assert moments.value(month_ends) == datetime(2024, 1, 31, 11)
     mixed = "SELECT date_trunc('day', ts) AS c FROM t WHERE id = 3 UNION ALL SELECT date_trunc('day', ts) FROM (SELECT arrow_cast(ts, 'Timestamp(Microsecond, Some(\"Asia/Tokyo\"))') AS ts FROM t WHERE id = 3) AS x"

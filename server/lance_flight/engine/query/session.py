@@ -287,8 +287,7 @@ class QuerySession:
             if bounded != text:
                 frame = planned(bounded)
             if calls.calls and is_bound:
-                # Some calls are checked against their signatures only now: those in filters, or of parameters.
-                frame.execution_plan()
+                _check_calls(frame)
             return frame
 
         with located(self._sent, calls.sql):
@@ -359,12 +358,7 @@ class QuerySession:
         found = plan(text)
         self._optimised = found, found.optimized_logical_plan()
         if sorts_rows(text):
-            try:
-                found.execution_plan()
-            except Exception as exc:
-                # Anything else is said when the query, once coerced, is planned to run.
-                if refuses_call(exc):
-                    raise
+            _check_calls(found)
         return found
 
     def _with_exact_numbers(
@@ -756,6 +750,16 @@ class QuerySession:
         """Run a planning function; raise `SqlError` for what DataFusion refuses, `StatementTimeout` if it takes too long."""
         with self._errors.raised_as(SqlError):
             return self._limits.run(plan)
+
+
+def _check_calls(frame: DataFrame) -> None:
+    """Check calls against their signatures that DataFusion has not checked before: those in filters, or of parameters."""
+    try:
+        frame.execution_plan()
+    except Exception as exc:
+        # Anything else is said when the query, once coerced, is planned to run.
+        if refuses_call(exc):
+            raise
 
 
 def _with_other_words(sql: str, refusal: LanceFlightError) -> str:
