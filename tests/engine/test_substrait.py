@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.substrait import plan_in, statement_of
-from lance_flight.errors import InvalidInput, LanceFlightError, LimitExceeded, NotFound, SqlError
+from lance_flight.errors import InvalidInput, LanceFlightError, LimitExceeded, NotFound, SqlError, Unsupported
 from substrait.plan_pb2 import Plan
 
 READINGS = pa.schema([pa.field("at", pa.date32()), pa.field("id", pa.int64()), pa.field("place", pa.utf8())])
@@ -29,6 +29,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     made.update("CREATE TABLE readings (at date, id bigint, place varchar) PARTITIONED BY (year(at), bucket(4, id))")
     rows = ", ".join(f"(DATE '{2020 + n % 4}-05-01', {n}, 'place {n % 3}')" for n in range(40))
     made.update(f"INSERT INTO readings VALUES {rows}")
+    made.update("CREATE TABLE far (at date, id bigint, place varchar)")
+    made.update("INSERT INTO far SELECT DATE '2024-01-01', 9223372036854775807 - n, 'p' FROM (VALUES (0), (1)) AS x(n)")
     return made
 
 
@@ -36,7 +38,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def client() -> SessionContext:
     """A client that plans for itself: it knows the columns, and has no rows."""
     context = SessionContext()
-    for name in ("readings", "missing"):
+    for name in ("readings", "far", "missing"):
         context.register_record_batches(name, [[pa.RecordBatch.from_pylist([], schema=READINGS)]])
     context.register_udf(udf(lambda ids: ids, [pa.int64()], pa.int64(), "immutable", "of_the_client"))
     return context
@@ -76,6 +78,30 @@ def test_a_plan_answers_as_its_sql_and_prunes_as_it_does(engine: Engine, client:
     assert in_order(answered) == in_order(wanted)
     assert engine.describe(statement).schema == wanted.schema
     assert pruning(engine, statement) == pruning(engine, sql)
+
+
+# Query of integers that may leave BIGINT → what is said of those that do; None: of this plan nothing is checked, and it is refused.
+WRAPPED = {
+    "SELECT sum(id) AS total FROM readings": "beyond BIGINT",
+    "SELECT place, sum(id) AS total, count(*) AS n FROM readings GROUP BY place": "beyond BIGINT",
+    "SELECT id + id AS twice, id - 1 AS less FROM readings WHERE id * 2 > 10": "beyond BIGINT",
+    "SELECT place, max(x) AS m FROM (SELECT place, sum(id * 3) AS x FROM readings GROUP BY place, at) AS q GROUP BY place": None,
+    "SELECT sum(a.id) AS s FROM readings a JOIN readings b ON a.id = b.id WHERE b.place <> 'x, y'": "beyond BIGINT",
+    "SELECT sum(id) AS s FROM readings WHERE EXISTS (SELECT 1 FROM readings u WHERE u.place = readings.place)": None,
+}
+
+
+@pytest.mark.parametrize("sql", WRAPPED)
+def test_integers_beyond_bigint_are_an_error(engine: Engine, client: SessionContext, sql: str) -> None:
+    if WRAPPED[sql] is None:
+        with pytest.raises(Unsupported, match=r"may leave BIGINT.*cast the operands"):
+            engine.query(planned(client, sql))
+        return
+    answered, wanted = engine.query(planned(client, sql)), engine.query(sql)
+    assert answered.schema == wanted.schema
+    assert in_order(answered) == in_order(wanted)
+    with pytest.raises(LanceFlightError, match=WRAPPED[sql]):
+        engine.query(planned(client, sql.replace("readings", "far")))
 
 
 LARGE = {

@@ -78,7 +78,7 @@ from lance_flight.engine.sql.references import CATALOG, quoted
 from lance_flight.engine.sql.signed_zeros import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
@@ -252,8 +252,23 @@ class QuerySession:
             raise Unsupported(
                 "NOT IN, ANY and ALL over such a subquery are not supported in Substrait; send NOT EXISTS, or SQL"
             )
-        check_date_arithmetic(self.datafusion, with_joined_subqueries(plan))
-        return frame
+        joined = with_joined_subqueries(plan)
+        check_date_arithmetic(self.datafusion, joined)
+        return self._checked_plan(frame) if may_overflow(self.datafusion, joined) else frame
+
+    def _checked_plan(self, frame: DataFrame) -> DataFrame:
+        """Plan a sent plan as SQL, with checks of its integers; `Unsupported` if DataFusion cannot write it in SQL of the same meaning."""
+        try:
+            sql = substrait.text_of(self.datafusion, frame)
+            checked = self._frame_of_text(sql, None, is_bound=True)
+            return substrait.with_columns_of(
+                checked, [shown_name(name) for name in checked.schema().names], frame.schema().names
+            )
+        except (SqlError, Unsupported) as exc:
+            raise Unsupported(
+                "integers of this plan may leave BIGINT, and it cannot be planned with a check of that; cast the operands of its sums"
+                " and products to DECIMAL(38, 0) or DOUBLE, or send the query as SQL"
+            ) from exc
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         """Plan a query whose searches and hidden columns are replaced."""
