@@ -489,6 +489,22 @@ def test_indices_count_no_tables_where_these_tell_hidden_values(attacked: Engine
         assert query(attacked, sql).to_pylist()[0]["tables"] == 4
 
 
+@pytest.mark.parametrize("sql", ["ALTER TABLE {} COMPACT", "VACUUM {} RETAIN 0 HOURS TRANSACTIONS 0 HOURS FORCE"])
+def test_maintenance_counts_nothing_by_partition_for_who_may_not_read_all(attacked: Engine, who: str, sql: str) -> None:
+    name = f"apart_{who}_{sql.split(maxsplit=1)[0].lower()}"
+    attacked.update(f"CREATE TABLE {name} PARTITIONED BY (email) AS SELECT * FROM apart")
+    deleted = iter((9, 12, 15, 18))
+    attacked.update(f"DELETE FROM {name} WHERE id % 20 < {next(deleted)}")
+    grant = "SELECT (id, note, place) ON {0}" if who == "narrow" else "SELECT (id, note, place, NULL AS email) ON {0}"
+    for restricted in ([grant, "ADMIN ON {0}"], ["SELECT ON {0} WHERE id > 5", "ADMIN ON {0}"], ["ADMIN ON {0}"]):
+        access = granting(*(each.format(name) for each in restricted))
+        rows = query(attacked, sql.format(name), access).to_pylist()
+        assert len(rows) <= 2
+        assert {key for row in rows for key, value in row.items() if value is not None} <= {"kind", "is_lost"}
+        attacked.update(f"DELETE FROM {name} WHERE id % 20 < {next(deleted)}")
+    assert "$" in str(query(attacked, f"ALTER TABLE {name} COMPACT").to_pylist())
+
+
 def test_no_error_about_a_damaged_file_tells_in_which_partition_a_row_lies(full: Engine, who: str) -> None:
     for path in Path(full.root.store.uri).glob("apart/*$*/data/*.lance"):
         path.unlink()

@@ -40,7 +40,7 @@ from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.activity import reads_activity
 from lance_flight.engine.sql.parameters import check_parameters
-from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.sql.references import CATALOG, table_name
 from lance_flight.engine.sql.routines import routines, volatile_functions
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.statements.auditing import record_ingest, recorded
@@ -198,14 +198,17 @@ class Engine:
         """Run a maintenance statement once, and plan its report; a disconnecting client ends only what can be cancelled."""
         check_parameters(running.sql, parameters, is_query=True)
         with self._turn(running, scope) as (transaction, _):
-            work = maintenance_work(self.sessions.seen(scope), transaction, statement, StatementWatch(running))
+            root = self.sessions.seen(scope)
+            # How many partitions there are, and which rows lie in one, is for those who may read them all.
+            is_told = scope.access.reads_all(root.governing(table_name(statement.table)))
+            work = maintenance_work(root, transaction, statement, StatementWatch(running) if is_told else None)
             running.at(State.RUNNING)
             if work.is_cancellable:
                 report = running.cancellation.awaited(work.run)
             else:
                 running.cancellation.begin_commit()
                 report = work.run()
-        return self._reports.plan(running, report, scope)
+        return self._reports.plan(running, report if is_told else statement.without_counts(report), scope)
 
     def _plan(
         self,

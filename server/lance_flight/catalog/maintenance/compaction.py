@@ -80,10 +80,10 @@ class CompactedTable:
 
 COMPACTION_SCHEMA = pa.schema(
     [
-        pa.field("object_id", pa.utf8(), nullable=False),
-        pa.field("files_before", pa.int64(), nullable=False),
-        pa.field("files_after", pa.int64(), nullable=False),
-        pa.field("deleted_rows", pa.int64(), nullable=False),
+        pa.field("object_id", pa.utf8()),
+        pa.field("files_before", pa.int64()),
+        pa.field("files_after", pa.int64()),
+        pa.field("deleted_rows", pa.int64()),
         pa.field("is_lost", pa.bool_(), nullable=False),
     ]
 )

@@ -93,7 +93,7 @@ class Skipped:
 VACUUM_SCHEMA = pa.schema(
     [
         pa.field("kind", pa.utf8(), nullable=False),
-        pa.field("name", pa.utf8(), nullable=False),
+        pa.field("name", pa.utf8()),
         pa.field("versions", pa.int64()),
         pa.field("files", pa.int64()),
         pa.field("bytes", pa.int64()),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
 from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
@@ -38,6 +40,10 @@ class Compact(MaintenanceStatement):
 
     def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
         return MaintenanceWork(COMPACTION_SCHEMA, lambda: compact(table, progress=progress).rows)
+
+    def without_counts(self, report: pa.Table) -> pa.Table:
+        lost = any(report["is_lost"].to_pylist())
+        return pa.Table.from_pylist([{"is_lost": lost}] if report.num_rows else [], schema=report.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,10 @@ class Vacuum(MaintenanceStatement):
     def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
         checked = self.rules.checked()
         return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(table, checked, progress=progress).rows)
+
+    def without_counts(self, report: pa.Table) -> pa.Table:
+        kinds = dict.fromkeys(report["kind"].to_pylist())
+        return pa.Table.from_pylist([{"kind": kind} for kind in kinds], schema=report.schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,14 @@ class Access:
         if privilege is Privilege.SELECT:
             self.check_all_columns(table, "this is done to whole rows")
 
+    def reads_all(self, table: TableName) -> bool:
+        """Return whether the principal has SELECT on all rows and all columns of a table, none of them masked."""
+        try:
+            self.check_all_rows(Privilege.SELECT, table)
+        except Refused:
+            return False
+        return True
+
     def _check_reads(self, privilege: Privilege, table: TableName) -> None:
         if self.reads_only and privilege is not Privilege.SELECT:
             raise Refused(
