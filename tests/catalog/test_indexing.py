@@ -16,7 +16,7 @@ from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.index_coverage import INDICES
+from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.sql.functions import evaluate

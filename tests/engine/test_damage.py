@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import lance
 import pyarrow as pa
@@ -20,6 +22,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.cli import main
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt
+from lance_flight.model.index_kinds import KINDS, Family
 
 from tests.engine.database import Database
 from tests.selection import IS_FULL
@@ -295,6 +298,79 @@ def test_a_bit_that_flips_in_a_deletion_file_is_found(
         capsys.readouterr()
         assert main(["verify", str(asked.root), table, "--data"]) == 1
         assert path.name in capsys.readouterr().out
+
+
+COLUMNS = {Family.TEXT: "body", Family.VECTOR: "v"}
+OTHER_COLUMNS = {"label_list": "tags", "ngram": "body", "fm": "body"}
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a partitioned and a plain table, which have an index of every kind."""
+    asked = Database(tmp_path_factory.mktemp("indexed") / "root")
+    chance = random.Random(1)  # noqa: S311
+    count = 600
+    vectors = pa.array([[chance.random() for _ in range(8)] for _ in range(count)], pa.list_(pa.float32(), 8))
+    columns = {
+        "p": ["a", "b"] * (count // 2),
+        "id": list(range(count)),
+        "body": [f"word{number % 7} lance {number}" for number in range(count)],
+        "tags": [[f"t{number % 5}"] for number in range(count)],
+        "v": vectors,
+    }
+    for table, partition_by in (("parts", "p"), ("plain", None)):
+        asked.ingest(table, pa.table(columns), partition_by=partition_by)
+        for kind in KINDS.values():
+            column = OTHER_COLUMNS.get(kind.name) or COLUMNS.get(kind.family, "id")
+            options = ", num_partitions = 2" * (
+                kind.family is Family.VECTOR
+            ) + ", num_sub_vectors = 2" * kind.name.endswith("pq")
+            asked.run(
+                f"CREATE INDEX of_{kind.name} ON {table} ({column}) USING {kind.name} WITH (min_rows = 0{options})"
+            )
+    return asked.root
+
+
+def test_indices_of_every_kind_are_sound_and_have_checksums(indexed: Path) -> None:
+    assert main(["verify", str(indexed), "--data"]) == 0
+    asked = Database(indexed)
+    for table in ("parts", "plain"):
+        assert asked.value(f"SELECT count(*) FROM {table}$indexes WHERE indexed_rows = 600") == len(KINDS)
+        assert asked.rows(f"SELECT id FROM {table} WHERE id = 77") == [(77,)]
+        assert asked.value(f"SELECT count(*) FROM full_text_search('{table}', 'body', 'word3', k => 600)") == 86
+        assert asked.value(f"SELECT count(*) FROM {table} WHERE array_has(tags, 't1')") == 120
+        assert (
+            asked.value(
+                f"SELECT count(*) FROM vector_search('{table}', 'v', arrow_cast(make_array(0,0,0,0,0,0,0,0), 'List(Float32)'), k => 9)"
+            )
+            == 9
+        )
+    places = [path for path in indexed.rglob("_indices/*") if "__manifest" not in path.parts]
+    assert len(places) == 3 * len(KINDS)
+    for path in places:
+        recorded, turned = struct.unpack(">II", UUID(path.name).bytes[8:])
+        assert recorded ^ turned == 0x4C464352
+
+
+@pytest.mark.parametrize("seed", range(200 if IS_FULL else 20))
+def test_a_bit_that_flips_in_an_index_file_is_found(
+    indexed: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    files = (path for path in indexed.rglob("_indices/**/*") if path.is_file() and "__manifest" not in path.parts)
+    path = chance.choice(sorted(files))
+    content = path.read_bytes()
+    place = chance.randrange(len(content))
+    path.write_bytes(content[:place] + bytes([content[place] ^ 1 << chance.randrange(8)]) + content[place + 1 :])
+    try:
+        table = path.relative_to(indexed).parts[0].removesuffix(".lance")
+        assert main(["verify", str(indexed), table, "--data"]) == 1
+        said = capsys.readouterr().out
+        assert "[corrupt] index segment" in said
+        assert path.relative_to(indexed).parts[path.relative_to(indexed).parts.index("_indices") + 1] in said
+        assert unsound(Database(indexed), table)
+    finally:
+        path.write_bytes(content)
 
 
 @pytest.mark.parametrize(

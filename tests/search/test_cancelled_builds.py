@@ -18,7 +18,7 @@ from lance_flight.catalog.bulk.pieces import check_stopped, workers_beside_queri
 from lance_flight.catalog.maintenance import index_segments, indexing
 from lance_flight.catalog.maintenance.index_segments import BuildSegment
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
-from lance_flight.catalog.tables.index_coverage import INDICES
+from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.limits import Limits

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.tables.index_coverage import INDICES
+from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.errors import DataError, LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight_client.spark import maintenance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -16,8 +16,9 @@ from lance import LanceDataset, LanceOperation
 from lance_flight.catalog.bulk.pieces import check_stopped
 from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import INDICES, sealed_index
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, all_segments
+from lance_flight.catalog.tables.index_coverage import Coverage, all_segments
 from lance_flight.errors import Unsupported
 from lance_flight.model.arrow_types import field_at, is_multivector
 from lance_flight.model.index_kinds import BYTE_METRIC, Family, IndexKind, OptionValue, metrics_of
@@ -52,7 +53,7 @@ class BuildSegment:
         # Lance takes no name for a segment of most scalar kinds: what these leave, the next vacuum removes.
         segment = None if self.kind.family is Family.SCALAR else str(uuid.uuid4())
         try:
-            return _built(
+            built = _built(
                 dataset,
                 self.column,
                 self.kind,
@@ -62,6 +63,7 @@ class BuildSegment:
                 segment=segment,
                 check=check_stopped,
             )
+            return replace(built, uuid=sealed_index(self.place.uri, built.uuid))
         except _REFUSALS as exc:
             self._remove(segment)
             reason = self.table.parent.words(exc)

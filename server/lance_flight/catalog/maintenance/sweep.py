@@ -21,8 +21,9 @@ from lance_flight.catalog.storage.durability import flush, take_back
 from lance_flight.catalog.storage.leases import SnapshotId
 from lance_flight.catalog.storage.store import Store, StoredFile
 from lance_flight.catalog.storage.version_names import VERSIONS, is_detached, parse_version
+from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import INDICES, all_segments
+from lance_flight.catalog.tables.index_coverage import all_segments
 from lance_flight.model.pins import BranchVersion, Version
 
 LOOSE_FILES = frozenset({"data", "_deletions"})

@@ -19,9 +19,10 @@ from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.whole_files import DATA, damage_of, deletion_damage
+from lance_flight.catalog.storage.whole_files import DATA, INDICES, damage_of, deletion_damage, index_damage
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.index_coverage import all_segments
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.errors import Corrupt, LanceFlightError
@@ -206,6 +207,10 @@ def damage_of_version(root: Store, dataset: LanceDataset, places: Mapping[int | 
             found = deletion_damage(Path(root.uri, above, deletions.path(fragment.fragment_id)), deletions.id)
             if found is not None:
                 return f"[{Corrupt.code}] deletion file {found}"
+    for segment in all_segments(dataset):
+        found = index_damage(Path(root.uri, PurePosixPath(places[segment.base_id]).parent, INDICES, segment.uuid))
+        if found is not None:
+            return f"[{Corrupt.code}] index segment {found}; DROP INDEX and CREATE INDEX build it anew"
     return None
 
 

@@ -10,10 +10,12 @@ import errno
 import json
 import os
 import re
+import struct
 import zlib
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 from lance import FragmentMetadata
@@ -21,6 +23,8 @@ from lance import FragmentMetadata
 from lance_flight.catalog.storage.version_names import BRANCHES
 
 DATA = "data"
+INDICES = "_indices"
+"""The directory of a Lance table with the files of its indices."""
 _SEALED = re.compile(r"[^/]+-(?P<checksum>[0-9a-f]{8})\.lance")
 _PIECE = 1 << 20
 _TURNED = 0x4C464352
@@ -108,6 +112,40 @@ def deletion_damage(path: Path, number: int) -> str | None:
     except OSError as exc:
         return f"{path.name!r} cannot be read: {exc.strerror}"
     return None
+
+
+def sealed_index(place: str, segment: str) -> str:
+    """Give a new segment of an index a UUID that says the CRC-32 of its files, and return it: a version names its segments by it.
+
+    Half of it stays; the rest is the checksum, and the same with some bits turned.
+    """
+    path = Path(place, INDICES, segment)
+    if "://" in place or not path.exists():
+        return segment
+    checksum = _checksum_of_tree(path)
+    name = str(UUID(bytes=UUID(segment).bytes[:8] + struct.pack(">II", checksum, checksum ^ _TURNED)))
+    path.rename(path.with_name(name))
+    return name
+
+
+def index_damage(path: Path) -> str | None:
+    """Return what is wrong with the directory of a segment; None where it is as it was written, as far as its name says how."""
+    recorded, turned = struct.unpack(">II", UUID(path.name).bytes[8:])
+    try:
+        if turned == recorded ^ _TURNED and _checksum_of_tree(path) != recorded:
+            return f"{path.name!r} is not as it was written: its checksum is {_checksum_of_tree(path):08x}"
+    except OSError as exc:
+        return f"{path.name!r} cannot be read: {exc.strerror}"
+    return None
+
+
+def _checksum_of_tree(path: Path) -> int:
+    """Return the CRC-32 of the names, sizes and contents of all files below a directory."""
+    checksum = 0
+    for file in sorted(each for each in path.rglob("*") if each.is_file()):
+        said = f"{file.relative_to(path)} {file.stat().st_size} {checksum_of(file)}\n"
+        checksum = zlib.crc32(said.encode(), checksum)
+    return checksum
 
 
 def recorded_checksum(name: str) -> int | None:

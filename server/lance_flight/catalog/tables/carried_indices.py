@@ -17,7 +17,8 @@ from lance import LanceDataset
 from lance.dataset import IndexFile
 
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.index_coverage import INDICES, segments
+from lance_flight.catalog.storage.whole_files import INDICES
+from lance_flight.catalog.tables.index_coverage import segments
 
 _OF_TEXTS = "Inverted"
 _NO_OPTIONS = frozenset({"lance_tokenizer", "document_granularity"})

@@ -13,9 +13,6 @@ from lance import LanceDataset
 from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.model.index_kinds import KINDS, Family, IndexKind
 
-INDICES = "_indices"
-"""The directory of a Lance table with the files of its indices."""
-
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
