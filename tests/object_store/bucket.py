@@ -94,6 +94,16 @@ class Bucket:
         with self._content.lock:
             self._content.objects = objects
 
+    def take_changes(self, old: Bucket, new: Bucket) -> None:
+        """Do to the objects what was done to those of another bucket, from `old` to `new`; the others stay."""
+        before, after, mine = old._content.objects, new._content.objects, self._content.objects
+        made = {key: each for key, each in after.items() if before.get(key) is not each}
+        with self._content.lock:
+            assert all(mine.get(key) is before.get(key) for key in made), "no two processes make one object"
+            for key in before.keys() - after.keys():
+                mine.pop(key, None)
+            mine.update(made)
+
     @contextmanager
     def serving(self, place: Path, name: str = "server") -> Iterator[Server]:
         """A server over the bucket's root, which must end well."""

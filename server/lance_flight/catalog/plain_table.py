@@ -21,6 +21,7 @@ from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.file_versions import check_values, chosen_version
 from lance_flight.catalog.storage.lance_fields import new_schema
+from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.version_names import VERSIONS
@@ -145,6 +146,7 @@ def write_plain(
                 data_storage_version=stream.version,
                 session=shared_session(),
             )
+        looks.replace(place.uri)
     except OSError as exc:
         if stream.error is not None:
             raise stream.error from None

@@ -15,6 +15,7 @@ from lance_flight.backend_values import Description, IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
+from lance_flight.catalog.storage.looks import listing, looking_since
 from lance_flight.catalog.storage.reserve import run_with_reserve
 from lance_flight.engine.query.endpoints import is_ordered, split
 from lance_flight.engine.query.parameter_types import parameter_schema
@@ -307,7 +308,8 @@ class Engine:
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         running.watches = reads_activity(task.sql)
-        with self.running.working(running, issuer):
+        # What it found when it was planned is good for its rows, too.
+        with self.running.working(running, issuer), looking_since(running.started):
             if not running.watches:
                 self.running.open_streams.wait_for_room(running.cancellation, issuer.holder)
             with self.running.turn(running, issuer):
@@ -434,11 +436,13 @@ class Engine:
 
     def schemas(self, access: Access = UNLIMITED) -> list[tuple[str, str]]:
         """Return every schema with its catalog."""
-        return [(CATALOG, name) for name in self.root.guarded(access).schemas()]
+        with listing():
+            return [(CATALOG, name) for name in self.root.guarded(access).schemas()]
 
     def tables(self, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> list[TableName]:
         """Return the names of all tables."""
-        return temporary.over(self.root.guarded(access)).tables()
+        with looking_since():
+            return temporary.over(self.root.guarded(access)).tables()
 
     def views(self, access: Access = UNLIMITED) -> list[TableName]:
         """Return the names of all views."""
@@ -463,8 +467,9 @@ class Engine:
     def _described(self, name: TableName, access: Access, temporary: Temporary) -> NamespaceSchema:
         """Return the columns of a table that a principal may know of."""
         root = temporary.over(self.root.guarded(access))
-        schema: NamespaceSchema = root.read(name, lambda table: table.snapshot().schema)
-        return access.owning(temporary.names).described(schema, root.governing(name))
+        with listing():
+            schema: NamespaceSchema = root.read(name, lambda table: table.snapshot().schema)
+            return access.owning(temporary.names).described(schema, root.governing(name))
 
     @contextmanager
     def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, AdmissionSlot]]:

@@ -12,6 +12,7 @@ from lance_flight.catalog.commits.table_updates import Removal, TableUpdate
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import opened_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.model.arrow_types import concatenated
 from lance_flight.model.pins import FixedPin
@@ -23,7 +24,7 @@ def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, 
     edits = []
     for table, addresses in gone.items():
         # Deletion files are written where the version will lie that they are for.
-        dataset = partitions.open_at(root.child(table.location), _base(root, snapshot, table))
+        dataset = partitions.open_at(root.child(table.location), _base(root, snapshot, table), opened_tables.open)
         edits.append(edit_of(root, snapshot, table, Removal.of(dataset, by_fragment(addresses))))
     return edits
 

@@ -25,6 +25,7 @@ from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint
@@ -235,6 +236,7 @@ def _move(root: Store, part: PartitionChange, location: str, place: str, base: F
     failpoint("files_moved")
     part.added.files.clear()
     if part.owns_directory:
+        kept_tables.forget(source)
         source.remove()
     elif part.table is None or not part.was_staged:
         source.remove_files(before)

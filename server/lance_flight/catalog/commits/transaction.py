@@ -19,6 +19,7 @@ from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.errors import NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import FixedPin
@@ -161,6 +162,7 @@ class Transaction:
         def remove(part: PartitionChange) -> None:
             place = root.child(part.added.place)
             if part.owns_directory:
+                kept_tables.forget(place)
                 place.remove()
             elif not part.was_staged:
                 place.remove_files(part.added.data_files)

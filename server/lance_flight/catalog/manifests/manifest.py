@@ -26,6 +26,7 @@ from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.further_files import FurtherFiles
 from lance_flight.catalog.storage.location_guard import LocationGuard
+from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, is_version_name
@@ -90,6 +91,8 @@ def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
         if "already exists" not in str(exc):
             raise
         raise Conflict(f"{store.parent.name!r} is a namespace already") from exc
+    finally:
+        looks.replace(store.uri)
     for column, kind in _INDICES:
         dataset.create_scalar_index(column, kind)
     return dataset
@@ -148,15 +151,17 @@ class Manifest(VersionLog):
                 " lance-flight repair --partition-by"
             ) from exc
 
-    def _open_to_commit(self, version: int) -> LanceDataset:
-        """Return a version for what leaves the dataset itself as it is.
+    def _open_to_commit(self, base: Snapshot) -> LanceDataset:
+        """Return the version of a snapshot for what leaves the dataset itself as it is.
 
         Not read where this process has just committed it.
         """
         try:
-            return kept_tables.open(self.place, version)
+            return kept_tables.open(self.place, base.version, base.committed_at)
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
+        except NotFound as exc:
+            raise SerializationFailure(f"table {self.root.name!r} was dropped by another writer") from exc
 
     def commit(
         self,
@@ -177,7 +182,8 @@ class Manifest(VersionLog):
         this one fails with `Conflict` and nothing is visible.
         """
         check_in_place(self.root.name, base.misplaced)
-        dataset, standing = self._open_to_commit(base.version), LocationGuard.of(self.place, base.version)
+        dataset = self._open_to_commit(base)
+        standing = LocationGuard.of(self.place, base.version, base.committed_at)
         head = guard_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head.cast(rows.schema), rows]), removed)

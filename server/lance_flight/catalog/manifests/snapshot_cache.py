@@ -24,6 +24,9 @@ class SnapshotCache:
         self._found: OrderedDict[Key, Snapshot | NotFound] = OrderedDict()
         self._lock = Lock()
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def get(self, key: Key) -> Snapshot | NotFound | None:
         """Return what is known of a version."""
         with self._lock:

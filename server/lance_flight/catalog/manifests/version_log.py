@@ -12,14 +12,16 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.manifests.snapshot_cache import SnapshotCache
+from lance_flight.catalog.manifests.snapshot_cache import Key, SnapshotCache
 from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.latest_version import LatestVersion
+from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import Corrupt, NotFound
 
 OPERATION = "lance_flight:operation"
 TRANSACTIONS = "lance_flight:transactions"
+_NEWEST = "newest version"
 _MOST_NAMED = 10
 """Most versions that an error lists; of more it says the first and the last."""
 
@@ -64,6 +66,8 @@ class VersionLog(ABC):
 
         `NotFound` where it is no table of this kind, which is kept in mind as well, `Corrupt` where it is broken.
         """
+        if self.place.is_remote:
+            return existing(self._remote_snapshot(version))
         self.store.check_links()
         file = self._newest.head() if version is None else self._newest.file(version)
         found = None if file is None else self._snapshots.get(file)
@@ -73,6 +77,31 @@ class VersionLog(ABC):
             if file is not None and self._newest.file(int(dataset.version)) == file:
                 self._snapshots.put(file, found)
         return existing(found)
+
+    def _remote_snapshot(self, version: int | None) -> Snapshot | NotFound:
+        """Return a version in an object store: the newest one is looked up once in a statement, and parsed when it is not in memory yet.
+
+        Lance reads the names of the newest versions, with what tells each from one of a table that was made again in this place.
+        """
+        known = looks.known(self.place.uri, _NEWEST)
+        if version is None:
+            key = looks.find(self.place.uri, _NEWEST, self._look) if known is None else known[0]
+        elif known is not None and known[0][0] == version:
+            key = known[0]
+        else:
+            key = None
+        found = None if key is None else self._snapshots.get(key)
+        return self._read(self._open_snapshot(version)) if found is None else found
+
+    @property
+    def was_read(self) -> bool:
+        """True once a version was read, so that one lies here unless the table was removed."""
+        return len(self._snapshots) > 0
+
+    def _look(self) -> Key:
+        dataset = self._open_snapshot(None)
+        self._read(dataset)
+        return _key(dataset)
 
     def _open_snapshot(self, version: int | None) -> LanceDataset:
         """Return the Lance table of a snapshot; `NotFound` says which there are."""
@@ -113,7 +142,7 @@ class VersionLog(ABC):
 
     def _read(self, dataset: LanceDataset, found: Snapshot | NotFound | None = None) -> Snapshot | NotFound:
         """Return what a version is; `found`, or parsed, only when it is not in memory yet."""
-        key = int(dataset.version), dataset.get_version()["timestamp"]
+        key = _key(dataset)
         known = self._snapshots.get(key)
         if known is None:
             known = found or self.parsed(dataset)
@@ -162,6 +191,10 @@ class VersionLog(ABC):
             if transaction in said.get(TRANSACTIONS, "").split(","):
                 return version
         return None
+
+
+def _key(dataset: LanceDataset) -> Key:
+    return int(dataset.version), dataset.get_version()["timestamp"]
 
 
 def said_of(operation: str, transactions: Sequence[str]) -> dict[str, str]:

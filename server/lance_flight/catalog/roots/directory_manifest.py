@@ -17,6 +17,7 @@ from lance import LanceDataset
 from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, create_table
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing, flush, settle
+from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.staging_area import private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, Unsupported
@@ -64,6 +65,11 @@ class DirectoryManifest:
         """Return what it lists now; `Corrupt` where it cannot be read."""
         if not self._is_read or not self.root.has(MANIFEST):
             return NOTHING
+        if self.root.is_remote:
+            return looks.find(self.root.child(MANIFEST).uri, "listing", self._listing)
+        return self._listing()
+
+    def _listing(self) -> Listing:
         try:
             # Lance commits to it with the files of the rows, which a power cut may have left torn.
             settle(self.root.child(MANIFEST).uri)

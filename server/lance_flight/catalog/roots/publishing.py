@@ -8,6 +8,7 @@ from __future__ import annotations
 from lance_flight.catalog.manifests.manifest import Manifest, create_table
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
+from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.model.naming import MANIFEST
@@ -25,4 +26,5 @@ def publish_copy(table: Table, place: Store) -> None:
                 table.store.child(partition.location).copy_to(place.child(partition.location))
             claimed.merge_insert("object_id").when_not_matched_insert_all().execute(snapshot.rows)
             claimed.update_metadata(dict(snapshot.metadata))
+            looks.replace(place.uri)
             Manifest(place.child(MANIFEST)).snapshot()

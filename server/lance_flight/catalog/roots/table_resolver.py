@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from enum import StrEnum
+from functools import partial
 from threading import RLock
 from typing import Protocol, Self, TypeVar
 
@@ -18,6 +19,8 @@ from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryMani
 from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.views import ViewDefinition, Views
+from lance_flight.catalog.storage.looks import LISTED_SECONDS, look_again, looks
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.table import Table
@@ -31,6 +34,9 @@ BRANCH_SIGN = "@"
 _MISSPELT = 0.8
 """Least similarity of a suggested name, before other schemas are searched."""
 _MOST_SCHEMAS = 20
+_KIND = "is a namespace"
+_SHAPE_SECONDS = 1.0
+"""Time for which a root in an object store that had no `__manifest` is taken to have none, for tables that are found in their directories."""
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 
 
@@ -124,7 +130,10 @@ class TableResolver:
             if branched is not None:
                 return branched
         found = self._find(name)
-        if found is None:
+        if found is None and self.store.is_remote:
+            # A `__manifest` that the root has only just got may list it.
+            found = self._find(name) if self.store.has(MANIFEST) else None
+        elif found is None:
             # It may be absent for just the moment in which another one takes its place.
             with self._lock:
                 found = self._find(name)
@@ -138,6 +147,7 @@ class TableResolver:
         except (NotFound, Corrupt):
             # A table that goes away while it is read looks like one that is broken.
             with self._lock:
+                look_again()
                 return read(self.table(name))
 
     def table(self, name: TableName) -> Table:
@@ -242,7 +252,7 @@ class TableResolver:
         if not self._sees(name):
             return None
         listing = NOTHING
-        if self.store.has(MANIFEST):
+        if self.store.has(MANIFEST, within=_SHAPE_SECONDS):
             if self._is_namespace(self.store):
                 if name == TableName(PUBLIC, self.store.name):
                     return self._namespace(self.store)
@@ -288,11 +298,11 @@ class TableResolver:
         listing, named = self._named_listing()
         for db_schema in [PUBLIC, *self._sub_directories()]:
             place = self._directory(db_schema)
-            for directory in place.directories():
+            for directory in self._names_in(place):
                 name = directory.removesuffix(PLAIN_SUFFIX)
                 if not _is_safe(name) or place.child(directory).is_link:
                     continue
-                if self._is_namespace(place.child(directory)):
+                if self._is_listed_namespace(place.child(directory)):
                     found[TableName(db_schema, directory)] = True
                 elif (
                     name != directory
@@ -308,7 +318,31 @@ class TableResolver:
     def _sub_directories(self) -> list[str]:
         """Return the plain sub-directories: neither tables nor namespaces nor private."""
         taken = self._reserved_directories()
-        return [name for name in self.store.directories() if name not in taken and self._is_plain(name)]
+        return [name for name in self._names_in(self.store) if name not in taken and self._is_plain(name)]
+
+    def _names_in(self, place: Store) -> list[str]:
+        """Return the names of the directories in one; in an object store they are listed once in a statement, and examined together."""
+        if not place.is_remote:
+            return place.directories()
+        names: list[str] = looks.find(place.uri, "directories", place.directories)
+        candidates = [place.child(name) for name in names if _is_safe(name) and not name.endswith(PLAIN_SUFFIX)]
+        unknown = [each for each in candidates if looks.known(each.uri, _KIND, within=LISTED_SECONDS) is None]
+        if unknown:
+            map_tables(self._is_listed_namespace, unknown, "kinds")
+        return names
+
+    def _is_listed_namespace(self, place: Store) -> bool:
+        """Return whether a partitioned namespace lies in a directory; in an object store one that was there a moment ago is.
+
+        That the directory is there was just seen.
+        """
+        if not place.is_remote:
+            return self._is_namespace(place)
+        if looks.known(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
+            return True
+        is_plain = place.name.endswith(PLAIN_SUFFIX)
+        ask = partial(self._is_namespace, place) if is_plain else self._namespace(place).manifest.is_namespace
+        return looks.find(place.uri, _KIND, ask)
 
     def _is_directory(self, db_schema: str) -> bool:
         """Return whether a schema is the root or a plain sub-directory of it, and not merely listed."""
@@ -328,12 +362,16 @@ class TableResolver:
     def _reserved_directories(self) -> frozenset[str | None]:
         """Sub-directories that belong to a table, whatever they look like."""
         listed = self._manifest.listing().locations
+        if self.store.is_remote and VERSIONS not in looks.find(self.store.uri, "directories", self.store.directories):
+            return listed
         return listed | OF_A_LANCE_TABLE if _has_versions(self.store) else listed
 
     def _is_plain(self, name: str) -> bool:
         if not _is_safe(name) or name.endswith(PLAIN_SUFFIX) or name == PUBLIC or self.store.child(name).is_link:
             return False
         place = self.store.child(name)
+        if place.is_remote and looks.known(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
+            return False
         return not place.has(MANIFEST) and not _has_versions(place) and not has_lost_manifest(place)
 
     def _names(self, db_schema: str) -> list[str]:
@@ -398,6 +436,9 @@ class TableResolver:
 
         A broken one is listed with the others, and opening it raises the reason.
         """
+        if place.is_remote and self._namespace(place).manifest.was_read:
+            # Where it was, its newest version says in one request whether it still is.
+            return self._namespace(place).manifest.is_namespace()
         return place.has(MANIFEST) and self._namespace(place).manifest.is_namespace()
 
 

@@ -35,6 +35,7 @@ from threading import Condition, Lock
 import lance
 from lance import FragmentMetadata
 
+from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.private_directory import PRIVATE
 from lance_flight.catalog.storage.version_content import is_whole
 from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, parse_version, version_names
@@ -202,7 +203,10 @@ def committing(place: str, base: int) -> Iterator[None]:
     The block commits it. `OutcomeUnknown` where the disk failed to store a version that is visible by then.
     """
     if not durability.flushes(place):
-        yield
+        try:
+            yield
+        finally:
+            looks.change(place)
         return
     settle(place)
     mark, handle = _marked(place, base)

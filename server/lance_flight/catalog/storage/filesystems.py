@@ -55,5 +55,9 @@ def _s3(options: tuple[tuple[str, str], ...]) -> pafs.S3FileSystem:
     scheme = "http" if allows_http else "https"
     patient = pafs.AwsStandardS3RetryStrategy(max_attempts=1 + RETRIES)
     return pafs.S3FileSystem(
-        scheme=scheme, retry_strategy=patient, **{name: value for name, value in known.items() if value is not None}
+        scheme=scheme,
+        retry_strategy=patient,
+        # A small file is one request, not the three of an upload by parts.
+        allow_delayed_open=True,
+        **{name: value for name, value in known.items() if value is not None},
     )

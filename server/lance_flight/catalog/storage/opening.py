@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 S = TypeVar("S")
@@ -15,5 +16,6 @@ OPENERS = 8
 
 def map_tables(work: Callable[[S], T], tables: Iterable[S], name: str) -> list[T]:
     """Call `work` with each table, `OPENERS` at a time in threads of a `name`, and return the results in order."""
+    context = copy_context()
     with ThreadPoolExecutor(OPENERS, thread_name_prefix=name) as pool:
-        return list(pool.map(work, tables))
+        return list(pool.map(lambda table: context.copy().run(work, table), tables))

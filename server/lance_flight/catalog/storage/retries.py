@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lance_flight.catalog.storage.looks import look_again
 from lance_flight.errors import Conflict, SerializationFailure
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ def retry(
         if attempt:
             log.info("attempt %d on %s: %s", attempt, name, policy.why)
             policy.pause(attempt - 1)
+            look_again()
         try:
             result = work(attempt)
         except on as exc:

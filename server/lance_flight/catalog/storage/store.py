@@ -7,9 +7,9 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
@@ -22,7 +22,8 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
-from lance_flight.catalog.storage.version_names import VERSIONS, parse_version, version_names
+from lance_flight.catalog.storage.looks import looks
+from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name, parse_version, version_names
 from lance_flight.errors import (
     AlreadyExists,
     Corrupt,
@@ -294,13 +295,23 @@ class Store:
         """True if this place is a symbolic link to somewhere else."""
         return not self.is_remote and os.path.islink(self.uri)  # noqa: PTH114 - several times quicker
 
-    def has(self, name: str) -> bool:
-        """Return whether a file or directory of this name lies right below this one."""
+    def has(self, name: str, *, within: float = 0.0) -> bool:
+        """Return whether a file or directory of this name lies right below this one.
+
+        What an object store said is remembered within a statement, or for `within` seconds (`looks.py`).
+        """
         if not self.is_remote:
             return _is_there(f"{self.uri}/{name}")
+        return looks.find(f"{self.uri.rstrip('/')}/{name}", "is there", partial(self._is_stored, name), within=within)
+
+    def _is_stored(self, name: str) -> bool:
+        """Ask an object store: of what lies in a table few names are in each directory, so that one listing says it; else it takes two requests."""
         filesystem, path = self._filesystem()
-        info = filesystem.get_file_info(f"{path}/{name}")
-        return bool(info.type != pafs.FileType.NotFound)
+        if name == MANIFEST:
+            return bool(filesystem.get_file_info(pafs.FileSelector(f"{path}/{name}", allow_not_found=True)))
+        if name == VERSIONS:
+            return name in self.directories()
+        return bool(filesystem.get_file_info(f"{path}/{name}").type != pafs.FileType.NotFound)
 
     def exists(self) -> bool:
         """Return whether anything lies at this very place."""
@@ -323,16 +334,27 @@ class Store:
         """Write a file right below this place, and make missing directories above it."""
         self.check_way()
         filesystem, path = self._filesystem()
-        filesystem.create_dir(path, recursive=True)
-        with filesystem.open_output_stream(f"{path}/{name}") as stream:
+        if not self.is_remote:
+            filesystem.create_dir(path, recursive=True)
+        with self._changing(name), filesystem.open_output_stream(f"{path}/{name}") as stream:
             stream.write(content)
+
+    @contextmanager
+    def _changing(self, name: str = "") -> Iterator[None]:
+        """Forget what an object store said of this place, or of a path inside of it, once the block has changed it."""
+        try:
+            yield
+        finally:
+            if self.is_remote:
+                looks.replace(f"{self.uri.rstrip('/')}/{name}".rstrip("/"))
 
     def make(self) -> None:
         """Make this directory; `AlreadyExists` for one that is there."""
         self.check_way()
         filesystem, path = self._filesystem()
         if self.is_remote:
-            filesystem.create_dir(path, recursive=True)
+            with self._changing():
+                filesystem.create_dir(path, recursive=True)
             return
         try:
             os.mkdir(path)  # noqa: PTH102
@@ -346,7 +368,8 @@ class Store:
         inside = [*self.directories(), *self.files()]
         try:
             if not inside and self.is_remote:
-                filesystem.delete_dir(path)
+                with self._changing():
+                    filesystem.delete_dir(path)
             elif not inside:
                 os.rmdir(path)  # noqa: PTH106
         except OSError:  # something came meanwhile
@@ -364,6 +387,9 @@ class Store:
     def _has_version(self, version: int | str | None) -> bool:
         """Return whether a table, a version of it, or a tag lies here as a file, readable or not."""
         match version:
+            case None if self.is_remote:
+                # Where the last version was deleted, an empty directory may be left.
+                return any(map(is_version_name, self.child(VERSIONS).files()))
             case None:
                 return self.has(VERSIONS)
             case int(number):
@@ -380,7 +406,7 @@ class Store:
             if above not in checked:
                 self.check_way(above)
                 checked.add(above)
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError), self._changing(name):
                 filesystem.delete_file(f"{path}/{name}")
 
     def move_to(self, target: Store) -> None:
@@ -390,12 +416,15 @@ class Store:
         filesystem, path = self._filesystem()
         _, destination = target._filesystem()
         filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
-        filesystem.move(path, destination)
+        with self._changing(), target._changing():
+            filesystem.move(path, destination)
 
     def copy_to(self, target: Store) -> None:
         """Copy everything below this place; the object store does it where both lie in one."""
         filesystem, path = self._filesystem()
-        pafs.copy_files(path, target._filesystem()[1], source_filesystem=filesystem, destination_filesystem=filesystem)
+        to = target._filesystem()[1]
+        with target._changing():
+            pafs.copy_files(path, to, source_filesystem=filesystem, destination_filesystem=filesystem)
 
     def remove_table(self) -> None:
         """Delete a table where nothing can be renamed: it is whole for readers until its newest version is deleted."""
@@ -408,7 +437,7 @@ class Store:
         """Delete everything below this place, and the place itself; of a symbolic link nothing but itself."""
         self.parent.check_way()
         filesystem, path = self._filesystem()
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), self._changing():
             try:
                 filesystem.delete_dir(path)
             except OSError as exc:

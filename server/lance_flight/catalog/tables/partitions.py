@@ -201,6 +201,7 @@ def create(
             enable_stable_row_ids=stable_row_ids,
             data_storage_version=version_of(fragments) or NEWEST,
             storage_options=options,
+            session=store.session or shared_session(),
         )
         failpoint("table_begun")
         dataset = LanceDataset.commit(
@@ -222,20 +223,22 @@ def _begun(store: Store, schema: pa.Schema, **options: Any) -> LanceDataset:
     return lance.write_dataset(schema.empty_table(), store.uri, mode="overwrite", **options)
 
 
-def _open(store: Store, version: int) -> LanceDataset:
+def _open(store: Store, version: int, _: datetime | None = None) -> LanceDataset:
     return store.open(version)
 
 
-def open_at(store: Store, pin: Pin, open_version: Callable[[Store, int], LanceDataset] = _open) -> LanceDataset:
+def open_at(
+    store: Store, pin: Pin, open_version: Callable[[Store, int, datetime | None], LanceDataset] = _open
+) -> LanceDataset:
     """Open the table at its pin; `NotFound` names the table and the pin where the version was removed."""
     try:
         match pin:
             case Latest():
                 return store.open()
             case PlainVersion(version, committed_at):
-                return _same(store, open_version(store, version), committed_at)
+                return _same(store, open_version(store, version, committed_at), committed_at)
             case Version(version):
-                return open_version(store, version)
+                return open_version(store, version, None)
             case Tag(tag):
                 return store.open(tag)
             case BranchVersion(branch, version):
@@ -261,7 +264,7 @@ def open_to_append(store: Store, pin: Pin) -> LanceDataset:
     if not isinstance(pin, Version):
         return open_at(store, pin)
     try:
-        return kept_tables.open(store, pin.version)
+        return kept_tables.open(store, pin.version, pin.committed_at if isinstance(pin, PlainVersion) else None)
     except (NotFound, ValueError, OSError) as exc:
         raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
 
@@ -362,7 +365,7 @@ def _committed(
     if isinstance(operation, LanceOperation.Append):
         # Lance puts an append on top of a change of columns, too, and then the rows have NULL in columns of another type.
         operation = LanceOperation.Update(new_fragments=operation.fragments)
-    dataset, standing = open_to_append(store, base), LocationGuard.of(store, base.version)
+    dataset, standing = open_to_append(store, base), LocationGuard.of(store, base.version, base.committed_at)
     try:
         _same(store, dataset, base.committed_at)
     except NotFound as exc:
@@ -435,10 +438,11 @@ def _staged(
 def _base_on_top(store: Store, base: FixedPin, *, is_first: bool) -> LanceDataset | None:
     """Return the table with the content of `base` as its newest version; None where another writer was faster.
 
-    At first it is enough that no file of a next version lies there: what is committed on top of others shows it by its number.
+    At first it is enough that no file of a next version lies there, and in an object store even that is not asked for: what is
+    committed on top of others shows it by its number.
     """
     dataset = open_to_append(store, base)
-    if is_first and isinstance(base, Version) and is_followed(store, base.version) is False:
+    if is_first and isinstance(base, Version) and (store.is_remote or is_followed(store, base.version) is False):
         return dataset
     before = int(dataset.latest_version)
     if before == base.version:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.catalog.storage.looks import looking_since
 from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -71,8 +72,9 @@ class InformationSchema:
 
     def listed(self) -> Iterator[_Table]:
         """Yield the visible tables and views, by name."""
-        kinds = self.tables.kinds()
-        views = {view.name: view for view in self.root.views() if view.name not in kinds}
+        with looking_since():
+            kinds = self.tables.kinds()
+            views = {view.name: view for view in self.root.views() if view.name not in kinds}
         for name in self._fitting(sorted([*kinds, *views])):
             self.check()
             yield _Table(self, name, is_partitioned=kinds.get(name, False), view=views.get(name))
@@ -106,8 +108,9 @@ class InformationSchema:
     def schema_of(self, name: TableName) -> NamespaceSchema:
         """Return the columns of a table that the principal may know of; none of one that was dropped meanwhile, or whose own use says why it cannot be read."""
         try:
-            schema: NamespaceSchema = self.tables.read(name, lambda table: table.snapshot().schema)
-            return self.access.described(schema, self.root.governing(name))
+            with looking_since():
+                schema: NamespaceSchema = self.tables.read(name, lambda table: table.snapshot().schema)
+                return self.access.described(schema, self.root.governing(name))
         except (NotFound, Corrupt, NewerFormat):
             return _NO_COLUMNS
 

@@ -160,8 +160,8 @@ class RunningStatement:
         self.was_left = False
         self.has_ended = False
         self.began = datetime.now(UTC)
-        self._start = time.monotonic()
-        self._since = self._start
+        self.started = time.monotonic()
+        self._since = self.started
         self._timeout = 0.0
         self.expires = math.inf
         self._seconds = dict.fromkeys(State, 0.0)
@@ -278,7 +278,7 @@ class RunningStatement:
                 size=self.size,
                 queued_seconds=seconds[State.QUEUED],
                 planning_seconds=seconds[State.PLANNING],
-                seconds=now - self._start,
+                seconds=now - self.started,
                 progress=self.progress,
                 outcome=outcome,
                 trace=self.issuer.trace,

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lance_flight.audit import record_refusal
 from lance_flight.backend_values import CancelStatus
+from lance_flight.catalog.storage.looks import looking_since
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.memory import MemoryWatch
@@ -113,7 +114,7 @@ class StatementRegistry:
         )
         with self._changed:
             self._enter(statement)
-        with self.working(statement, issuer):
+        with self.working(statement, issuer), looking_since(statement.started):
             yield statement
 
     def of_ticket(self, statement_id: str, part: int, sql: str, issuer: Issuer) -> RunningStatement:

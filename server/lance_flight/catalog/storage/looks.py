@@ -1,0 +1,135 @@
+"""Answers of an object store that are remembered within a statement: whether something lies in a place, and which version is the newest.
+
+Each answer is of the moment at which the store was asked. A statement takes an answer that was asked for after it began: it could have asked
+at that moment itself, so it sees whatever was committed before it began. Outside of a statement the store is asked every time. What this
+process changes by itself is never answered from before the change.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
+from typing import Any, TypeVar
+
+from lance_flight.lru_cache import LruCache
+
+T = TypeVar("T")
+
+REMEMBERED_SECONDS = 1.0
+"""Age of an answer from which on a statement asks again, so that a long one meets other writers early."""
+LISTED_SECONDS = 5.0
+"""The same for lists of all tables and their columns, which may be so much behind what other processes do."""
+LONGEST_SECONDS = 10.0
+"""Age from which on an answer is good for nothing."""
+_MOST_ANSWERS, _MOST_CHANGES = 16_384, 4_096
+
+_since: ContextVar[tuple[float, float]] = ContextVar("_since", default=(math.inf, 0.0))
+
+
+@contextmanager
+def looking_since(moment: float | None = None, *, longest: float | None = None) -> Iterator[None]:
+    """Take answers that were asked for after a moment of the monotonic clock (None: now), as long as the block runs.
+
+    They are `longest` seconds old, or `REMEMBERED_SECONDS`.
+    """
+    moment = time.monotonic() if moment is None else moment
+    token = _since.set((moment, REMEMBERED_SECONDS if longest is None else longest))
+    try:
+        yield
+    finally:
+        _since.reset(token)
+
+
+@contextmanager
+def listing() -> Iterator[None]:
+    """Take answers that are good for a list of tables, as long as the block runs."""
+    with looking_since(time.monotonic() - LISTED_SECONDS, longest=LISTED_SECONDS):
+        yield
+
+
+def look_again() -> None:
+    """Take no answer from before this moment for the rest of the block: what was met says that they are out of date."""
+    moment, longest = _since.get()
+    if moment < math.inf:
+        _since.set((time.monotonic(), longest))
+
+
+class Looks:
+    """Answers about places, each with the moment at which it was asked for. Safe to share among threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._answers = LruCache[tuple[str, str], tuple[Any, float]](_MOST_ANSWERS, idle_seconds=LONGEST_SECONDS)
+        self._changed: dict[str, float] = {}
+        self._replaced: dict[str, float] = {}
+        self._lock = Lock()
+
+    def find(self, place: str, what: str, ask: Callable[[], T], *, within: float = 0.0) -> T:
+        """Return an answer about a place: a remembered one of this statement, or of the last `within` seconds, or what `ask` returns."""
+        known = self.known(place, what, within=within)
+        if known is not None:
+            found: T = known[0]
+            return found
+        asked = self._clock()
+        found = ask()
+        self._answers.put((place, what), (found, asked))
+        return found
+
+    def known(self, place: str, what: str, *, within: float = 0.0) -> tuple[Any] | None:
+        """Return a remembered answer, alone in a tuple; None where the store has to be asked."""
+        found, now = self._answers.get((place, what)), self._clock()
+        if found is None:
+            return None
+        moment, longest = _since.get()
+        is_of_statement = found[1] >= moment and now - found[1] <= longest
+        if not (is_of_statement or now - found[1] <= within) or not self._holds(place, found[1]):
+            return None
+        return (found[0],)
+
+    def change(self, place: str) -> None:
+        """Forget the answers about a place whose newest version this process has changed."""
+        with self._lock:
+            self._mark(self._changed, place)
+
+    def replace(self, place: str) -> None:
+        """Forget the answers about a place that this process has made, filled or removed, about all below it, and those of the places above it."""
+        with self._lock:
+            self._mark(self._replaced, place)
+            for above in _above(place):
+                self._mark(self._changed, above)
+
+    def _holds(self, place: str, asked: float) -> bool:
+        """Return whether this process has changed nothing since that an answer is about."""
+        never = -math.inf
+        with self._lock:
+            return asked > self._changed.get(place, never) and all(
+                asked > self._replaced.get(each, never) for each in (place, *_above(place))
+            )
+
+    def _mark(self, marks: dict[str, float], place: str) -> None:
+        now = self._clock()
+        marks[place] = now
+        if len(marks) > _MOST_CHANGES:
+            # Answers that are older than that are good for nothing anyway.
+            for old in [each for each, moment in marks.items() if now - moment > 2 * LONGEST_SECONDS]:
+                del marks[old]
+
+
+def _above(place: str) -> Iterator[str]:
+    """Yield the places that a place lies in, the nearest first.
+
+    >>> list(_above("s3://bucket/root/t"))
+    ['s3://bucket/root', 's3://bucket']
+    """
+    scheme, _, path = place.partition("://")
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield f"{scheme}://{path}"
+
+
+looks = Looks()
+"""Those of this process."""
