@@ -28,9 +28,9 @@ RELOADED = "; reloaded"
 _MISTYPED = 0.9
 """Likeness of two names of variables, beginning included, of which one is probably meant to be the other."""
 
-_SECRET = re.compile(r"secret|token|password|credential|sas\b|key$", re.IGNORECASE)
+SECRET = re.compile(r"secret|token|password|credential|sas\b|key$", re.IGNORECASE)
 """Part of the name of a storage option that is a secret; the names of keys (`aws_access_key_id`) are none."""
-_WITH_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+WITH_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def _check_no_secrets(arguments: Mapping[str, Any]) -> None:
         if given is None or not setting.metadata.get("is_secret"):
             continue
         for name, _, value in (pair.partition("=") for pair in str(given).split(",")):
-            if _SECRET.search(name.strip()) or _WITH_PASSWORD.search(value):
+            if SECRET.search(name.strip()) or WITH_PASSWORD.search(value):
                 raise InvalidInput(
                     f"option {flag(setting.name)} has {name.strip()!r}, and everybody on this machine sees the arguments of a process; expected"
                     f" it in the environment, as {variable(setting)} or by the store's own name (AWS_SECRET_ACCESS_KEY …), or in the file of --config"

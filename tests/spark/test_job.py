@@ -234,7 +234,7 @@ def test_what_can_be_seen_before_spark_starts_is_refused_then(
 
 
 def test_secrets_are_not_shown() -> None:
-    job = read(*AS_FLAGS, "--storage", f"key={SECRET}", "--conf", f"spark.hadoop.key={SECRET}")
+    job = read(*AS_FLAGS, "--storage", f"endpoint={SECRET}", "--conf", f"spark.hadoop.place={SECRET}")
     assert SECRET not in repr(job)
 
 

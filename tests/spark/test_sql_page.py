@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from lance_flight_client.spark.connector.sessions import settings
-from lance_flight_client.spark.program import main
+from lance_flight_client.spark.program import main, parser
+from lance_flight_client.spark.program.sql import catalog_options
 from pyspark.sql import SparkSession
 
 from tests.documents import TOP
@@ -37,14 +38,44 @@ def test_spark_sql_is_started_with_the_settings_of_the_catalog(
     program.write_text('#!/bin/sh\ncat "$2"\nshift 2\necho "$@"\nexit 3\n')
     program.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert main(["settings", "--option", "token=secret", "grpc://host:1"]) == 0
+    (tmp_path / "options").write_text("token = secret\n\n")
+    secret = ["--options-file", str(tmp_path / "options")]
+    assert main(["settings", *secret, "grpc://host:1"]) == 0
     told = capfd.readouterr().out
     assert dict(line.split(" ", 1) for line in told.splitlines()) == settings("grpc://host:1", token="secret")  # noqa: S106
-    assert main(["sql", "--option", "token=secret", "grpc://host:1", "-e", "SELECT 1"]) == 3
+    assert main(["sql", *secret, "grpc://host:1", "-e", "SELECT 1"]) == 3
     *given, arguments = capfd.readouterr().out.splitlines()
     assert set(told.splitlines()) < set(given)
     assert "spark.sql.catalogImplementation in-memory" in given
     assert arguments == "--load-spark-defaults -e SELECT 1"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "options"),
+    [
+        ([], {"LANCE_FLIGHT_TOKEN": "t\n"}, {"token": "t"}),
+        (
+            ["--option", "username=u"],
+            {"LANCE_FLIGHT_TOKEN": "t", "LANCE_FLIGHT_PASSWORD": "p"},
+            {"username": "u", "password": "p"},
+        ),
+        (["--option", "username=u"], {}, {"username": "u"}),
+    ],
+)
+def test_the_environment_has_what_a_catalog_logs_in_with(
+    flags: list[str], environment: dict[str, str], options: dict[str, str]
+) -> None:
+    assert catalog_options(parser().parse_args(["sql", *flags, "grpc://host:1"]), environment) == options
+    assert "token" not in catalog_options(parser().parse_args(["sql", *flags, "lake"]), environment)
+
+
+@pytest.mark.parametrize("option", ["token=x", "password=x", "storage.aws_secret_access_key=x", "uri=grpc://u:p@host"])
+def test_no_secret_stands_among_arguments(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in ("sql", "settings"):
+        assert main([command, "--option", option, "lake"]) == 1
+        said = capfd.readouterr().err
+        assert "--options-file" in said
+        assert "=x" not in said
 
 
 def test_the_shell_prints_what_the_page_shows(reader: Reader) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from lance_flight.config_sources import SECRET, WITH_PASSWORD
 from lance_flight.errors import InvalidInput, LanceFlightError
 from lance_flight.model.index_kinds import KINDS
 
@@ -71,7 +72,7 @@ def _sql(command: argparse.ArgumentParser) -> None:
         "Flags of this command stand before LAKE, those of spark-sql after it.",
         "sql lake",
         'sql lake -e "SHOW TABLES IN lake.public"',
-        "sql --option token=… grpc+tls://host:32010 -f report.sql --master 'local[4]'",
+        "sql --options-file lake.options grpc+tls://host:32010 -f report.sql --master 'local[4]'",
     )
     _catalog(command)
     command.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="arguments of spark-sql")
@@ -94,7 +95,14 @@ def _catalog(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--catalog", metavar="NAME", default="lake", help="the catalog's name (default: lake)")
     command.add_argument(
-        "--option", metavar=PAIRS.metavar, action="append", default=[], help="an option of the catalog (token=…)"
+        "--option",
+        metavar=PAIRS.metavar,
+        action="append",
+        default=[],
+        help="an option of the catalog (storage.aws_region=…); a server's token or password comes from LANCE_FLIGHT_TOKEN or LANCE_FLIGHT_PASSWORD",
+    )
+    command.add_argument(
+        "--options-file", metavar="FILE", help="more options of the catalog, KEY=VALUE in each line; secrets, too"
     )
 
 
@@ -222,4 +230,9 @@ def pair(flag: str, text: str) -> tuple[str, str]:
     if not sign or not name.strip():
         # What is given may be a secret.
         raise InvalidInput(f"{flag} has no name and value; expected KEY=VALUE")
+    if SECRET.search(name.strip()) or WITH_PASSWORD.search(value):
+        raise InvalidInput(
+            f"{flag} has {name.strip()!r}, and everybody on this machine sees the arguments of a process; expected it in a file"
+            " (--options-file, or the job file), or in the environment (LANCE_FLIGHT_TOKEN, LANCE_FLIGHT_PASSWORD, AWS_SECRET_ACCESS_KEY …)"
+        )
     return name.strip(), value

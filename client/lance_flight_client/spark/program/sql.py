@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
+from lance_flight.cli.connecting import PASSWORD_VARIABLE, TOKEN_VARIABLE
+from lance_flight.errors import InvalidInput
 
 from lance_flight_client.spark.connector.sessions import settings
 from lance_flight_client.spark.machine import prepare
@@ -27,7 +29,7 @@ DEFAULTS: Mapping[str, str] = {
 def run(options: argparse.Namespace) -> int:
     """Print the settings of a session, or start Spark's SQL shell with them; the status is that of the shell."""
     lake = options.lake if "://" in options.lake else str(Path(options.lake).absolute())
-    found = settings(lake, catalog=options.catalog, **dict(pair("--option", text) for text in options.option))
+    found = settings(lake, catalog=options.catalog, **catalog_options(options, os.environ))
     if options.command == "settings":
         print(properties(found), end="")
         return 0
@@ -37,6 +39,28 @@ def run(options: argparse.Namespace) -> int:
         file = Path(place, "spark.conf")
         file.write_text(properties({**DEFAULTS, **found}), encoding="utf-8")
         return _shell(["--properties-file", str(file), "--load-spark-defaults", *options.arguments])
+
+
+def catalog_options(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the catalog: those of flags, of a file, and what the environment has to log in at a server with."""
+    found = dict(pair("--option", text) for text in options.option)
+    if options.options_file is not None:
+        try:
+            lines = Path(options.options_file).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise InvalidInput(f"file {options.options_file!r} of --options-file cannot be read: {exc}") from exc
+        for line in filter(None, map(str.strip, lines)):
+            name, sign, value = line.partition("=")
+            if not sign:
+                raise InvalidInput(f"file {options.options_file!r} has a line without a value; expected KEY=VALUE")
+            found[name.strip()] = value.strip()
+    if options.lake.startswith("grpc") and not {"token", "password"} & found.keys():
+        password, token = environment.get(PASSWORD_VARIABLE), environment.get(TOKEN_VARIABLE)
+        if "username" in found and password:
+            found["password"] = password
+        elif "username" not in found and token:
+            found["token"] = token.strip()
+    return found
 
 
 def properties(found: Mapping[str, str]) -> str:
