@@ -125,6 +125,8 @@ LAYERS = {
         "lance_flight_client",
         "lance_flight_client.flight",
         "lance_flight_client.dataset",
+        # What may not stand among the arguments of a process.
+        "lance_flight.config_sources",
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.planning",

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
-from lance_flight.cli.connecting import PASSWORD_VARIABLE, TOKEN_VARIABLE
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.spark.connector.sessions import settings
 from lance_flight_client.spark.machine import prepare
 from lance_flight_client.spark.program import pair
 
+PASSWORD_VARIABLE, TOKEN_VARIABLE = "LANCE_FLIGHT_PASSWORD", "LANCE_FLIGHT_TOKEN"
+"""Variables that `lance-flight sql` reads as well."""
 DEFAULTS: Mapping[str, str] = {
     # Otherwise the shell makes a metastore of Hive's in the working directory.
     "spark.sql.catalogImplementation": "in-memory",
