@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from tests.engine.database import Database
 
-TABLE = "CREATE TABLE {} (id INT, p DECIMAL(10, 2), q DECIMAL(20, 2), w DECIMAL(38, 10), f DOUBLE, i BIGINT)"
+TABLE = "CREATE TABLE {} (id INT, p DECIMAL(10, 2), q DECIMAL(20, 2), w DECIMAL(38, 10), f DOUBLE, i BIGINT, g DOUBLE)"
 ROWS = (
-    "(1, 0.10, 12345678901234.12, 1.5, 0.1, 3), (2, 0.30, 99999999999999.99, 9999999999999999.5, 0.3, 7),"
-    " (3, 1.10, NULL, 2.25, 1e300, 9), (4, NULL, -0.01, -0.5, -1e-20, NULL)"
+    "(1, 0.10, 12345678901234.12, 1.5, 0.1, 3, 0.1), (2, 0.30, 99999999999999.99, 9999999999999999.5, 0.3, 7, 0.30000000000000004),"
+    " (3, 1.10, NULL, 2.25, 1e300, 9, 1e300), (4, NULL, -0.01, -0.5, -1e-20, NULL, 'NaN'), (5, 0.00, 0, 0, 1, 1, 1e-20)"
 )
 
 
@@ -95,7 +96,50 @@ STATEMENTS = [
     "SELECT id FROM t WHERE p - p < 1e-20",
     "SELECT id FROM t WHERE q > 1.5e1 AND f <> 1e300",
     "SELECT id FROM t WHERE p > (SELECT min(p) FROM t) * 2.5",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t x WHERE x.p + 0.2 = 0.3)",
+    "SELECT id FROM t WHERE id IN (SELECT id FROM t WHERE p + 0.2 = 0.3)",
+    "SELECT id FROM t WHERE id NOT IN (SELECT id FROM t WHERE p * 1.1 = 0.33)",
+    "SELECT id FROM t WHERE (SELECT count(*) FROM t x WHERE x.p + 0.2 = 0.3) = 1",
+    "SELECT id, (SELECT sum(p * 1.1) FROM t) FROM t",
+    "SELECT id, (SELECT max(x.p) + 0.2 FROM t x WHERE x.id = t.id) FROM t",
+    "SELECT id FROM t WHERE (SELECT max(x.p) + 0.2 FROM t x WHERE x.id = t.id) = 0.3",
+    "SELECT p + (SELECT 0.01) FROM t",
+    "SELECT id FROM t WHERE (SELECT max(p::DOUBLE) FROM t) * 1.1 > p",
 ]
+# Conditions and values where decimals meet doubles, with 1e300, NaN and values near zero among these.
+MEETINGS = [
+    *(f"p {sign} g" for sign in ("=", "<>", "<", ">=")),
+    *(
+        "p IN (g, 5)",
+        "g IN (p, 0.1)",
+        "p BETWEEN g AND g",
+        "g NOT BETWEEN p AND p + 1",
+        "nullif(g, p) IS NULL",
+        "p - p = g * 0",
+    ),
+    *(
+        "p IS DISTINCT FROM g OR p = g",
+        "CASE g WHEN p THEN 1 ELSE 2 END = 1",
+        "p < (SELECT max(g) FROM t)",
+        "q > g AND NOT p > g",
+    ),
+    *(
+        "id IN (SELECT a.id FROM t a JOIN t b ON a.p = b.g)",
+        "greatest(p, g) = g",
+        "coalesce(g, p) >= p",
+        "w < g",
+        "g < 9.5",
+        "g = 0.3",
+    ),
+]
+VALUES = [
+    "coalesce(p, g)",
+    "CASE WHEN id = 1 THEN p ELSE g END",
+    "least(p, g, 3)",
+    "max(CASE WHEN p > g THEN p ELSE g END) OVER ()",
+]
+UNITED = ["SELECT p FROM t UNION ALL SELECT g FROM t", "SELECT id FROM t WHERE g IN (SELECT p FROM t)"]
+"""What would compare DECIMAL(30, 15), and says what to write."""
 
 
 @pytest.mark.parametrize("expression", EXACT)
@@ -117,6 +161,23 @@ def test_a_number_is_compared_digit_by_digit(
 def test_numbers_of_whole_statements(database: Database, peer: duckdb.DuckDBPyConnection, statement: str) -> None:
     found, expected = database.rows(statement), peer.execute(statement).fetchall()
     assert sorted(map(str, found)) == sorted(map(str, expected))
+
+
+@pytest.mark.parametrize("condition", MEETINGS)
+def test_a_decimal_is_compared_with_a_double_as_one(
+    database: Database, peer: duckdb.DuckDBPyConnection, condition: str
+) -> None:
+    sql = f"SELECT id FROM t WHERE {condition} ORDER BY id"
+    assert database.rows(sql) == peer.execute(sql).fetchall()
+
+
+def test_values_of_decimals_and_doubles_are_doubles(database: Database, peer: duckdb.DuckDBPyConnection) -> None:
+    for value in VALUES:
+        sql = f"SELECT {value} AS v FROM t ORDER BY id"
+        assert str(database.rows(sql)) == str(peer.execute(sql).fetchall()), value
+        assert database.query(sql).schema.types == [pa.float64()], value
+    for statement in UNITED:
+        assert "write CAST(… AS DOUBLE) around the DECIMAL" in database.refuses(statement)
 
 
 @pytest.mark.parametrize("expression", DOUBLES)

@@ -18,11 +18,12 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from datafusion import DataFrame, Expr, SessionContext
+from datafusion import DataFrame, Expr, LogicalPlan, SessionContext
 from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, Union, Values, WindowExpr
 
 from lance_flight.engine.query.partition_wise.plans import Node, expressions
-from lance_flight.engine.query.plan_expressions import operands_of
+from lance_flight.engine.query.plan_bounds import with_coercions, with_joined_subqueries
+from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
 from lance_flight.engine.sql.tokens import RUNS, Kind, Token, closing_places, edited, tokenize
 from lance_flight.errors import LanceFlightError
 
@@ -32,7 +33,8 @@ MOST_DIGITS = 38
 _FRACTION = re.compile(r"(?<![\w.$])(?:\d*\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+)(?![\w.])", re.IGNORECASE)
 _DECIMAL = re.compile("Decimal(?:32|64|128|256)")
 _ROUNDED = re.compile(r"\b(?:ceil|floor)\s*\(", re.IGNORECASE)
-_MARK = re.compile(r"number (?P<place>\d+)")
+_MARK = re.compile(r"0{12}(?P<place>\d+)")
+"""Mark of a number, which is one itself: DataFusion computes what it joins."""
 _COMPARISONS = frozenset(["=", "!=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
 _SUMS = frozenset(["+", "-", "*", "%"])
 _OF_ALL = frozenset(["coalesce", "nullif", "nvl", "nvl2", "greatest", "least"])
@@ -98,8 +100,9 @@ def _with_decimals(
     chosen: frozenset[int] = frozenset()
     for _ in range(MOST_ROUNDS):
         marked = plan(edited(text, _edits(text, numbers, chosen, are_marked=True)))
-        found = _Meetings(context, planned)
-        found.read(Node.of(marked.logical_plan()))
+        whole = marked.logical_plan()
+        found = _Meetings(context, planned, whole.display_indent())
+        found.read(Node.of(with_joined_subqueries(whole)))
         if found.decimals - found.doubles <= chosen:
             break
         chosen |= found.decimals - found.doubles
@@ -108,6 +111,39 @@ def _with_decimals(
         # A product may have more digits than a decimal has.
         plan(exact)
     return exact
+
+
+def are_doubles_decimals(frame: DataFrame, context: SessionContext) -> bool:
+    """Return whether DataFusion makes decimals of doubles where these meet decimals, and not because the client writes a cast."""
+    plan = frame.logical_plan()
+    schema = plan.display_indent_schema()
+    if not ("Float" in schema and _DECIMAL.search(schema)):
+        return False
+    written, waiting = plan.display_indent(), [with_coercions(plan)]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.inputs()
+        expressions = expressions_of(node)
+        while expressions:
+            each = Expr(expressions.pop()) if not isinstance(expressions[-1], Expr) else expressions.pop()
+            parts = operands_of(each)
+            expressions += parts
+            made = _OF_DOUBLE.search(str(each)) if each.variant_name() == "Cast" else None
+            if made is not None and made["type"] not in written and _is_double(parts[0], node, context):
+                return True
+    return False
+
+
+_OF_DOUBLE = re.compile(r" AS (?P<type>Decimal\d+\(\d+, (?:15|7)\))\)+$")
+"""A cast of a double, or of a real, to the decimal that DataFusion compares it as."""
+
+
+def _is_double(expression: Expr, node: LogicalPlan, context: SessionContext) -> bool:
+    kinds: list[pa.DataType] = []
+    for below in node.inputs():
+        with suppress(Exception):  # a column of another input of a join
+            kinds += context.create_dataframe_from_logical_plan(below).select(expression).schema().types
+    return any(map(pa.types.is_floating, kinds))
 
 
 def with_wide_arguments(text: str) -> str:
@@ -149,7 +185,7 @@ def _edits(text: str, numbers: _Marked, chosen: frozenset[int], *, are_marked: b
             if mark in chosen:
                 yield *each.span(), _decimal(each[0])
             elif are_marked:
-                yield *each.span(), f"CAST('number {mark}' AS DOUBLE)"
+                yield *each.span(), f"CAST('{'0' * 12}{mark}' AS DOUBLE)"
                 break
 
 
@@ -171,14 +207,17 @@ class _Meetings:
 
     context: SessionContext
     planned: Callable[[Callable[[], Any]], Any]
+    written: str
+    """The plan as the statement writes it, whose casts are its own."""
     decimals: set[int] = field(default_factory=set)
     doubles: set[int] = field(default_factory=set)
     _inputs: Sequence[Node] = ()
+    _columns: Mapping[str, _Value] = field(default_factory=dict)
 
     def read(self, node: Node) -> list[_Value]:
         """Read a node and all below it; return its columns as far as they are numbers of a projection, others by their types."""
         below = [self.read(child) for child in node.inputs]
-        self._inputs = node.inputs
+        self._inputs, self._columns = node.inputs, self._named(node, below)
         if isinstance(node.variant, Union):
             for branches in zip(*below, strict=False):
                 self._meet(branches)
@@ -189,17 +228,31 @@ class _Meetings:
         if isinstance(node.variant, Projection):
             return [_Value(self._kind(each), each.numbers) for each in values]
         schema = self.context.create_dataframe_from_logical_plan(node.plan).schema()
-        columns = [_Value(_kind_of(kind)) for kind in schema.types]
+        columns = [
+            self._columns.get(name, _Value(_kind_of(kind)))
+            for name, kind in zip(schema.names, schema.types, strict=True)
+        ]
         if isinstance(node.variant, Values):
             for row in node.variant.values():
                 for column, each in zip(columns, row, strict=True):
                     self._meet([column, self._of(_uncast(each))])
         return columns
 
+    def _named(self, node: Node, below: Sequence[Sequence[_Value]]) -> dict[str, _Value]:
+        """Return the columns below a node that are numbers of the statement, or decimals that DataFusion casts, by their names."""
+        schemas = [self.context.create_dataframe_from_logical_plan(child.plan).schema() for child in node.inputs]
+        return {
+            name: value
+            for schema, values in zip(schemas, below, strict=True)
+            for name, kind, value in zip(schema.names, schema.types, values, strict=False)
+            if value.numbers or (value.kind is _Kind.DECIMAL and not pa.types.is_decimal(kind))
+        }
+
     def _of(self, expression: Expr) -> _Value:
         variant = expression.variant_name()
         if variant in _LEAVES:
-            return _Value(_LEAVES[variant], expression=expression)
+            name = expression.to_variant().name() if variant == "Column" else ""
+            return self._columns.get(name, _Value(_LEAVES[variant], expression=expression))
         parts = operands_of(expression)
         match variant:
             case "Alias" | "Negative":
@@ -228,6 +281,8 @@ class _Meetings:
             if mark is not None:
                 return _Value(_Kind.NUMBER, (int(mark["place"]),))
         value = self._of(inner)
+        if str(expression).removeprefix("Expr(").removesuffix(")") not in self.written:
+            return value
         if value.numbers and pa.types.is_decimal(self._type(expression)):
             self.decimals.update(value.numbers)
         return _Value(None, expression=expression)

@@ -81,8 +81,11 @@ def check_sent_plan(plan: LogicalPlan) -> int:
 
 def with_joined_subqueries(plan: LogicalPlan) -> LogicalPlan:
     """Return a plan in whose joins the operators of subqueries are seen, which datafusion-python does not show in expressions."""
-    if _SUBQUERY not in plan.display_indent():
-        return plan
+    return with_coercions(plan) if _SUBQUERY in plan.display_indent() else plan
+
+
+def with_coercions(plan: LogicalPlan) -> LogicalPlan:
+    """Return a plan with the casts that DataFusion adds, and with joins in place of subqueries."""
     return _joining().create_dataframe_from_logical_plan(plan).optimized_logical_plan()
 
 

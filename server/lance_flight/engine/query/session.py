@@ -21,7 +21,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
-from lance_flight.engine.query.decimal_numbers import with_decimal_numbers
+from lance_flight.engine.query.decimal_numbers import are_doubles_decimals, with_decimal_numbers
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.filters_over_joins import (
     check_merge_joins,
@@ -71,6 +71,7 @@ from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visib
 from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
+from lance_flight.engine.sql.operand_types import MOST_OPERANDS, with_doubles
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
@@ -387,6 +388,9 @@ class QuerySession:
         exact = with_decimal_numbers(calls.sql, frame, planned, self.datafusion, self.planned)
         if exact != calls.sql:
             calls, frame = replace(calls, sql=exact), planned(exact)
+        if are_doubles_decimals(frame, self.datafusion):
+            doubles = self._with_doubles(calls, plan)
+            calls, frame = replace(calls, sql=doubles), planned(doubles)
         if not has_arithmetic(calls.sql):
             return calls, frame
         if not may_overflow(self.datafusion, with_joined_subqueries(frame.logical_plan())):
@@ -404,6 +408,30 @@ class QuerySession:
                 "integers of this statement may leave BIGINT, and it cannot be planned with a check of that; write"
                 f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
             ) from exc
+
+    def _with_doubles(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> str:
+        """Return a query whose decimals are doubles where they meet these."""
+        refused: LanceFlightError | None = None
+        for _ in range(PLANNING_ROUNDS):
+            # A value of such operands is an operand itself.
+            asking, names = calls.with_operands()
+            if sum(map(len, names)) > MOST_OPERANDS:
+                break
+            try:
+                self._planned(asking, plan)
+                found = with_doubles(calls.sql, names, {name: kinds[0] for name, kinds in asking.types.items()})
+                if not are_doubles_decimals(self._planned(replace(calls, sql=found), plan), self.datafusion):
+                    return found
+            except (SqlError, Unsupported) as exc:
+                refused = exc
+                break
+            if found == calls.sql:
+                break
+            calls = replace(calls, sql=found, types={})
+        raise Unsupported(
+            "DECIMAL meets DOUBLE or REAL in this statement, which DataFusion makes DECIMAL(30, 15) of; write CAST(… AS DOUBLE) around"
+            " the DECIMAL, or CAST(… AS DECIMAL(p, s)) around the other"
+        ) from refused
 
     def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.

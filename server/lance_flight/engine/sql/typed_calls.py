@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from lance_flight.engine.sql.date_functions import date_signature, date_type, da
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
+from lance_flight.engine.sql.operand_types import OPERAND, with_operands
 from lance_flight.engine.sql.signed_zeros import without_unsigned
 from lance_flight.engine.sql.sort_keys import written_once
 from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
@@ -105,6 +106,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
         **{word: _checked(word) for word in (*SIGNS, EXACT, WHOLE)},
         **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
+        OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
         HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
     }
 )
@@ -137,6 +139,8 @@ class TypedCalls:
     guards: tuple[str, ...] = ()
     written: str | None = None
     copies: int = 1
+    types: dict[str, Sequence[pa.DataType]] = field(default_factory=dict)
+    """Types of the arguments of the calls that were planned."""
 
     @classmethod
     def of(cls, sql: str, *, is_shared: bool = True, copies: int = 1) -> TypedCalls:
@@ -149,7 +153,14 @@ class TypedCalls:
     @property
     def has_checks(self) -> bool:
         """Return whether operators or sums of integers are calls."""
-        return not _CHECKED.isdisjoint(self.calls.values())
+        return not (_CHECKED | {OPERAND}).isdisjoint(self.calls.values())
+
+    def with_operands(self) -> tuple[TypedCalls, list[list[str]]]:
+        """Return the same query with its operands in functions that tell their types, and the functions of those that meet."""
+        sql, names = with_operands(self.sql)
+        return replace(
+            self, sql=sql, calls={**self.calls, **{name: OPERAND for group in names for name in group}}
+        ), names
 
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
@@ -176,6 +187,7 @@ class TypedCalls:
                 is_again = any(found["name"] == name for name, _ in known)
                 known.add((found["name"], found["types"]))
                 word, types = self.calls[found["name"]], arrow_types(context, found["types"])
+                self.types[found["name"]] = types
                 if word in _CHECKED:
                     sql = without_check(sql, found["name"])
                 elif self.written is not None and is_again:
