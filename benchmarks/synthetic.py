@@ -17,8 +17,7 @@ from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.writes.definitions import partition_spec
-from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 from lance_flight.model.naming import directory_name
 from lance_flight.model.pins import Version
 from lance_flight.model.schema import NamespaceSchema

@@ -164,7 +164,7 @@ AREAS: dict[str, Area] = {
     "tickets": Area(
         count=10,
         modules="""
-            flight/tickets.py flight/session_cookies.py flight/prepared.py flight/endpoints.py
+            flight/tickets.py flight/tickets.py flight/prepared.py flight/endpoints.py
         """,
         tests="""
             flight/test_flight_tickets flight/test_flight_sessions flight/test_flight_endpoints flight/test_flight_handshakes
@@ -179,8 +179,8 @@ AREAS: dict[str, Area] = {
     "policies": Area(
         count=15,
         modules="""
-            engine/query/policies/access.py engine/query/policies/rows.py engine/query/policies/columns.py
-            engine/query/policies/conditions.py
+            engine/query/policies/access.py engine/query/policies/restrictions.py engine/query/policies/restrictions.py
+            engine/query/policies/restrictions.py
         """,
         tests="""
             engine/test_reading_sessions engine/test_current_user
@@ -196,9 +196,9 @@ AREAS: dict[str, Area] = {
     "row path": Area(
         count=15,
         modules="""
-            engine/writes/row_delta.py engine/writes/row_queries.py engine/writes/row_changes.py
-            engine/writes/merge_keys.py engine/writes/writable_tables.py engine/statements/row_changes.py
-            engine/statements/merge.py engine/statements/insert.py catalog/commits/removals.py
+            engine/writes/row_changes.py engine/writes/row_changes.py engine/writes/row_changes.py
+            engine/writes/row_changes.py engine/writes/writable_tables.py engine/statements/row_changes.py
+            engine/statements/row_changes.py engine/statements/insert.py catalog/commits/removals.py
             catalog/commits/partition_lookup.py
         """,
         tests="""
@@ -220,7 +220,7 @@ LEFT_OUT = {
     "catalog/commits/staging.py:_targets:1:drop-call": "nothing commits",
     "catalog/manifests/manifest.py:manifest_schema:1:drop-element": "nothing commits",
     "engine/statements/insert.py:Insert._check_width:1:negate-comparison": "nothing is inserted",
-    "engine/writes/row_queries.py:merge_query:1:drop-element": "nothing is merged",
+    "engine/writes/row_changes.py:merge_query:1:drop-element": "nothing is merged",
     "flight/tickets.py:TicketSealer._seal:4:drop-right": "nothing is read",
     "model/hashing.py:murmur3:1:move-bound": "speed alone",
     "model/zones.py:in_zone:1:add-one": "the value is NULL afterwards",

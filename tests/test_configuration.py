@@ -11,7 +11,7 @@ import pytest
 from lance_flight import cli, config, config_sources
 from lance_flight.cli import config as command
 from lance_flight.cli.serving.service import limits_of
-from lance_flight.engine.runtime.limits import NO_LIMITS
+from lance_flight.engine.runtime.quotas import NO_LIMITS
 from lance_flight.errors import InvalidInput
 
 SETTINGS = pytest.mark.parametrize("setting", config.settings(), ids=lambda setting: setting.name)

@@ -13,14 +13,13 @@ from types import MappingProxyType
 import pytest
 from lance_flight import errors
 from lance_flight.cli import parser
-from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES
+from lance_flight.engine.query.metadata_tables import LINEAGE, METADATA_TABLES
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.statements.settings import assign, options
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity import static_tokens
-from lance_flight.flight.identity.passwords import Cost, StoredPassword
-from lance_flight.flight.identity.users import Users
+from lance_flight.flight.identity.passwords import Cost, StoredPassword, Users
 from lance_flight.flight.status import flight_error
 from lance_flight.model.index_kinds import KINDS
 from lance_flight.model.transforms import TRANSFORMS

@@ -183,7 +183,6 @@ DOORS = {
         "lance_flight.engine.query.scan_planning",
         # How a table that is made is partitioned is said in the words of SQL.
         "lance_flight.engine.writes.definitions",
-        "lance_flight.engine.writes.partition_fields",
         # So is what a new column holds, and which tables are maintained.
         "lance_flight.engine.writes.column_changes",
         "lance_flight.engine.writes.computed_columns",

@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.staging_area import private_place, settle_aban
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import LanceFlightError, NotFound
 
 from tests.engine.directory_namespace import lay_out, listed

@@ -14,8 +14,8 @@ import pyarrow as pa
 from lance_flight.backend_values import CancelStatus, Description
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Caller, IngestTarget, Planned, SqlInfoValue, SqlOrPlan
-from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import SubstraitPlan
 
 from tests.flight.flight_backend import CannedBackend
 

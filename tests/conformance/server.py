@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 from lance_flight.flight.calls import call_of
-from lance_flight.flight.commands import StatementQuery
 from lance_flight.flight.identity.authentication import OPEN, Authentication
-from lance_flight.flight.identity.credentials import Basic, Bearer, Credential
-from lance_flight.flight.identity.principal import Principal, Proof
+from lance_flight.flight.identity.principals import Basic, Bearer, Credential, Principal, Proof
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.wire import StatementQuery, encode_command
 from pyarrow import flight
 
 from tests.conformance import backends

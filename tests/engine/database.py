@@ -21,12 +21,11 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.query.query_plans import QueryPlan
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import QueryPlan, Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import ANONYMOUS, Session
 from lance_flight.engine.runtime.running_statement import Issuer
-from lance_flight.engine.writes.ingest_options import IngestOptions
+from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error
 

@@ -13,9 +13,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.definitions import partition_spec
-from lance_flight.engine.writes.partition_fields import parse_partition_by
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
+from lance_flight.engine.writes.ingest import TableProperties
 
 from tests.engine.evolving import add_spec
 

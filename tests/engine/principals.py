@@ -9,8 +9,8 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.errors import LanceFlightError
 
 

@@ -20,8 +20,7 @@ from lance_flight.catalog.storage.blobs import BLOB_BATCH_BYTES
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.ingest_options import IngestOptions
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import InvalidInput, SchemaError, Unsupported
 
 pytestmark = pytest.mark.slow  # every change of every kind of blob

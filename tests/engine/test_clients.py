@@ -10,9 +10,9 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Isolation
-from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.session_registry import LEFT_SECONDS, SessionRegistry
 from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 

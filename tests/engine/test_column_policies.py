@@ -17,13 +17,13 @@ from lance_flight import audit
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query import mixed_rows
+from lance_flight.engine.query import provider
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import StatementKind
 from lance_flight.engine.sql.substrait import statement_of
-from lance_flight.engine.writes.ingest_options import IngestOptions, Replaces
+from lance_flight.engine.writes.ingest import IngestOptions, Replaces
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 
 from tests.engine.principals import engine, query, told
@@ -467,7 +467,7 @@ def test_no_stream_tells_how_many_rows_have_equal_hidden_values(attacked: Engine
 def test_rows_that_do_not_fit_into_memory_are_mixed_in_files(
     attacked: Engine, who: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(mixed_rows, "MOST_HELD", 200)
+    monkeypatch.setattr(provider, "MOST_HELD", 200)
     monkeypatch.setattr(attacked.sessions.memory, "spill_directory", str(tmp_path))
     found = query(attacked, "SELECT id, note FROM apart", SHOWN_APART[who])
     assert sorted(found["id"].to_pylist()) == list(range(80))

@@ -18,8 +18,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest_options import IngestOptions
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import SchemaError
 
 T = TableName("public", "t")

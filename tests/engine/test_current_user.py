@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.errors import SqlError
 
 ALICE, BOB = (Scope(access=Access(name)) for name in ("alice", "bob"))

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.engine.sql import escapes
-from lance_flight.flight.metadata import sql_words
+from lance_flight.flight.metadata import sql_info
 
 from tests.engine.database import Client, Database
 
@@ -81,10 +81,10 @@ def test_an_escape_means_what_odbc_says(database: Database, call: str, value: An
 def test_every_function_that_is_listed_is_known(database: Database) -> None:
     tried = str(CALLS).upper()
     for words in (
-        sql_words.NUMERIC_FUNCTIONS,
-        sql_words.STRING_FUNCTIONS,
-        sql_words.SYSTEM_FUNCTIONS,
-        sql_words.DATETIME_FUNCTIONS,
+        sql_info.NUMERIC_FUNCTIONS,
+        sql_info.STRING_FUNCTIONS,
+        sql_info.SYSTEM_FUNCTIONS,
+        sql_info.DATETIME_FUNCTIONS,
     ):
         of_odbc = [word for word in words if word.upper() in escapes._FUNCTIONS]
         assert [

@@ -13,7 +13,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import TableProperties
 
 from tests.engine.random_conditions import (
     CONDITIONS,

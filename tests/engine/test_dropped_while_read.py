@@ -10,9 +10,8 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.writes.ingest import create
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.writes.ingest import TableProperties, create
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError
 
 pytestmark = pytest.mark.slow  # every query over every layout

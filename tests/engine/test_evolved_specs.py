@@ -17,8 +17,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.definitions import partition_spec
-from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 
 from tests.engine.evolved_events import EVENTS, VERSIONS, events, evolved
 from tests.engine.evolving import add_spec

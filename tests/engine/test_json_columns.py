@@ -19,8 +19,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.ingest_options import IngestOptions
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError, Unsupported
 
 from tests.engine.database import Database

@@ -15,8 +15,8 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.writes.ingest_options import IngestOptions
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, SchemaError, Unsupported
 
 from tests.catalog.aging import age

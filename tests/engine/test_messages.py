@@ -10,8 +10,7 @@ import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest import create
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import TableProperties, create
 from lance_flight.errors import LanceFlightError
 
 ROWS = pa.table({"id": [1, 2, 3]})

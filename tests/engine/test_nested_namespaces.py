@@ -14,9 +14,8 @@ from lance_flight.catalog.roots import directory
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest_options import IngestOptions
-from lance_flight.engine.writes.partition_fields import PartitionDef
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.definitions import PartitionDef
+from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.engine_backend import EngineBackend

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext, udf
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.open_streams import STREAM_BYTES, HeldBytes, OpenStreams
-from lance_flight.engine.runtime.streams import cancellable
+from lance_flight.engine.runtime.quotas import Limits
+from lance_flight.engine.runtime.streams import STREAM_BYTES, HeldBytes, OpenStreams, cancellable
 from lance_flight.errors import Cancelled, LimitExceeded
 
 from tests.engine.waiting import until
@@ -157,7 +156,7 @@ def test_a_stream_whose_rows_are_all_made_is_left_to_its_client() -> None:
 
 
 def test_a_new_stream_waits_for_room_and_is_woken_by_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lance_flight.engine.runtime.open_streams.QUEUE_SECONDS", 60)
+    monkeypatch.setattr("lance_flight.engine.runtime.streams.QUEUE_SECONDS", 60)
     streams = OpenStreams(Limits(stream_memory=1))
     opened = Opened(streams)
     cancellation = Cancellation()

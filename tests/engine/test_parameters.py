@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.engine.query.query_plans import QueryPlan
-from lance_flight.flight.bound_values import fit_values
+from lance_flight.flight.prepared import fit_values
 
 from tests.engine.database import Database, Parameters, bound, bound_rows
 from tests.stock import manifest, stored_by_value, stored_rows

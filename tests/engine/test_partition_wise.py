@@ -23,7 +23,7 @@ from lance_flight.engine.query.partition_wise.division import Division, divide
 from lance_flight.engine.query.partition_wise.parts import GroupedPart
 from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.sql.functions import session_config
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.errors import LanceFlightError

@@ -10,9 +10,9 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.runtime.client_sessions import QueryOptions
+from lance_flight.engine.runtime.quotas import Limits
 
 from tests.engine.database import Client, Database
 

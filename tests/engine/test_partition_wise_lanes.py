@@ -15,9 +15,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.lanes import Admission
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 from lance_flight.errors import LanceFlightError, QueryFailed
 
 IN_GROUPS = Scope(session=Session(execution=QueryOptions(group_rows=0)))

@@ -6,9 +6,8 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 
 PLAIN = Scope(session=Session(execution=QueryOptions(partition_wise_join=False, dynamic_pruning=False)))
 BY_PARTITIONS = [

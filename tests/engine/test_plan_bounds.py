@@ -11,7 +11,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_bounds import JOINING_RULES, OTHER_RULES, check_plan
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
+from lance_flight.engine.writes.ingest import PLAIN, TableProperties
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 

@@ -20,12 +20,11 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions
-from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.errors import Cancelled, LanceFlightError, SqlError

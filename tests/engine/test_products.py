@@ -6,8 +6,8 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.partition_wise.join_order import has_product
 from lance_flight.engine.query.partition_wise.plans import Node
+from lance_flight.engine.query.partition_wise.statistics import has_product
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from lance_flight.engine.query.policies.file import Policies, PolicyFile
 from lance_flight.engine.runtime import quotas as counting
-from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.memory import Memory, Pool
-from lance_flight.engine.runtime.quotas import HOUR, Allowance, Quota, QuotaBook, Resource
+from lance_flight.engine.runtime.quotas import HOUR, Allowance, Limits, Quota, QuotaBook, Resource
 from lance_flight.errors import InvalidInput, QuotaExceeded
 
 MINUTE = 60.0

@@ -7,9 +7,9 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.policies.conditions import Condition
+from lance_flight.engine.query.policies.restrictions import Condition
 from lance_flight.engine.query.scan_planning import plan_scan
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import NotFound, SqlError
 

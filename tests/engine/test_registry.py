@@ -88,7 +88,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access, Grant, Privilege, GrantedTables
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.errors import LanceFlightError
 
 engine = Engine(Root(Store(sys.argv[1])), target_partitions=1)

@@ -22,15 +22,13 @@ from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Lis
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.statement_context import Scope, StatementContext
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.ingest import create
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import TableProperties, create
 from lance_flight.errors import (
     AlreadyExists,
     Conflict,

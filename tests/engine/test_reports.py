@@ -12,9 +12,9 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
 from lance_flight.engine.statements import reports
 from lance_flight.engine.statements.maintenance import Compact

@@ -15,26 +15,29 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.statements.alterations.alteration import Alteration
 from lance_flight.engine.statements.create_table import CreateTable
-from lance_flight.engine.statements.delete import Delete
 from lance_flight.engine.statements.describe import Describe, DescribeNamespace
 from lance_flight.engine.statements.explain import Explain
 from lance_flight.engine.statements.insert import Insert
 from lance_flight.engine.statements.kill import Kill
-from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.statements.queries import Query, SubstraitPlan
+from lance_flight.engine.statements.queries import Query, SubstraitPlan, Summarize
 from lance_flight.engine.statements.registry import STATEMENTS
+from lance_flight.engine.statements.row_changes import Delete, Merge, Update
 from lance_flight.engine.statements.schemas import CreateSchema, DropSchema
-from lance_flight.engine.statements.set_option import SetOption
-from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata, ShowSettings
-from lance_flight.engine.statements.show_create import ShowCreateTable, ShowCreateView
-from lance_flight.engine.statements.summarize import Summarize
+from lance_flight.engine.statements.settings import SetOption
+from lance_flight.engine.statements.show import (
+    ShowColumns,
+    ShowCreateTable,
+    ShowCreateView,
+    ShowListing,
+    ShowMetadata,
+    ShowSettings,
+)
 from lance_flight.engine.statements.transactions import Begin, EndTransaction
-from lance_flight.engine.statements.update import Update
 from lance_flight.errors import LanceFlightError, Refused
 
 from tests.engine.statement_needs import NEEDS

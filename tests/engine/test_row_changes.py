@@ -14,8 +14,7 @@ from typing import Any
 import lance
 import mmh3
 import pytest
-from lance_flight.engine.writes.definitions import partition_spec
-from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 from lance_flight.errors import DataError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import ALONE, Scope
+from lance_flight.engine.query.statement_context import ALONE, Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import DataError
 

@@ -17,8 +17,8 @@ from lance_flight.catalog.storage.leases import SnapshotId, leased, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused

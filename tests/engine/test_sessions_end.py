@@ -14,8 +14,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.kept_sessions import KeptSessions
+from lance_flight.engine.runtime.client_sessions import KeptSessions, Session
 from lance_flight.errors import LanceFlightError
 
 from tests.engine.waiting import until

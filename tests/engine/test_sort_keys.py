@@ -11,8 +11,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.tokens import edited, tokenize
-from lance_flight.engine.writes.ingest import create
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import TableProperties, create
 
 ROWS = 12
 TABLE = pa.table(

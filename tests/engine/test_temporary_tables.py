@@ -16,10 +16,10 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.errors import AlreadyExists, LanceFlightError, NotFound, Refused, Unsupported
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 import pytest
-from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.workers import IDLE, Workers
+from lance_flight.engine.runtime.cancellation import IDLE, Cancellation, Workers
 from lance_flight.errors import Cancelled
 
 from tests.engine.waiting import until

@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.leases import Leases, expiring, leased
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import SerializationFailure
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
@@ -81,7 +81,7 @@ def test_a_reader_that_lost_its_lease_reads_right_rows_or_is_told(
     place = server.root / table
     old = opened(place).snapshot().version - 1
     expected = TOTAL if "old" in read else TOTAL + PARTITIONS
-    command = encode_command(commands.StatementQuery(query=READS[read].format(table=table, old=old)))
+    command = encode_command(wire.StatementQuery(query=READS[read].format(table=table, old=old)))
     with flight.connect(server.uri) as client:
         info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
         stream = client.do_get(info.endpoints[0].ticket)
@@ -109,7 +109,7 @@ def test_a_ticket_of_before_is_refused_clearly(server: Server) -> None:
         "CREATE TABLE ticket PARTITIONED BY (p) AS SELECT value AS id, value % 4 AS p FROM generate_series(1, 40)"
     )
     version = opened(server.root / "ticket").snapshot().version
-    command = encode_command(commands.StatementQuery(query="SELECT id FROM ticket"))
+    command = encode_command(wire.StatementQuery(query="SELECT id FROM ticket"))
     info = server.client.get_flight_info(flight.FlightDescriptor.for_command(command))
     with stopped(server):
         opened(server.root / "ticket").append([pa.table({"id": [41], "p": [1]})], evaluate)
@@ -124,8 +124,8 @@ def test_writes_that_were_stopped_in_the_middle_are_whole(server: Server) -> Non
     """An ingest and a transaction, whose server sleeps while another process compacts and vacuums what they write to."""
     server.run("CREATE TABLE w PARTITIONED BY (p) AS SELECT value AS id, value % 4 AS p FROM generate_series(0, 39)")
     place = server.root / "w"
-    ingest = commands.StatementIngest(
-        table="w", table_definition_options=commands.TableDefinitionOptions(if_not_exist=2, if_exists=2)
+    ingest = wire.StatementIngest(
+        table="w", table_definition_options=wire.TableDefinitionOptions(if_not_exist=2, if_exists=2)
     )
     schema = pa.schema({"id": pa.int64(), "p": pa.int64()})
     with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:

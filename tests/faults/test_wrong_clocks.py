@@ -16,7 +16,7 @@ from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage.leases import Leases, leased
 from lance_flight.catalog.storage.store import Store
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
@@ -91,7 +91,7 @@ def test_servers_with_different_clocks_serve_one_root(pair: list[Server], say: C
 
 
 def test_a_ticket_of_another_server_is_redeemed_or_refused_clearly(pair: list[Server], hours: float) -> None:
-    command = encode_command(commands.StatementQuery(query="SELECT id FROM u"))
+    command = encode_command(wire.StatementQuery(query="SELECT id FROM u"))
     refusals = []
     for made, redeemed in (pair, pair[::-1]):
         info = made.client.get_flight_info(flight.FlightDescriptor.for_command(command))

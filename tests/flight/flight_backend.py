@@ -11,7 +11,7 @@ from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.backend_values import CancelStatus, Description, PeerRequest, SessionState, SettingValue
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 from lance_flight.flight.backend import Caller, IngestTarget, Planned, PrimaryKey, SqlInfoValue, SqlOrPlan, TableEntry
-from lance_flight.flight.commands import SubstraitPlan
+from lance_flight.flight.wire import SubstraitPlan
 
 KEY = bytes(range(32))
 

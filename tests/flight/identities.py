@@ -13,13 +13,9 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
-from lance_flight.flight.identity.key_sets import KeysFile
-from lance_flight.flight.identity.password_checks import PasswordChecks
-from lance_flight.flight.identity.passwords import Cost, StoredPassword
-from lance_flight.flight.identity.session_tokens import SessionTokens
+from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysFile, TokenRules
+from lance_flight.flight.identity.passwords import Cost, PasswordChecks, SessionTokens, StoredPassword, UsersFile
 from lance_flight.flight.identity.static_tokens import TokensFile, hash_of
-from lance_flight.flight.identity.users import UsersFile
 from lance_flight.flight.tickets import TicketSealer
 from pyarrow import flight
 

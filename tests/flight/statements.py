@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from lance_flight.flight import commands
-from lance_flight.flight.commands import Command
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight import wire
+from lance_flight.flight.wire import Command, encode_command
 from pyarrow import flight
 
-SELECT = commands.StatementQuery(query="SELECT numbers")
+SELECT = wire.StatementQuery(query="SELECT numbers")
 
 
 def descriptor(command: Command) -> flight.FlightDescriptor:
@@ -15,7 +14,7 @@ def descriptor(command: Command) -> flight.FlightDescriptor:
 
 
 def statement(sql: str) -> flight.FlightDescriptor:
-    return descriptor(commands.StatementQuery(query=sql))
+    return descriptor(wire.StatementQuery(query=sql))
 
 
 def planned(

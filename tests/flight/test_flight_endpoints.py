@@ -7,22 +7,21 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from lance_flight.backend_values import CancelStatus
-from lance_flight.flight import commands
-from lance_flight.flight.commands import Action
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import Action, encode_action, encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import NUMBERS, CannedBackend
 
-QUERY = commands.StatementQuery(query="SELECT numbers")
+QUERY = wire.StatementQuery(query="SELECT numbers")
 PAST, SOON, LATER = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1, 2))
 
 
 def planned(client: flight.FlightClient, sql: str = QUERY.query, endpoints: int = 1) -> flight.FlightInfo:
     options = flight.FlightCallOptions(headers=[(b"lance-flight-endpoints", str(endpoints).encode())])
-    command = encode_command(commands.StatementQuery(query=sql))
+    command = encode_command(wire.StatementQuery(query=sql))
     return client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
 
 
@@ -49,15 +48,13 @@ def test_a_ticket_is_refused_once_it_has_expired(client: flight.FlightClient, ba
     with pytest.raises(ValueError, match=r"\[ticket_expired\] this ticket was good until"):
         client.do_get(endpoint.ticket)
     with pytest.raises(ValueError, match="ticket_expired"):
-        act(client, commands.RenewFlightEndpoint(endpoint=endpoint.serialize()))
+        act(client, wire.RenewFlightEndpoint(endpoint=endpoint.serialize()))
 
 
 def test_a_renewed_endpoint_is_good_for_longer(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.expires, backend.renewed = SOON, LATER
     (endpoint,) = planned(client).endpoints
-    renewed = flight.FlightEndpoint.deserialize(
-        act(client, commands.RenewFlightEndpoint(endpoint=endpoint.serialize()))
-    )
+    renewed = flight.FlightEndpoint.deserialize(act(client, wire.RenewFlightEndpoint(endpoint=endpoint.serialize())))
     assert renewed.expiration_time.as_py() == LATER
     assert client.do_get(renewed.ticket).read_all().equals(NUMBERS)
 
@@ -68,11 +65,11 @@ def test_a_query_is_cancelled_by_its_flight_info(
 ) -> None:
     backend.cancel_status = status
     info = planned(client, endpoints=2)
-    answer = act(client, commands.CancelFlightInfo(info=info.serialize()))
+    answer = act(client, wire.CancelFlightInfo(info=info.serialize()))
     result = actions_pb.CancelFlightInfoResult.FromString(answer)
     assert actions_pb.CancelStatus.Name(result.status) == f"CANCEL_STATUS_{status.name}"
     older = pb.ActionCancelQueryResult()
-    assert AnyMessage.FromString(act(client, commands.CancelQuery(info=info.serialize()))).Unpack(older)
+    assert AnyMessage.FromString(act(client, wire.CancelQuery(info=info.serialize()))).Unpack(older)
     assert older.result == result.status
     assert backend.cancelled == [(b"0/2:SELECT numbers", b"1/2:SELECT numbers")] * 2
 
@@ -80,23 +77,23 @@ def test_a_query_is_cancelled_by_its_flight_info(
 def test_a_statement_that_has_run_cannot_be_cancelled(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.updates["DELETE"] = 3
     info = planned(client, "DELETE")
-    answer = act(client, commands.CancelFlightInfo(info=info.serialize()))
+    answer = act(client, wire.CancelFlightInfo(info=info.serialize()))
     assert actions_pb.CancelFlightInfoResult.FromString(answer).status == actions_pb.CANCEL_STATUS_NOT_CANCELLABLE
     assert backend.cancelled == []
 
 
 def foreign() -> bytes:
     """A FlightInfo whose ticket is none of a statement."""
-    endpoint = flight.FlightEndpoint(encode_command(commands.GetCatalogs()), [])
+    endpoint = flight.FlightEndpoint(encode_command(wire.GetCatalogs()), [])
     return flight.FlightInfo(NUMBERS.schema, flight.FlightDescriptor.for_command(b""), [endpoint], -1, -1).serialize()  # type: ignore[no-any-return]
 
 
 BAD = {
-    "no FlightInfo": (commands.CancelFlightInfo(info=b"\xff" * 9), "no FlightInfo"),
-    "nothing": (commands.CancelQuery(info=b""), "no FlightInfo"),
-    "another ticket": (commands.CancelFlightInfo(info=foreign()), "a ticket of CommandGetCatalogs"),
-    "no FlightEndpoint": (commands.RenewFlightEndpoint(endpoint=b"\xff" * 9), "no FlightEndpoint"),
-    "no ticket": (commands.RenewFlightEndpoint(endpoint=b""), "unknown command type"),
+    "no FlightInfo": (wire.CancelFlightInfo(info=b"\xff" * 9), "no FlightInfo"),
+    "nothing": (wire.CancelQuery(info=b""), "no FlightInfo"),
+    "another ticket": (wire.CancelFlightInfo(info=foreign()), "a ticket of CommandGetCatalogs"),
+    "no FlightEndpoint": (wire.RenewFlightEndpoint(endpoint=b"\xff" * 9), "no FlightEndpoint"),
+    "no ticket": (wire.RenewFlightEndpoint(endpoint=b""), "unknown command type"),
 }
 
 

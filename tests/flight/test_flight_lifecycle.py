@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.server import FlightSqlServer
@@ -20,7 +20,7 @@ from pyarrow import flight
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
 from tests.flight.slow_backend import PATIENCE, SlowBackend
 
-SELECT = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT numbers")))
+SELECT = flight.FlightDescriptor.for_command(encode_command(wire.StatementQuery(query="SELECT numbers")))
 
 
 @dataclass(slots=True)

@@ -7,12 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.errors import NotFound
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.backend import PrimaryKey
-from lance_flight.flight.commands import MetadataCommand
-from lance_flight.flight.metadata.patterns import like
+from lance_flight.flight.metadata.schemas import like
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.wire import MetadataCommand, encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import FLIGHTS, CannedBackend
@@ -40,13 +39,13 @@ TABLES = """
 """
 
 PROTO_SCHEMAS: dict[str, tuple[MetadataCommand, str]] = {
-    "GetCatalogs": (commands.GetCatalogs(), "catalog_name: utf8 not null"),
-    "GetDbSchemas": (commands.GetDbSchemas(), "catalog_name: utf8\ndb_schema_name: utf8 not null"),
-    "GetTables": (commands.GetTables(), TABLES),
-    "GetTables, include_schema": (commands.GetTables(include_schema=True), TABLES + "table_schema: bytes not null"),
-    "GetTableTypes": (commands.GetTableTypes(), "table_type: utf8 not null"),
+    "GetCatalogs": (wire.GetCatalogs(), "catalog_name: utf8 not null"),
+    "GetDbSchemas": (wire.GetDbSchemas(), "catalog_name: utf8\ndb_schema_name: utf8 not null"),
+    "GetTables": (wire.GetTables(), TABLES),
+    "GetTables, include_schema": (wire.GetTables(include_schema=True), TABLES + "table_schema: bytes not null"),
+    "GetTableTypes": (wire.GetTableTypes(), "table_type: utf8 not null"),
     "GetPrimaryKeys": (
-        commands.GetPrimaryKeys(table="flights"),
+        wire.GetPrimaryKeys(table="flights"),
         """
         catalog_name: utf8
         db_schema_name: utf8
@@ -56,11 +55,11 @@ PROTO_SCHEMAS: dict[str, tuple[MetadataCommand, str]] = {
         key_name: utf8
         """,
     ),
-    "GetExportedKeys": (commands.GetExportedKeys(table="flights"), FOREIGN_KEYS),
-    "GetImportedKeys": (commands.GetImportedKeys(table="flights"), FOREIGN_KEYS),
-    "GetCrossReference": (commands.GetCrossReference(pk_table="flights", fk_table="planes"), FOREIGN_KEYS),
+    "GetExportedKeys": (wire.GetExportedKeys(table="flights"), FOREIGN_KEYS),
+    "GetImportedKeys": (wire.GetImportedKeys(table="flights"), FOREIGN_KEYS),
+    "GetCrossReference": (wire.GetCrossReference(pk_table="flights", fk_table="planes"), FOREIGN_KEYS),
     "GetSqlInfo": (
-        commands.GetSqlInfo(),
+        wire.GetSqlInfo(),
         """
         info_name: uint32 not null
         value: dense_union<string_value: utf8 not null=0, bool_value: bool not null=1, bigint_value: int64 not null=2, \
@@ -69,7 +68,7 @@ int32_to_int32_list_map: map<int32, list<item: int32>> not null=5> not null
         """,
     ),
     "GetXdbcTypeInfo": (
-        commands.GetXdbcTypeInfo(),
+        wire.GetXdbcTypeInfo(),
         """
         type_name: utf8 not null
         data_type: int32 not null
@@ -131,57 +130,57 @@ def test_there_are_no_keys(client: flight.FlightClient, command: MetadataCommand
 
 
 def test_catalogs(client: flight.FlightClient) -> None:
-    assert answer(client, commands.GetCatalogs()).to_pydict() == {"catalog_name": ["lance"]}
+    assert answer(client, wire.GetCatalogs()).to_pydict() == {"catalog_name": ["lance"]}
 
 
 DB_SCHEMAS = {
-    "all": (commands.GetDbSchemas(), ["public", "staging"]),
-    "of a catalog": (commands.GetDbSchemas(catalog="lance"), ["public", "staging"]),
-    "without a catalog": (commands.GetDbSchemas(catalog=""), []),
-    "of no catalog of ours": (commands.GetDbSchemas(catalog="lan%"), []),
-    "by pattern": (commands.GetDbSchemas(db_schema_filter_pattern="p%"), ["public"]),
-    "by a pattern that matches nothing": (commands.GetDbSchemas(db_schema_filter_pattern=""), []),
+    "all": (wire.GetDbSchemas(), ["public", "staging"]),
+    "of a catalog": (wire.GetDbSchemas(catalog="lance"), ["public", "staging"]),
+    "without a catalog": (wire.GetDbSchemas(catalog=""), []),
+    "of no catalog of ours": (wire.GetDbSchemas(catalog="lan%"), []),
+    "by pattern": (wire.GetDbSchemas(db_schema_filter_pattern="p%"), ["public"]),
+    "by a pattern that matches nothing": (wire.GetDbSchemas(db_schema_filter_pattern=""), []),
 }
 
 
 @pytest.mark.parametrize(("command", "expected"), DB_SCHEMAS.values(), ids=DB_SCHEMAS.keys())
-def test_schemas(client: flight.FlightClient, command: commands.GetDbSchemas, expected: list[str]) -> None:
+def test_schemas(client: flight.FlightClient, command: wire.GetDbSchemas, expected: list[str]) -> None:
     assert answer(client, command).column("db_schema_name").to_pylist() == expected
 
 
 FOUND = {
     "all, in order": (
-        commands.GetTables(),
+        wire.GetTables(),
         ["public.flights", "public.planes", "public.recent_flights", "staging.flights"],
     ),
-    "without a catalog": (commands.GetTables(catalog=""), []),
-    "of a schema": (commands.GetTables(db_schema_filter_pattern="staging"), ["staging.flights"]),
-    "by name": (commands.GetTables(table_name_filter_pattern="flights"), ["public.flights", "staging.flights"]),
-    "by pattern": (commands.GetTables(table_name_filter_pattern="pl_n%"), ["public.planes"]),
-    "by an escaped pattern": (commands.GetTables(table_name_filter_pattern=r"recent\_%"), ["public.recent_flights"]),
-    "views": (commands.GetTables(table_types=("VIEW",)), ["public.recent_flights"]),
-    "of a type that is not there": (commands.GetTables(table_types=("SYSTEM TABLE",)), []),
-    "SQL in a pattern": (commands.GetTables(table_name_filter_pattern="' OR 1=1 --"), []),
+    "without a catalog": (wire.GetTables(catalog=""), []),
+    "of a schema": (wire.GetTables(db_schema_filter_pattern="staging"), ["staging.flights"]),
+    "by name": (wire.GetTables(table_name_filter_pattern="flights"), ["public.flights", "staging.flights"]),
+    "by pattern": (wire.GetTables(table_name_filter_pattern="pl_n%"), ["public.planes"]),
+    "by an escaped pattern": (wire.GetTables(table_name_filter_pattern=r"recent\_%"), ["public.recent_flights"]),
+    "views": (wire.GetTables(table_types=("VIEW",)), ["public.recent_flights"]),
+    "of a type that is not there": (wire.GetTables(table_types=("SYSTEM TABLE",)), []),
+    "SQL in a pattern": (wire.GetTables(table_name_filter_pattern="' OR 1=1 --"), []),
 }
 
 
 @pytest.mark.parametrize(("command", "expected"), FOUND.values(), ids=FOUND.keys())
-def test_tables(client: flight.FlightClient, command: commands.GetTables, expected: list[str]) -> None:
+def test_tables(client: flight.FlightClient, command: wire.GetTables, expected: list[str]) -> None:
     rows = answer(client, command).to_pylist()
     assert [f"{row['db_schema_name']}.{row['table_name']}" for row in rows] == expected
 
 
 def test_a_name_that_is_empty_is_null(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.listed = {("", "", "loose", "TABLE"): FLIGHTS}
-    (row,) = answer(client, commands.GetTables(catalog="")).to_pylist()
+    (row,) = answer(client, wire.GetTables(catalog="")).to_pylist()
     assert row == {"catalog_name": None, "db_schema_name": None, "table_name": "loose", "table_type": "TABLE"}
 
 
 def test_table_types_are_those_that_may_be_listed(client: flight.FlightClient, backend: CannedBackend) -> None:
     expected = {"table_type": ["LOCAL TEMPORARY", "TABLE", "VIEW"]}
-    assert answer(client, commands.GetTableTypes()).to_pydict() == expected
+    assert answer(client, wire.GetTableTypes()).to_pydict() == expected
     backend.listed = {}
-    assert set(answer(client, commands.GetTableTypes()).to_pydict()["table_type"]) >= {"LOCAL TEMPORARY", "TABLE"}
+    assert set(answer(client, wire.GetTableTypes()).to_pydict()["table_type"]) >= {"LOCAL TEMPORARY", "TABLE"}
 
 
 def test_primary_keys_are_those_of_the_named_table(client: flight.FlightClient, backend: CannedBackend) -> None:
@@ -194,7 +193,7 @@ def test_primary_keys_are_those_of_the_named_table(client: flight.FlightClient, 
     backend.keys = {"t": PrimaryKey("t_pkey", ("b", "a"))}
 
     def keys(**said: str) -> list[tuple[str | None, str | None, str, int]]:
-        rows = answer(client, commands.GetPrimaryKeys(**said)).to_pylist()
+        rows = answer(client, wire.GetPrimaryKeys(**said)).to_pylist()
         assert {row["key_name"] for row in rows} <= {"t_pkey"}
         return [(*tuple(row.values())[:2], row["column_name"], row["key_sequence"]) for row in rows]
 
@@ -207,7 +206,7 @@ def test_primary_keys_are_those_of_the_named_table(client: flight.FlightClient, 
 
 
 def flights_columns(client: flight.FlightClient) -> dict[str, dict[str, str]]:
-    command = commands.GetTables(
+    command = wire.GetTables(
         include_schema=True, db_schema_filter_pattern="public", table_name_filter_pattern="flights"
     )
     (row,) = answer(client, command).to_pylist()
@@ -256,7 +255,7 @@ def test_a_table_that_is_dropped_while_tables_are_listed_is_left_out(
     client: flight.FlightClient, backend: CannedBackend
 ) -> None:
     backend.failures["planes"] = NotFound("no table 'planes'")
-    names = answer(client, commands.GetTables(include_schema=True)).column("table_name").to_pylist()
+    names = answer(client, wire.GetTables(include_schema=True)).column("table_name").to_pylist()
     assert names == ["flights", "recent_flights", "flights"]
 
 
@@ -264,7 +263,7 @@ def test_schemas_are_read_of_the_tables_that_are_asked_for_alone(
     client: flight.FlightClient, backend: CannedBackend
 ) -> None:
     backend.failures["flights"] = AssertionError("not asked for")
-    assert answer(client, commands.GetTables(include_schema=True, table_name_filter_pattern="planes")).num_rows == 1
+    assert answer(client, wire.GetTables(include_schema=True, table_name_filter_pattern="planes")).num_rows == 1
 
 
 PATTERNS = {
@@ -297,7 +296,7 @@ def test_patterns_are_those_of_like(pattern: str | None, name: str, expected: bo
 
 
 def test_types_are_ordered_by_number_and_name(client: flight.FlightClient) -> None:
-    rows = answer(client, commands.GetXdbcTypeInfo()).to_pylist()
+    rows = answer(client, wire.GetXdbcTypeInfo()).to_pylist()
     keys = [(row["data_type"], row["type_name"]) for row in rows]
     assert keys == sorted(keys)
     assert {name for _, name in keys} == {
@@ -332,7 +331,7 @@ TYPES_BY_NUMBER: dict[str, tuple[int, list[str]]] = {
 
 @pytest.mark.parametrize(("number", "expected"), TYPES_BY_NUMBER.values(), ids=TYPES_BY_NUMBER.keys())
 def test_types_by_number(client: flight.FlightClient, number: int, expected: list[str]) -> None:
-    assert answer(client, commands.GetXdbcTypeInfo(data_type=number)).column("type_name").to_pylist() == expected
+    assert answer(client, wire.GetXdbcTypeInfo(data_type=number)).column("type_name").to_pylist() == expected
 
 
 TYPE_ROWS: dict[str, dict[str, Any]] = {
@@ -350,6 +349,6 @@ TYPE_ROWS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("name", "expected"), TYPE_ROWS.items(), ids=TYPE_ROWS.keys())
 def test_what_is_said_of_a_type(client: flight.FlightClient, name: str, expected: dict[str, Any]) -> None:
-    rows = answer(client, commands.GetXdbcTypeInfo()).to_pylist()
+    rows = answer(client, wire.GetXdbcTypeInfo()).to_pylist()
     (row,) = [row for row in rows if row["type_name"] == name]
     assert {key: row[key] for key in expected} == expected

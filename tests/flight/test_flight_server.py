@@ -8,13 +8,12 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from lance_flight.backend_values import IfExists
 from lance_flight.errors import Conflict
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.backend import IfNotExists, IngestTarget
-from lance_flight.flight.commands import Action, Command
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tickets import RowsTicket, TicketSealer
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import Action, Command, encode_action, encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, PLAN, PLAN_TEXT, CannedBackend, Ran
@@ -26,7 +25,7 @@ def act(client: flight.FlightClient, action: Action) -> list[bytes]:
 
 
 def prepare(client: flight.FlightClient, sql: str) -> pb.ActionCreatePreparedStatementResult:
-    (body,) = act(client, commands.CreatePreparedStatement(query=sql))
+    (body,) = act(client, wire.CreatePreparedStatement(query=sql))
     result = pb.ActionCreatePreparedStatementResult()
     assert AnyMessage.FromString(body).Unpack(result)
     return result
@@ -80,7 +79,7 @@ def test_one_schema_everywhere(client: flight.FlightClient, backend: CannedBacke
     )
     backend.queries["SELECT odd"] = pa.table([["x"], ["y"]], schema=odd)
     plain = pa.schema([odd.field("word").with_type(pa.utf8()), pa.field("kind", pa.utf8())])
-    command = commands.StatementQuery(query="SELECT odd")
+    command = wire.StatementQuery(query="SELECT odd")
     info = client.get_flight_info(descriptor(command))
     prepared = prepare(client, "SELECT odd")
     schemas = {
@@ -165,7 +164,7 @@ def test_a_statement_without_rows_runs_once_in_get_flight_info(
     client: flight.FlightClient, backend: CannedBackend
 ) -> None:
     backend.updates["DELETE"] = 7
-    command = commands.StatementQuery(query="DELETE")
+    command = wire.StatementQuery(query="DELETE")
     assert len(client.get_schema(descriptor(command)).schema) == 0
     assert backend.ran == []
     info = client.get_flight_info(descriptor(command))
@@ -175,7 +174,7 @@ def test_a_statement_without_rows_runs_once_in_get_flight_info(
 
 
 def test_the_transaction_id_comes_along(client: flight.FlightClient, backend: CannedBackend) -> None:
-    client.get_flight_info(descriptor(commands.StatementQuery(query="SELECT numbers", transaction_id=b"tx")))
+    client.get_flight_info(descriptor(wire.StatementQuery(query="SELECT numbers", transaction_id=b"tx")))
     assert backend.ran == [Ran(sql="SELECT numbers", transaction=b"tx")]
 
 
@@ -189,13 +188,13 @@ def test_the_backend_learns_who_calls_from_where(client: flight.FlightClient, ba
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        (commands.StatementUpdate(query="DELETE"), "DELETE"),
-        (commands.StatementSubstraitPlan(plan=PLAN), PLAN_TEXT),
+        (wire.StatementUpdate(query="DELETE"), "DELETE"),
+        (wire.StatementSubstraitPlan(plan=PLAN), PLAN_TEXT),
     ],
     ids=["an update", "a plan"],
 )
 def test_an_update_is_a_put_without_a_schema(
-    server: FlightSqlServer, backend: CannedBackend, command: commands.Statement, text: str
+    server: FlightSqlServer, backend: CannedBackend, command: wire.Statement, text: str
 ) -> None:
     backend.updates[text] = 7
     (answer,) = put_without_schema(server, command)
@@ -205,7 +204,7 @@ def test_an_update_is_a_put_without_a_schema(
 
 def test_a_query_sent_as_an_update_is_refused(client: flight.FlightClient) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"\[invalid_input\] a query was sent as an update"):
-        put(client, commands.StatementUpdate(query="SELECT numbers"), pa.table({}))
+        put(client, wire.StatementUpdate(query="SELECT numbers"), pa.table({}))
 
 
 def test_preparing_runs_nothing_and_tells_queries_from_updates(
@@ -227,14 +226,14 @@ def one_row(number: int, word: str) -> pa.Table:
 
 
 def bind(client: flight.FlightClient, handle: bytes, rows: pa.Table) -> bytes:
-    answer = put(client, commands.PreparedStatementQuery(prepared_statement_handle=handle), rows)
+    answer = put(client, wire.PreparedStatementQuery(prepared_statement_handle=handle), rows)
     bound = pb.DoPutPreparedStatementResult.FromString(answer)
     assert bound.HasField("prepared_statement_handle")
     return bytes(bound.prepared_statement_handle)
 
 
 def run(client: flight.FlightClient, handle: bytes) -> list[dict[str, object]]:
-    info = client.get_flight_info(descriptor(commands.PreparedStatementQuery(prepared_statement_handle=handle)))
+    info = client.get_flight_info(descriptor(wire.PreparedStatementQuery(prepared_statement_handle=handle)))
     rows: list[dict[str, object]] = read(client, info).to_pylist()
     return rows
 
@@ -264,7 +263,7 @@ def test_closing_forgets_what_was_bound(client: flight.FlightClient, backend: Ca
     backend.updates["DELETE $1"] = 1
     handle = prepare(client, "DELETE $1").prepared_statement_handle
     bind(client, handle, one_row(1, "a"))
-    assert act(client, commands.ClosePreparedStatement(prepared_statement_handle=handle)) == []
+    assert act(client, wire.ClosePreparedStatement(prepared_statement_handle=handle)) == []
     run(client, handle)
     assert backend.ran == [Ran(sql="DELETE $1")]
 
@@ -272,7 +271,7 @@ def test_closing_forgets_what_was_bound(client: flight.FlightClient, backend: Ca
 def test_binding_nothing_is_refused(server: FlightSqlServer, client: flight.FlightClient) -> None:
     handle = prepare(client, ECHO).prepared_statement_handle
     with pytest.raises(grpc.RpcError) as caught:
-        put_without_schema(server, commands.PreparedStatementQuery(prepared_statement_handle=handle))
+        put_without_schema(server, wire.PreparedStatementQuery(prepared_statement_handle=handle))
     assert caught.value.details().startswith("[22023] [invalid_input] no parameters to bind")
 
 
@@ -291,7 +290,7 @@ def test_a_prepared_update_runs_once_for_each_row_of_every_batch(
 ) -> None:
     backend.updates["DELETE $1"] = 3
     handle = prepare(client, "DELETE $1").prepared_statement_handle
-    command = commands.PreparedStatementUpdate(prepared_statement_handle=handle)
+    command = wire.PreparedStatementUpdate(prepared_statement_handle=handle)
     assert count(put(client, command, pa.concat_tables([one_row(1, "a"), one_row(2, "b")]))) == 6
     assert backend.ran == [Ran(sql="DELETE $1", parameters=[{"1": 1, "2": "a"}, {"1": 2, "2": "b"}])]
 
@@ -302,7 +301,7 @@ def test_a_prepared_update_may_come_without_parameters(
 ) -> None:
     backend.updates["DELETE"] = 3
     handle = prepare(client, "DELETE").prepared_statement_handle
-    command = commands.PreparedStatementUpdate(prepared_statement_handle=handle)
+    command = wire.PreparedStatementUpdate(prepared_statement_handle=handle)
     answers = put_without_schema(server, command) if how == "no schema" else [put(client, command, pa.table({}))]
     assert [count(answer) for answer in answers] == [3]
     assert backend.ran == [Ran(sql="DELETE")]
@@ -311,19 +310,17 @@ def test_a_prepared_update_may_come_without_parameters(
 def test_a_prepared_update_uses_what_was_bound_before(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.updates["DELETE $1"] = 1
     handle = bind(client, prepare(client, "DELETE $1").prepared_statement_handle, one_row(1, "a"))
-    put(client, commands.PreparedStatementUpdate(prepared_statement_handle=handle), pa.table({}))
+    put(client, wire.PreparedStatementUpdate(prepared_statement_handle=handle), pa.table({}))
     assert backend.ran == [Ran(sql="DELETE $1", parameters=[{"1": 1, "2": "a"}])]
 
 
 PARTITIONED_BY_YEAR = {"partition_by": "year(ts)"}
 
 
-def ingest(
-    if_not_exist: int, if_exists: int, options: dict[str, str] = PARTITIONED_BY_YEAR
-) -> commands.StatementIngest:
-    return commands.StatementIngest(
+def ingest(if_not_exist: int, if_exists: int, options: dict[str, str] = PARTITIONED_BY_YEAR) -> wire.StatementIngest:
+    return wire.StatementIngest(
         table="t",
-        table_definition_options=commands.TableDefinitionOptions(if_not_exist=if_not_exist, if_exists=if_exists),
+        table_definition_options=wire.TableDefinitionOptions(if_not_exist=if_not_exist, if_exists=if_exists),
         schema="public",
         catalog="lance",
         temporary=True,
@@ -397,14 +394,14 @@ REFUSED_INGESTS = {
     ),
     "if_exists unspecified": (ingest(1, 0), "table_definition_options.if_exists is 0; expected one of 1 .fail., 2"),
     "if_exists of the future": (ingest(1, 4), "table_definition_options.if_exists is 4"),
-    "no options": (commands.StatementIngest(table="t"), "table_definition_options.if_not_exist is 0"),
-    "no table": (commands.StatementIngest(table=""), "an ingest names no table"),
+    "no options": (wire.StatementIngest(table="t"), "table_definition_options.if_not_exist is 0"),
+    "no table": (wire.StatementIngest(table=""), "an ingest names no table"),
 }
 
 
 @pytest.mark.parametrize(("command", "message"), REFUSED_INGESTS.values(), ids=REFUSED_INGESTS.keys())
 def test_an_ingest_that_leaves_something_open_is_refused(
-    client: flight.FlightClient, backend: CannedBackend, command: commands.StatementIngest, message: str
+    client: flight.FlightClient, backend: CannedBackend, command: wire.StatementIngest, message: str
 ) -> None:
     with pytest.raises(pa.ArrowInvalid, match=message):
         put(client, command, NUMBERS)
@@ -425,11 +422,11 @@ def test_an_ingest_that_fails_has_no_result(client: flight.FlightClient, backend
 
 MISPLACED = {
     "an update in GetFlightInfo": (
-        lambda client: client.get_flight_info(descriptor(commands.StatementUpdate(query="x"))),
+        lambda client: client.get_flight_info(descriptor(wire.StatementUpdate(query="x"))),
         "StatementUpdate does not belong in GetFlightInfo",
     ),
     "an ingest in GetSchema": (
-        lambda client: client.get_schema(descriptor(commands.StatementIngest(table="t"))),
+        lambda client: client.get_schema(descriptor(wire.StatementIngest(table="t"))),
         "StatementIngest does not belong in GetSchema",
     ),
     "a query in DoGet": (
@@ -446,12 +443,12 @@ MISPLACED = {
         "a command of 1 bytes does not decode as google.protobuf.Any",
     ),
     "a command without its plan": (
-        lambda client: client.get_flight_info(descriptor(commands.StatementSubstraitPlan())),
+        lambda client: client.get_flight_info(descriptor(wire.StatementSubstraitPlan())),
         "the command has no plan; expected a SubstraitPlan",
     ),
     "an altered ticket": (
         lambda client: client.do_get(
-            flight.Ticket(encode_command(commands.TicketStatementQuery(statement_handle=b"x" * 40)))
+            flight.Ticket(encode_command(wire.TicketStatementQuery(statement_handle=b"x" * 40)))
         ).read_all(),
         r"\[invalid_ticket\] a ticket of 40 bytes was not issued",
     ),
@@ -487,18 +484,18 @@ def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -
 
 @pytest.mark.parametrize("action", [1, 2], ids=["commit", "rollback"])
 def test_a_transaction_begins_and_ends(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
-    (begun,) = act(client, commands.BeginTransaction())
+    (begun,) = act(client, wire.BeginTransaction())
     result = pb.ActionBeginTransactionResult.FromString(AnyMessage.FromString(begun).value)
     assert result.transaction_id == b"tx 1"
-    assert act(client, commands.EndTransaction(transaction_id=b"tx 1", action=action)) == []
+    assert act(client, wire.EndTransaction(transaction_id=b"tx 1", action=action)) == []
     assert backend.ended == [(b"tx 1", action == 1)]
 
 
 @pytest.mark.parametrize("action", [1, 2], ids=["release", "rollback"])
 def test_a_savepoint_begins_and_ends(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
-    (begun,) = act(client, commands.BeginSavepoint(transaction_id=b"tx 1", name="here"))
+    (begun,) = act(client, wire.BeginSavepoint(transaction_id=b"tx 1", name="here"))
     result = pb.ActionBeginSavepointResult.FromString(AnyMessage.FromString(begun).value)
-    assert act(client, commands.EndSavepoint(savepoint_id=result.savepoint_id, action=action)) == []
+    assert act(client, wire.EndSavepoint(savepoint_id=result.savepoint_id, action=action)) == []
     assert backend.savepoints == [(b"tx 1", "here"), (result.savepoint_id, action == 1)]
 
 
@@ -507,8 +504,8 @@ def test_transactions_and_savepoints_end_in_no_other_way(
     client: flight.FlightClient, backend: CannedBackend, action: int
 ) -> None:
     for end in (
-        commands.EndSavepoint(savepoint_id=b"s", action=action),
-        commands.EndTransaction(transaction_id=b"tx", action=action),
+        wire.EndSavepoint(savepoint_id=b"s", action=action),
+        wire.EndTransaction(transaction_id=b"tx", action=action),
     ):
         with pytest.raises(pa.ArrowInvalid, match=f"has action {action}; expected 1"):
             act(client, end)
@@ -516,7 +513,7 @@ def test_transactions_and_savepoints_end_in_no_other_way(
 
 
 def test_a_plan_is_planned_and_read_like_a_query(client: flight.FlightClient, backend: CannedBackend) -> None:
-    command = commands.StatementSubstraitPlan(plan=PLAN, transaction_id=b"tx")
+    command = wire.StatementSubstraitPlan(plan=PLAN, transaction_id=b"tx")
     info = client.get_flight_info(descriptor(command))
     assert client.get_schema(descriptor(command)).schema == info.schema
     assert read(client, info).equals(NUMBERS)
@@ -524,10 +521,10 @@ def test_a_plan_is_planned_and_read_like_a_query(client: flight.FlightClient, ba
 
 
 def test_a_plan_is_prepared_like_a_query(client: flight.FlightClient, backend: CannedBackend) -> None:
-    (body,) = act(client, commands.CreatePreparedSubstraitPlan(plan=PLAN))
+    (body,) = act(client, wire.CreatePreparedSubstraitPlan(plan=PLAN))
     handle = pb.ActionCreatePreparedStatementResult.FromString(AnyMessage.FromString(body).value)
     assert pa.ipc.read_schema(pa.py_buffer(handle.dataset_schema)) == NUMBERS.schema
-    command = commands.PreparedStatementQuery(prepared_statement_handle=handle.prepared_statement_handle)
+    command = wire.PreparedStatementQuery(prepared_statement_handle=handle.prepared_statement_handle)
     assert read(client, client.get_flight_info(descriptor(command))).equals(NUMBERS)
     assert backend.ran == [Ran(sql=PLAN_TEXT)]
 
@@ -535,8 +532,8 @@ def test_a_plan_is_prepared_like_a_query(client: flight.FlightClient, backend: C
 def test_a_commit_that_fails_says_why(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.failures["commit"] = Conflict("somebody was first")
     with pytest.raises(flight.FlightServerError, match=r"\[conflict\] somebody was first"):
-        act(client, commands.EndTransaction(transaction_id=b"tx", action=1))
-    act(client, commands.EndTransaction(transaction_id=b"tx", action=2))
+        act(client, wire.EndTransaction(transaction_id=b"tx", action=1))
+    act(client, wire.EndTransaction(transaction_id=b"tx", action=2))
     assert backend.ended == [(b"tx", False)]
 
 
@@ -554,7 +551,7 @@ def test_what_tells_a_session_apart(
 ) -> None:
     options = flight.FlightCallOptions(headers=headers)
     for _ in range(2):
-        client.get_flight_info(descriptor(commands.StatementQuery(query="SELECT numbers")), options)
+        client.get_flight_info(descriptor(wire.StatementQuery(query="SELECT numbers")), options)
     first, second = (caller.session for caller in backend.callers)
     assert first == second
     assert first.startswith(kind)
@@ -563,7 +560,7 @@ def test_what_tells_a_session_apart(
 
 def test_a_ticket_is_read_by_any_server_with_the_key(client: flight.FlightClient) -> None:
     sealed = TicketSealer(KEY).ticket(RowsTicket(payload=b"1/2:SELECT numbers"), "anonymous")
-    ticket = flight.Ticket(encode_command(commands.TicketStatementQuery(statement_handle=sealed)))
+    ticket = flight.Ticket(encode_command(wire.TicketStatementQuery(statement_handle=sealed)))
     assert client.do_get(ticket).read_all().equals(NUMBERS.slice(2))
 
 
@@ -592,6 +589,6 @@ def test_no_call_is_counted_once_all_have_ended(server: FlightSqlServer, backend
     with flight.connect(server.uri) as client:
         read(client, client.get_flight_info(descriptor(SELECT)))
         with pytest.raises(flight.FlightServerError):
-            client.get_flight_info(descriptor(commands.StatementQuery(query="broken")))
+            client.get_flight_info(descriptor(wire.StatementQuery(query="broken")))
     server.shutdown()
     assert len(server.in_flight) == 0

@@ -8,20 +8,19 @@ from contextlib import ExitStack
 import pytest
 from lance_flight.backend_values import SettingValue
 from lance_flight.errors import Conflict
-from lance_flight.flight import commands
-from lance_flight.flight.commands import Action
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN
 from lance_flight.flight.sessions import value_message
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.tickets import OF_A_COOKIE, OF_A_TOKEN
+from lance_flight.flight.wire import Action, encode_action, encode_command
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar
 from tests.flight.flight_backend import UNKNOWN_OPTION, WRONG_VALUE, CannedBackend
 
 ENDED = f"cookie {OF_A_COOKIE} finds no session"
-SELECT = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT numbers")))
+SELECT = flight.FlightDescriptor.for_command(encode_command(wire.StatementQuery(query="SELECT numbers")))
 
 
 class Client:
@@ -39,7 +38,7 @@ class Client:
 
     def set(self, **options: SettingValue | None) -> dict[str, int]:
         """Set options; what was wrong with those that could not be set."""
-        request = commands.SetSessionOptions(
+        request = wire.SetSessionOptions(
             session_options={name: value_message(value) for name, value in options.items()}
         )
         result = pb.SetSessionOptionsResult.FromString(self.act(request))
@@ -47,7 +46,7 @@ class Client:
 
     def get(self) -> pb.GetSessionOptionsResult:
         """All options, as they come."""
-        return pb.GetSessionOptionsResult.FromString(self.act(commands.GetSessionOptions()))
+        return pb.GetSessionOptionsResult.FromString(self.act(wire.GetSessionOptions()))
 
     def names(self) -> set[str]:
         """The names of all options."""
@@ -55,7 +54,7 @@ class Client:
 
     def close_session(self) -> int:
         """Close the session; what became of it."""
-        return int(pb.CloseSessionResult.FromString(self.act(commands.CloseSession())).status)
+        return int(pb.CloseSessionResult.FromString(self.act(wire.CloseSession())).status)
 
 
 class SessionRegistry:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
@@ -19,7 +19,7 @@ CHILDREN = ("string_value", "bool_value", "bigint_value", "int32_bitmask", "stri
 
 def ask(client: flight.FlightClient, *codes: int) -> dict[int, tuple[str, Any]]:
     """The answer as code → (child of the union, value), in the order of the rows."""
-    command = encode_command(commands.GetSqlInfo(info=codes))
+    command = encode_command(wire.GetSqlInfo(info=codes))
     info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
     table = client.do_get(info.endpoints[0].ticket).read_all().combine_chunks()
     names = table.column("info_name").to_pylist()

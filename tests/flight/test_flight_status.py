@@ -25,7 +25,7 @@ from lance_flight.errors import (
     TicketError,
     Unsupported,
 )
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.status import handler
 from lance_flight.flight.wire import encode_command
@@ -33,7 +33,7 @@ from pyarrow import flight
 
 from tests.flight.flight_backend import CannedBackend
 
-QUERY = commands.StatementQuery(query="SELECT numbers")
+QUERY = wire.StatementQuery(query="SELECT numbers")
 
 ERRORS: dict[str, tuple[LanceFlightError, str, str]] = {
     "InvalidInput": (SqlError("no column x"), "INVALID_ARGUMENT", "[42000] [invalid_sql] no column x"),

@@ -14,17 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.arrow_streams import decode_batch, encode_rows
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import Task
 from lance_flight.errors import Refused, TicketError, Unauthenticated
-from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.peers import open_request
-from lance_flight.flight.session_cookies import SessionCookies
-from lance_flight.flight.tickets import (
-    NoRowsTicket,
-    Prepared,
-    RowsTicket,
-    TicketSealer,
-)
+from lance_flight.flight.tickets import NoRowsTicket, Prepared, RowsTicket, SessionCookies, TicketSealer
+from lance_flight.flight.wire import SubstraitPlan
 
 from tests.flight.flight_backend import KEY
 

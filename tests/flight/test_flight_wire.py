@@ -12,9 +12,8 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput
-from lance_flight.flight import commands
-from lance_flight.flight.commands import Action, Command
-from lance_flight.flight.wire import decode_action, decode_command, encode_action, encode_command
+from lance_flight.flight import wire
+from lance_flight.flight.wire import Action, Command, decode_action, decode_command, encode_action, encode_command
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 BY_KIND = {
@@ -71,25 +70,25 @@ def any_of(name: str, body: bytes) -> bytes:
 KNOWN_BYTES = {
     "query": (
         any_of("CommandStatementQuery", b"\x0a\x08SELECT 1\x12\x02tx"),
-        commands.StatementQuery(query="SELECT 1", transaction_id=b"tx"),
+        wire.StatementQuery(query="SELECT 1", transaction_id=b"tx"),
     ),
     "a transaction id that is set and empty": (
         any_of("CommandStatementUpdate", b"\x0a\x01x\x12\x00"),
-        commands.StatementUpdate(query="x", transaction_id=b""),
+        wire.StatementUpdate(query="x", transaction_id=b""),
     ),
-    "no catalog": (any_of("CommandGetTables", b"\x28\x01"), commands.GetTables(include_schema=True)),
-    "an empty catalog": (any_of("CommandGetTables", b"\x0a\x00"), commands.GetTables(catalog="")),
-    "repeated": (any_of("CommandGetTables", b"\x22\x01a\x22\x01b"), commands.GetTables(table_types=("a", "b"))),
-    "packed numbers": (any_of("CommandGetSqlInfo", b"\x0a\x03\x00\xf4\x03"), commands.GetSqlInfo(info=(0, 500))),
+    "no catalog": (any_of("CommandGetTables", b"\x28\x01"), wire.GetTables(include_schema=True)),
+    "an empty catalog": (any_of("CommandGetTables", b"\x0a\x00"), wire.GetTables(catalog="")),
+    "repeated": (any_of("CommandGetTables", b"\x22\x01a\x22\x01b"), wire.GetTables(table_types=("a", "b"))),
+    "packed numbers": (any_of("CommandGetSqlInfo", b"\x0a\x03\x00\xf4\x03"), wire.GetSqlInfo(info=(0, 500))),
     "negative number": (
         any_of("CommandGetXdbcTypeInfo", b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
-        commands.GetXdbcTypeInfo(data_type=-5),
+        wire.GetXdbcTypeInfo(data_type=-5),
     ),
     "ingest": (
         any_of("CommandStatementIngest", b"\x0a\x04\x08\x01\x10\x03\x12\x01t\xc2\x3e\x06\x0a\x01k\x12\x01v"),
-        commands.StatementIngest(
+        wire.StatementIngest(
             table="t",
-            table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=3),
+            table_definition_options=wire.TableDefinitionOptions(if_not_exist=1, if_exists=3),
             options={"k": "v"},
         ),
     ),

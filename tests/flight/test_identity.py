@@ -11,7 +11,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from google.protobuf.any_pb2 import Any
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
@@ -49,8 +49,8 @@ def server(backend: CannedBackend, identities: Identities) -> Iterator[FlightSql
         yield running
 
 
-def owned(visit: Visit) -> commands.PreparedStatementQuery:
-    return commands.PreparedStatementQuery(prepared_statement_handle=visit.handle)
+def owned(visit: Visit) -> wire.PreparedStatementQuery:
+    return wire.PreparedStatementQuery(prepared_statement_handle=visit.handle)
 
 
 PARAMETERS = pa.table({"1": [1], "2": ["a"]})
@@ -60,14 +60,14 @@ BOUND = {
     "GetSchema of a prepared statement": lambda v: v.client.get_schema(descriptor(owned(v)), v.options),
     "DoPut of parameters": lambda v: v.put(owned(v), PARAMETERS),
     "DoPut of a prepared update": lambda v: v.put(
-        commands.PreparedStatementUpdate(prepared_statement_handle=v.handle), PARAMETERS
+        wire.PreparedStatementUpdate(prepared_statement_handle=v.handle), PARAMETERS
     ),
-    "CancelFlightInfo": lambda v: v.act(commands.CancelFlightInfo(info=v.info)),
-    "CancelQuery": lambda v: v.act(commands.CancelQuery(info=v.info)),
+    "CancelFlightInfo": lambda v: v.act(wire.CancelFlightInfo(info=v.info)),
+    "CancelQuery": lambda v: v.act(wire.CancelQuery(info=v.info)),
     "RenewFlightEndpoint": lambda v: v.act(
-        commands.RenewFlightEndpoint(endpoint=flight.FlightEndpoint(v.ticket, []).serialize())
+        wire.RenewFlightEndpoint(endpoint=flight.FlightEndpoint(v.ticket, []).serialize())
     ),
-    "ClosePreparedStatement": lambda v: v.act(commands.ClosePreparedStatement(prepared_statement_handle=v.handle)),
+    "ClosePreparedStatement": lambda v: v.act(wire.ClosePreparedStatement(prepared_statement_handle=v.handle)),
 }
 """What is done with a ticket or a handle, which belong to somebody."""
 
@@ -115,7 +115,7 @@ def visit_of(server: FlightSqlServer, client: flight.FlightClient, owner: str) -
     """What a visitor comes with, be it his or not: the ticket and the handle of an owner."""
     options = calling(owner)
     ticket = client.get_flight_info(descriptor(SELECT), options).endpoints[0].ticket
-    create = commands.CreatePreparedStatement(query="SELECT numbers")
+    create = wire.CreatePreparedStatement(query="SELECT numbers")
     (answer,) = client.do_action(flight.Action(*encode_action(create)), options)
     created = pb.ActionCreatePreparedStatementResult()
     assert Any.FromString(answer.body.to_pybytes()).Unpack(created)
@@ -269,7 +269,7 @@ def test_a_token_is_given_once_and_by_a_handshake_alone(server: FlightSqlServer)
         answered.headers.clear()
         options = calling(basic("alice", PASSWORDS["alice"]))
         client.get_flight_info(descriptor(SELECT), options)
-        list(client.do_action(flight.Action(*encode_action(commands.BeginTransaction())), options))
+        list(client.do_action(flight.Action(*encode_action(wire.BeginTransaction())), options))
         client.authenticate(Empty(), calling(header))
     assert all("authorization" not in headers for headers in answered.headers)
 

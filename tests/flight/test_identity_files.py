@@ -9,13 +9,9 @@ import pytest
 from lance_flight.errors import InvalidInput, Unauthenticated
 from lance_flight.file_reloading import Watched
 from lance_flight.flight.identity import static_tokens
-from lance_flight.flight.identity.credentials import Basic, Bearer
-from lance_flight.flight.identity.password_checks import PasswordChecks
-from lance_flight.flight.identity.passwords import StoredPassword
-from lance_flight.flight.identity.principal import Principal, Proof
-from lance_flight.flight.identity.session_tokens import SessionTokens
+from lance_flight.flight.identity.passwords import PasswordChecks, SessionTokens, StoredPassword, Users, UsersFile
+from lance_flight.flight.identity.principals import Basic, Bearer, Principal, Proof
 from lance_flight.flight.identity.static_tokens import TokensFile, hash_of, make_token
-from lance_flight.flight.identity.users import Users, UsersFile
 from lance_flight.flight.tickets import TicketSealer
 
 from tests.flight.flight_backend import KEY

@@ -19,11 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 from lance_flight.errors import InvalidInput, Unauthenticated
-from lance_flight.flight.identity import key_sets
-from lance_flight.flight.identity.credentials import Basic, Bearer
-from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
-from lance_flight.flight.identity.key_sets import KeysFile, KeysUrl
-from lance_flight.flight.identity.principal import Principal, Proof
+from lance_flight.flight.identity import json_web_tokens
+from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysFile, KeysUrl, TokenRules
+from lance_flight.flight.identity.principals import Basic, Bearer, Principal, Proof
 
 from tests.flight.identities import (
     ANOTHER_KEY,
@@ -221,13 +219,13 @@ NO_SETS = [
 @pytest.mark.parametrize("text", NO_SETS)
 def test_what_is_no_key_set_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="key"):
-        key_sets.parse(text)
+        json_web_tokens.parse(text)
 
 
 def test_keys_for_encryption_and_of_unknown_kinds_are_left_out() -> None:
     listed = json.loads(key_set(SIGNING_KEY))["keys"]
     listed += [{"kty": "new", "kid": "n"}, {**listed[0], "kid": "e", "use": "enc"}]
-    assert list(key_sets.parse(json.dumps({"keys": listed}))) == ["k0"]
+    assert list(json_web_tokens.parse(json.dumps({"keys": listed}))) == ["k0"]
 
 
 class Issuer:
@@ -256,11 +254,11 @@ def test_keys_are_fetched_once_and_again_after_an_hour_or_for_an_unknown_one() -
         with pytest.raises(Unauthenticated, match="a key that is not known here"):
             taken(tokens, signed(ANOTHER_KEY, kid="k1"))
     assert issuer.asked == 1
-    clock.now += key_sets.RETRY_SECONDS
+    clock.now += json_web_tokens.RETRY_SECONDS
     assert taken(tokens, signed(ANOTHER_KEY, kid="k1"))
     assert issuer.asked == 2
     issuer.keys = (ANOTHER_KEY,)
-    clock.now += key_sets.REFRESH_SECONDS
+    clock.now += json_web_tokens.REFRESH_SECONDS
     with pytest.raises(Unauthenticated):
         taken(tokens, signed())
     assert issuer.asked == 3
@@ -273,10 +271,10 @@ def test_the_last_keys_count_while_their_issuer_is_down() -> None:
     with pytest.raises(Unauthenticated):
         taken(tokens, signed())
     issuer.is_down = False
-    clock.now += key_sets.RETRY_SECONDS
+    clock.now += json_web_tokens.RETRY_SECONDS
     assert taken(tokens, signed())
     issuer.is_down = True
-    clock.now += key_sets.REFRESH_SECONDS
+    clock.now += json_web_tokens.REFRESH_SECONDS
     assert taken(tokens, signed())
     assert issuer.asked == 3
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput, Unavailable
-from lance_flight.flight.identity.password_checks import MOST_REMEMBERED, PasswordChecks
-from lance_flight.flight.identity.passwords import Cost, StoredPassword
+from lance_flight.flight.identity.passwords import MOST_REMEMBERED, Cost, PasswordChecks, StoredPassword
 
 from tests.flight.identities import CHEAP
 

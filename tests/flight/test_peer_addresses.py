@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from lance_flight.flight.peer_addresses import LOOKUP_SECONDS, PeerAddress, PeerAddresses, hosts_of
+from lance_flight.flight.peers import LOOKUP_SECONDS, PeerAddress, PeerAddresses, hosts_of
 
 
 class Names:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionConfig, SessionContext, udf
 from lance_flight import thread_states
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
@@ -52,7 +52,7 @@ class NotedFactory(flight.ServerMiddlewareFactory):
 )
 def test_the_state_of_a_thread_is_kept_for_one_call(query: str) -> None:
     noted = NotedFactory()
-    command = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query=query)))
+    command = flight.FlightDescriptor.for_command(encode_command(wire.StatementQuery(query=query)))
     with (
         FlightSqlServer(CannedBackend(), KEY, middleware={"noted": noted}) as server,
         flight.connect(server.uri) as client,

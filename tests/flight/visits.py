@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.sessions import value_message
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
@@ -15,7 +15,7 @@ from pyarrow import flight
 from tests.flight.flight_backend import NUMBERS
 from tests.flight.statements import SELECT, descriptor
 
-INSERT = commands.StatementUpdate(query="INSERT")
+INSERT = wire.StatementUpdate(query="INSERT")
 
 NO_ROWS = pa.schema([])
 
@@ -36,11 +36,11 @@ class Visit:
         made: bytes = flight.FlightInfo(NO_ROWS, descriptor(SELECT), endpoints).serialize()
         return made
 
-    def act(self, action: commands.Action) -> list[bytes]:
+    def act(self, action: wire.Action) -> list[bytes]:
         answers = self.client.do_action(flight.Action(*encode_action(action)), self.options)
         return [answer.body.to_pybytes() for answer in answers]
 
-    def put(self, command: commands.Command, rows: pa.Table | None = None) -> None:
+    def put(self, command: wire.Command, rows: pa.Table | None = None) -> None:
         writer, reader = self.client.do_put(
             descriptor(command), NO_ROWS if rows is None else rows.schema, options=self.options
         )
@@ -57,36 +57,36 @@ class Visit:
             reader.read_chunk()
 
 
-def info(visit: Visit, command: commands.Command) -> flight.FlightInfo:
+def info(visit: Visit, command: wire.Command) -> flight.FlightInfo:
     return visit.client.get_flight_info(descriptor(command), visit.options)
 
 
-def metadata_ticket(command: commands.Command) -> flight.Ticket:
+def metadata_ticket(command: wire.Command) -> flight.Ticket:
     return flight.Ticket(encode_command(command))
 
 
 FREE = {
     "Handshake": lambda v: v.client.authenticate(Empty(), v.options),
     "GetFlightInfo of a query": lambda v: info(v, SELECT),
-    "GetFlightInfo of an update": lambda v: info(v, commands.StatementQuery(query="INSERT")),
-    "GetFlightInfo of metadata": lambda v: info(v, commands.GetSqlInfo(info=())),
+    "GetFlightInfo of an update": lambda v: info(v, wire.StatementQuery(query="INSERT")),
+    "GetFlightInfo of metadata": lambda v: info(v, wire.GetSqlInfo(info=())),
     "GetSchema": lambda v: v.client.get_schema(descriptor(SELECT), v.options),
-    "DoGet of metadata": lambda v: v.client.do_get(metadata_ticket(commands.GetCatalogs()), v.options).read_all(),
+    "DoGet of metadata": lambda v: v.client.do_get(metadata_ticket(wire.GetCatalogs()), v.options).read_all(),
     "DoPut of an update": lambda v: v.put(INSERT),
     "DoPut of rows": lambda v: v.put(
-        commands.StatementIngest(
-            table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
+        wire.StatementIngest(
+            table="t", table_definition_options=wire.TableDefinitionOptions(if_not_exist=1, if_exists=2)
         ),
         NUMBERS,
     ),
-    "CreatePreparedStatement": lambda v: v.act(commands.CreatePreparedStatement(query="SELECT numbers")),
-    "BeginTransaction": lambda v: v.act(commands.BeginTransaction()),
-    "EndTransaction": lambda v: v.act(commands.EndTransaction(transaction_id=b"tx 1", action=1)),
-    "BeginSavepoint": lambda v: v.act(commands.BeginSavepoint(transaction_id=b"tx 1", name="here")),
-    "EndSavepoint": lambda v: v.act(commands.EndSavepoint(savepoint_id=b"sp 1", action=1)),
-    "SetSessionOptions": lambda v: v.act(commands.SetSessionOptions(session_options={"a": value_message("b")})),
-    "GetSessionOptions": lambda v: v.act(commands.GetSessionOptions()),
-    "CloseSession": lambda v: v.act(commands.CloseSession()),
+    "CreatePreparedStatement": lambda v: v.act(wire.CreatePreparedStatement(query="SELECT numbers")),
+    "BeginTransaction": lambda v: v.act(wire.BeginTransaction()),
+    "EndTransaction": lambda v: v.act(wire.EndTransaction(transaction_id=b"tx 1", action=1)),
+    "BeginSavepoint": lambda v: v.act(wire.BeginSavepoint(transaction_id=b"tx 1", name="here")),
+    "EndSavepoint": lambda v: v.act(wire.EndSavepoint(savepoint_id=b"sp 1", action=1)),
+    "SetSessionOptions": lambda v: v.act(wire.SetSessionOptions(session_options={"a": value_message("b")})),
+    "GetSessionOptions": lambda v: v.act(wire.GetSessionOptions()),
+    "CloseSession": lambda v: v.act(wire.CloseSession()),
     "an unknown action": lambda v: list(v.client.do_action(flight.Action("Nonsense", b""), v.options)),
     "ListActions": lambda v: v.client.list_actions(v.options),
     "ListFlights": lambda v: list(v.client.list_flights(b"", v.options)),

@@ -10,14 +10,12 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import Task
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.identity.credentials import Bearer, credential_of
-from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
-from lance_flight.flight.identity.key_sets import KeysUrl, parse
-from lance_flight.flight.identity.passwords import StoredPassword
-from lance_flight.flight.identity.session_tokens import PREFIX, SessionTokens
+from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysUrl, TokenRules, parse
+from lance_flight.flight.identity.passwords import PREFIX, SessionTokens, StoredPassword
+from lance_flight.flight.identity.principals import Bearer, credential_of
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.wire import decode_action, decode_command
 

@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
@@ -27,7 +27,7 @@ ANSWERS = (flight.FlightError, pa.ArrowException, KeyError)
 """What a client raises for an error that a server answers with."""
 
 
-def described(command: commands.Command) -> flight.FlightDescriptor:
+def described(command: wire.Command) -> flight.FlightDescriptor:
     """The descriptor of a command."""
     return flight.FlightDescriptor.for_command(encode_command(command))
 
@@ -47,10 +47,10 @@ class Guarded:
     def run(self, sql: str) -> pa.Table:
         """Run a statement by itself, without a driver that would read it first."""
         client = self.server.client
-        info = client.get_flight_info(described(commands.StatementQuery(query=sql)))
+        info = client.get_flight_info(described(wire.StatementQuery(query=sql)))
         return pa.concat_tables([client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints])
 
-    def ingest(self, command: commands.StatementIngest) -> int:
+    def ingest(self, command: wire.StatementIngest) -> int:
         """Send one row."""
         rows = pa.table({"id": [1]})
         writer, reader = self.server.client.do_put(described(command), rows.schema)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from google.protobuf.any_pb2 import Any
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
-INTO = commands.StatementIngest(
-    table="fed", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
+INTO = wire.StatementIngest(
+    table="fed", table_definition_options=wire.TableDefinitionOptions(if_not_exist=1, if_exists=2)
 )
 
 ANSWERED = {
@@ -21,7 +21,7 @@ ANSWERED = {
 
 def prepared(client: flight.FlightClient, sql: str) -> bytes:
     """The handle of a statement."""
-    request = encode_action(commands.CreatePreparedStatement(query=sql))
+    request = encode_action(wire.CreatePreparedStatement(query=sql))
     (answer,) = client.do_action(flight.Action(*request))
     created = pb.ActionCreatePreparedStatementResult()
     assert Any.FromString(answer.body.to_pybytes()).Unpack(created)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import grpc
 import pytest
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
@@ -39,9 +39,9 @@ def channel(strict: Guarded) -> Iterator[grpc.Channel]:
         yield opened
 
 
-def ingest(**where: object) -> commands.StatementIngest:
-    options = commands.TableDefinitionOptions(if_not_exist=1, if_exists=3)
-    return commands.StatementIngest(table="fed", table_definition_options=options, **where)  # type: ignore[arg-type]
+def ingest(**where: object) -> wire.StatementIngest:
+    options = wire.TableDefinitionOptions(if_not_exist=1, if_exists=3)
+    return wire.StatementIngest(table="fed", table_definition_options=options, **where)  # type: ignore[arg-type]
 
 
 PUTS: dict[str, tuple[str, Callable[[Guarded], bytes]]] = {
@@ -50,18 +50,18 @@ PUTS: dict[str, tuple[str, Callable[[Guarded], bytes]]] = {
     "parameters of a query": (
         "DoPut",
         lambda target: encode_command(
-            commands.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
+            wire.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
         ),
     ),
     "parameters of an update": (
         "DoPut",
         lambda target: encode_command(
-            commands.PreparedStatementUpdate(
+            wire.PreparedStatementUpdate(
                 prepared_statement_handle=prepared(target.server.client, "INSERT INTO plain VALUES ($1)")
             )
         ),
     ),
-    "an update": ("DoPut", lambda _: encode_command(commands.StatementUpdate(query="DELETE FROM plain"))),
+    "an update": ("DoPut", lambda _: encode_command(wire.StatementUpdate(query="DELETE FROM plain"))),
     "a command that is none": ("DoPut", lambda _: b"nothing that is known"),
     "an exchange": ("DoExchange", lambda _: encode_command(ingest())),
 }
@@ -86,7 +86,7 @@ def answers_another(server: Server) -> bool:
     """Whether another client gets its answer in time."""
     with flight.connect(server.uri) as client:
         found = client.get_flight_info(
-            flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT 1 AS one"))),
+            flight.FlightDescriptor.for_command(encode_command(wire.StatementQuery(query="SELECT 1 AS one"))),
             flight.FlightCallOptions(timeout=ANSWER_SECONDS),
         )
         return client.do_get(found.endpoints[0].ticket).read_all().to_pylist() == [{"one": 1}]

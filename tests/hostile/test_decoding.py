@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.engine.query.tasks import Task
-from lance_flight.flight import commands
-from lance_flight.flight.identity.session_tokens import TokenClaims
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.flight import wire
+from lance_flight.flight.identity.passwords import TokenClaims
 from lance_flight.flight.tickets import Prepared, RowsTicket
 from lance_flight.flight.wire import encode_action, encode_command
 
@@ -18,10 +18,10 @@ from tests.hostile import decoding
 from tests.hostile.decoding import TARGETS, is_refused
 from tests.hostile.mutations import mutations
 
-SELECT = commands.StatementQuery(query="SELECT 1", transaction_id=b"tx")
+SELECT = wire.StatementQuery(query="SELECT 1", transaction_id=b"tx")
 REAL = {
     "commands": encode_command(SELECT),
-    "actions": encode_action(commands.CreatePreparedStatement(query="SELECT 1"))[1],
+    "actions": encode_action(wire.CreatePreparedStatement(query="SELECT 1"))[1],
     "tickets": decoding._SEALER.ticket(RowsTicket(payload=b"payload"), "alice"),
     "handles": decoding._SEALER.handle(Prepared(text="SELECT 1"), "alice"),
     "session tokens": decoding._SESSIONS.give(TokenClaims(user="alice", mark="m")).removeprefix("lfs_").encode(),

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from adbc_driver_manager import Error
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight.flight.wire import encode_command
 from lance_flight_client import adbc
@@ -51,8 +51,8 @@ def test_parameters_with_a_dictionary_are_refused_before_its_frame_is_read(
 ) -> None:
     handle = prepared(target.server.client, "SELECT $1")
     for command in (
-        commands.PreparedStatementQuery(prepared_statement_handle=handle),
-        commands.PreparedStatementUpdate(prepared_statement_handle=handle),
+        wire.PreparedStatementQuery(prepared_statement_handle=handle),
+        wire.PreparedStatementUpdate(prepared_statement_handle=handle),
     ):
         sent = frames(encode_command(command), [pa.record_batch({"v": column})])
         status, words = call(channel, "DoPut", [*sent[:2], headless, *sent[2:]])
@@ -134,8 +134,8 @@ def test_categories_of_polars_are_stored_as_text(target: Guarded) -> None:
     reader = pa.RecordBatchReader.from_stream(frame)
     assert reader.schema.field("c").type == pa.dictionary(pa.uint32(), pa.string_view())
     client, rows = target.server.client, reader.read_all()
-    writer, answers = client.do_put(described(commands.StatementIngest(
-        table="categories", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
+    writer, answers = client.do_put(described(wire.StatementIngest(
+        table="categories", table_definition_options=wire.TableDefinitionOptions(if_not_exist=1, if_exists=2)
     )), rows.schema)  # fmt: skip
     with writer:
         writer.write_table(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from substrait.algebra_pb2 import ReadRel, Rel, RelRoot
 from substrait.plan_pb2 import Plan, PlanRel
 from substrait.type_pb2 import NamedStruct, Type
@@ -144,7 +144,7 @@ def test_a_plan_of_the_same_shape_reads_a_table(target: Guarded) -> None:
 def answered(target: Guarded, read: ReadRel) -> list[dict[str, object]]:
     """The rows of a plan."""
     client = target.server.client
-    command = commands.StatementSubstraitPlan(plan=commands.SubstraitPlan(plan=plan(read).SerializeToString()))
+    command = wire.StatementSubstraitPlan(plan=wire.SubstraitPlan(plan=plan(read).SerializeToString()))
     info = client.get_flight_info(described(command))
     return [row for endpoint in info.endpoints for row in client.do_get(endpoint.ticket).read_all().to_pylist()]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from pyarrow import flight
 
 from tests.hostile.capped import bounded, capped
@@ -128,11 +128,11 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 @pytest.mark.parametrize("command", PRESSED.values(), ids=PRESSED)
 def test_compressed_batches_are_bounded_before_they_are_decompressed(
-    started: Server, command: commands.StatementIngest | None, codec: str
+    started: Server, command: wire.StatementIngest | None, codec: str
 ) -> None:
     options = flight.FlightCallOptions(write_options=pa.ipc.IpcWriteOptions(compression=codec))
     to = described(
-        command or commands.PreparedStatementQuery(prepared_statement_handle=prepared(started.client, "SELECT ?"))
+        command or wire.PreparedStatementQuery(prepared_statement_handle=prepared(started.client, "SELECT ?"))
     )
     batch = rows(ZEROS, ZEROS, ZEROS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 
 from tests.hostile.outside import ANSWERS, SECRET, Guarded
 from tests.service.server_process import files
@@ -69,8 +69,8 @@ def ingest(*modes: int, **where: str) -> Place:
 
     def run(target: Guarded, name: str) -> object:
         at = {"table": "made"} | {key: name if value == "NAME" else value for key, value in where.items()}
-        options = commands.TableDefinitionOptions(if_not_exist=if_not_exist, if_exists=if_exists)
-        return target.ingest(commands.StatementIngest(table_definition_options=options, **at))
+        options = wire.TableDefinitionOptions(if_not_exist=if_not_exist, if_exists=if_exists)
+        return target.ingest(wire.StatementIngest(table_definition_options=options, **at))
 
     return run
 

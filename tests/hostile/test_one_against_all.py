@@ -13,7 +13,7 @@ from time import sleep
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
@@ -42,8 +42,8 @@ SECONDS = 30.0 if IS_FULL else 2.0
 MIB = 1 << 20
 HEAVY = "SELECT count(*) AS n FROM generate_series(1, 2000000000) AS t (v) WHERE sin(v) > 2"
 BIG = "SELECT value, repeat('x', 200) AS word FROM generate_series(1, 2000000000)"
-INGEST = commands.StatementIngest(
-    table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=2, if_exists=2)
+INGEST = wire.StatementIngest(
+    table="t", table_definition_options=wire.TableDefinitionOptions(if_not_exist=2, if_exists=2)
 )
 
 
@@ -62,7 +62,7 @@ class Attacked:
     def begin(self, options: flight.FlightCallOptions) -> None:
         """Begin a transaction, which may be refused."""
         with suppress(flight.FlightError):
-            tuple(self.first.do_action(flight.Action(*encode_action(commands.BeginTransaction())), options))
+            tuple(self.first.do_action(flight.Action(*encode_action(wire.BeginTransaction())), options))
 
     @cached_property
     def first(self) -> flight.FlightClient:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.sessions import value_message
 from lance_flight.flight.wire import encode_action, encode_command
 
@@ -22,7 +22,7 @@ from tests.hostile.prepared import ANSWERED, INTO, prepared
 
 pytestmark = pytest.mark.slow  # a server process, and many changed bytes
 
-SELECT = commands.StatementQuery(query="SELECT * FROM t")
+SELECT = wire.StatementQuery(query="SELECT * FROM t")
 # Without dictionaries, which an ingest takes here: test_dictionaries.py and test_crafted_frames.py send those.
 ROWS = [
     pa.record_batch(
@@ -39,21 +39,21 @@ CALLS: dict[str, tuple[str, bytes]] = {
     "GetFlightInfo of a query": ("GetFlightInfo", descriptor(encode_command(SELECT))),
     "GetFlightInfo of metadata": (
         "GetFlightInfo",
-        descriptor(encode_command(commands.GetTables(include_schema=True, table_types=("TABLE",)))),
+        descriptor(encode_command(wire.GetTables(include_schema=True, table_types=("TABLE",)))),
     ),
     "GetSchema": ("GetSchema", descriptor(encode_command(SELECT))),
-    "DoGet of metadata": ("DoGet", field(1, encode_command(commands.GetCatalogs()))),
+    "DoGet of metadata": ("DoGet", field(1, encode_command(wire.GetCatalogs()))),
     "ListFlights": ("ListFlights", b"\x0a\x04abcd"),
     "ListActions": ("ListActions", b""),
     "PollFlightInfo": ("PollFlightInfo", descriptor(encode_command(SELECT))),
     **{
         type(asked).__name__: ("DoAction", action(*encode_action(asked)))
         for asked in (
-            commands.CreatePreparedStatement(query="SELECT 1"),
-            commands.EndTransaction(transaction_id=b"0123456789abcdef", action=1),
-            commands.SetSessionOptions(session_options={"isolation": value_message("snapshot")}),
-            commands.CancelFlightInfo(info=b"info"),
-            commands.RenewFlightEndpoint(endpoint=b"endpoint"),
+            wire.CreatePreparedStatement(query="SELECT 1"),
+            wire.EndTransaction(transaction_id=b"0123456789abcdef", action=1),
+            wire.SetSessionOptions(session_options={"isolation": value_message("snapshot")}),
+            wire.CancelFlightInfo(info=b"info"),
+            wire.RenewFlightEndpoint(endpoint=b"endpoint"),
         )
     },
 }
@@ -122,7 +122,7 @@ def test_a_batch_that_lies_about_itself_is_refused(
 ) -> None:
     target.run("DROP TABLE IF EXISTS fed")
     batch = pa.record_batch({"value": honest})
-    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
+    bind = wire.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
     for command in (INTO, bind):
         sent = frames(encode_command(command), [batch])
         assert said in sent[-1]
@@ -138,7 +138,7 @@ def test_a_batch_that_lies_about_itself_is_refused(
 def test_a_column_whose_name_is_no_text_is_refused(target: Guarded, channel: grpc.Channel) -> None:
     target.run("DROP TABLE IF EXISTS fed")
     batch = pa.record_batch({"name": [1]})
-    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
+    bind = wire.PreparedStatementQuery(prepared_statement_handle=prepared(target.server.client, "SELECT $1"))
     for command in (INTO, bind):
         sent = [frame.replace(b"name", b"n\xffme") for frame in frames(encode_command(command), [batch])]
         status, words = call(channel, "DoPut", sent)
@@ -148,7 +148,7 @@ def test_a_column_whose_name_is_no_text_is_refused(target: Guarded, channel: grp
 @given(data=st.data())
 def test_changed_parameters_are_answered(target: Guarded, channel: grpc.Channel, data: st.DataObject) -> None:
     handle = prepared(target.server.client, "SELECT $1, $2, $3, $4")
-    sent = frames(encode_command(commands.PreparedStatementQuery(prepared_statement_handle=handle)), ROWS[:1])
+    sent = frames(encode_command(wire.PreparedStatementQuery(prepared_statement_handle=handle)), ROWS[:1])
     changed = data.draw(st.integers(0, len(sent) - 1))
     sent[changed] = data.draw(mutations(sent[changed]))
     check(target, *call(channel, "DoPut", sent))

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
-from lance_flight.engine.writes.definitions import partition_spec, partitioning
-from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec, partitioning
 from lance_flight.errors import DataError
 from lance_flight.model.domains import Domain, plain
 from lance_flight.model.ordering import ordering

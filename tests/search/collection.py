@@ -18,10 +18,9 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 from lance_flight.errors import LanceFlightError
 
 DIMENSIONS = 8

@@ -9,7 +9,7 @@ import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.search import advice
+from lance_flight.engine.query.search import running
 
 from tests.search.collection import Documents, literal, made, query, store
 
@@ -20,7 +20,7 @@ NEAR = literal([0.5] * 8)
 @pytest.fixture
 def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Two partitions of some hundred rows, which count as many."""
-    monkeypatch.setattr(advice, "MANY_ROWS", 100)
+    monkeypatch.setattr(running, "MANY_ROWS", 100)
     return made(tmp_path / "root", Documents.random(ROWS), "bucket(2, id)")
 
 
@@ -102,7 +102,7 @@ def test_tables_that_are_too_small_for_an_index_do_not_count(docs: Engine) -> No
 
 
 def test_many_tables_ask_for_a_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "MANY_TABLES", 5)
+    monkeypatch.setattr(running, "MANY_TABLES", 5)
     docs = made(tmp_path / "root", Documents.random(50), "tenant")
     assert advised(docs, near()) == ["5 partition tables are searched; a filter on tenant leaves fewer"]
     assert advised(docs, near(", filter => 'tenant = ''a'''")) == []
@@ -119,5 +119,5 @@ def test_nothing_is_said_of_a_hidden_layout(docs: Engine) -> None:
 
 
 def test_no_advice_is_worked_out_where_nobody_asks(docs: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "map_tables", None)
+    monkeypatch.setattr(running, "map_tables", None)
     assert len(query(docs, near())) == 10

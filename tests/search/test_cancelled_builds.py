@@ -20,8 +20,8 @@ from lance_flight.catalog.maintenance.index_segments import BuildSegment
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record
 from lance_flight.errors import Cancelled, StatementTimeout
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.search import advice, query_vectors, vectors
+from lance_flight.engine.query.search import running, vectors
 from lance_flight.errors import DataError, InvalidInput, Unsupported
 
 from tests.examples import examples
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_said(
 def test_the_vectors_of_all_queries_are_bounded(
     docs: tuple[Engine, Multivectors], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_vectors, "MOST_VECTORS_TOGETHER", 5)
+    monkeypatch.setattr(vectors, "MOST_VECTORS_TOGETHER", 5)
     said = told(docs[0], f"SELECT * FROM vector_search('docs', 'v', queries => {[[[1] * SIZE] * 3] * 2})")
     assert "has multivectors of 6 vectors; expected at most 5 together" in said
 
@@ -358,7 +358,7 @@ def test_an_index_is_by_cosine_alone(tmp_path: Path, metric: str) -> None:
 
 
 def test_advice_names_an_index_that_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "MANY_ROWS", 100)
+    monkeypatch.setattr(running, "MANY_ROWS", 100)
     of = engine(tmp_path / "root")
     made(of, multivectors(300))
     call = f"EXPLAIN SELECT * FROM vector_search('docs', 'v', {[[1] * SIZE]}"

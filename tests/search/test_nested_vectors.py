@@ -11,7 +11,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.search import advice
+from lance_flight.engine.query.search import running
 from lance_flight.errors import NotFound, Unsupported
 
 from tests.search.collection import Documents, engine, literal, query, told
@@ -112,7 +112,7 @@ def test_an_index_of_a_path_that_is_none_is_refused(nested: tuple[Engine, Docume
 def test_explain_advises_an_index_of_the_path(
     nested: tuple[Engine, Documents], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advice, "MANY_ROWS", 100)
+    monkeypatch.setattr(running, "MANY_ROWS", 100)
     of, _ = nested
     sql = f"SELECT id FROM vector_search('docs', 'meta.embedding', {literal(VECTOR)}"
 

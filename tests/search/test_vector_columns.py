@@ -10,7 +10,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes import vector_columns
+from lance_flight.engine.writes import ingest as checking
 from lance_flight.errors import DataError, LanceFlightError, SqlError, Unsupported
 
 from tests.search.collection import distance, engine, literal, query, told
@@ -224,7 +224,7 @@ def test_lists_of_whole_numbers_stay_lists(tmp_path: Path) -> None:
 
 
 def test_a_later_list_of_another_length_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_columns, "LOOKED_AT_BYTES", 1)
+    monkeypatch.setattr(checking, "LOOKED_AT_BYTES", 1)
     of = engine(tmp_path / "root")
     first, second = (
         pa.table({"v": pa.array(rows, pa.list_(pa.float32()))}) for rows in ([[1.0, 2.0]], [[1.0, 2.0], [3.0]])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 import pyarrow as pa
-from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.wire import StatementIngest, TableDefinitionOptions, encode_command
 from pyarrow import flight
 
 CREATE, APPEND = 1, 2

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight.commands import StatementQuery
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.wire import StatementQuery, encode_command
 from pyarrow import flight
 
 from tests.flight.handshakes import InMessages, password

@@ -7,13 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight.commands import (
-    StatementIngest,
-    StatementQuery,
-    TableDefinitionOptions,
-)
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_command
+from lance_flight.flight.wire import StatementIngest, StatementQuery, TableDefinitionOptions, encode_command
 from pyarrow import flight
 
 from tests.flight.statements import descriptor

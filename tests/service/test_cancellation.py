@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
@@ -82,7 +82,7 @@ def fetched(cursor: dbapi.Cursor, sql: str) -> pa.Table:
 
 def cancel(client: flight.FlightClient, info: flight.FlightInfo) -> int:
     """Cancel a query; the status that the server answers."""
-    action = flight.Action(*encode_action(commands.CancelFlightInfo(info=info.serialize())))
+    action = flight.Action(*encode_action(wire.CancelFlightInfo(info=info.serialize())))
     (result,) = client.do_action(action)
     return int(actions_pb.CancelFlightInfoResult.FromString(result.body.to_pybytes()).status)
 
@@ -177,7 +177,7 @@ def test_a_session_may_allow_less(server: Server) -> None:
 
 
 def test_clients_can_ask_for_the_timeouts(impatient: Server) -> None:
-    asked = commands.GetSqlInfo(info=(pb.FLIGHT_SQL_SERVER_STATEMENT_TIMEOUT, pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT))
+    asked = wire.GetSqlInfo(info=(pb.FLIGHT_SQL_SERVER_STATEMENT_TIMEOUT, pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT))
     ticket = flight.Ticket(encode_command(asked))
     assert impatient.client.do_get(ticket).read_all()["value"].to_pylist() == [1_000, 3_600_000]
 

@@ -10,8 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight.commands import RenewFlightEndpoint, StatementQuery, TicketStatementQuery
-from lance_flight.flight.wire import decode_command, encode_action, encode_command
+from lance_flight.flight.wire import (
+    RenewFlightEndpoint,
+    StatementQuery,
+    TicketStatementQuery,
+    decode_command,
+    encode_action,
+    encode_command,
+)
 from pyarrow import flight
 
 from tests.service.server_process import Server, serving

@@ -11,8 +11,8 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from adbc_driver_manager.dbapi import Connection
-from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import StatementIngest, TableDefinitionOptions
 from lance_flight_client.adbc import connect, ingest
 from lance_flight_client.errors import ServerError
 

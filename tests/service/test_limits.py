@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from pyarrow import flight
 
 from tests.engine.waiting import until
@@ -101,8 +101,8 @@ def test_a_sort_spills(server: Server) -> None:
         sorted_rows.cancel()
 
 
-INGEST = commands.StatementIngest(
-    table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=2, if_exists=2)
+INGEST = wire.StatementIngest(
+    table="t", table_definition_options=wire.TableDefinitionOptions(if_not_exist=2, if_exists=2)
 )
 
 

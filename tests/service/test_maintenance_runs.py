@@ -14,7 +14,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from google.protobuf import any_pb2
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
@@ -68,16 +68,16 @@ def updated(server: Server, sql: str) -> None:
         assert cursor.adbc_statement.execute_update() > 0
 
 
-def described(command: commands.Command) -> flight.FlightDescriptor:
+def described(command: wire.Command) -> flight.FlightDescriptor:
     return flight.FlightDescriptor.for_command(encode_command(command))
 
 
 def planned(server: Server, sql: str) -> flight.FlightInfo:
-    return server.client.get_flight_info(described(commands.StatementQuery(query=sql)))
+    return server.client.get_flight_info(described(wire.StatementQuery(query=sql)))
 
 
 def prepared(server: Server, sql: str) -> pb.ActionCreatePreparedStatementResult:
-    (result,) = server.client.do_action(flight.Action(*encode_action(commands.CreatePreparedStatement(query=sql))))
+    (result,) = server.client.do_action(flight.Action(*encode_action(wire.CreatePreparedStatement(query=sql))))
     found = pb.ActionCreatePreparedStatementResult()
     assert any_pb2.Any.FromString(result.body.to_pybytes()).Unpack(found)
     return found
@@ -89,11 +89,11 @@ def handle_of(server: Server, sql: str) -> bytes:
 
 def prepared_query(server: Server, sql: str) -> None:
     server.client.get_flight_info(
-        described(commands.PreparedStatementQuery(prepared_statement_handle=handle_of(server, sql)))
+        described(wire.PreparedStatementQuery(prepared_statement_handle=handle_of(server, sql)))
     )
 
 
-def put(server: Server, command: commands.Command) -> int:
+def put(server: Server, command: wire.Command) -> int:
     writer, reader = server.client.do_put(described(command), pa.schema([]))
     with writer:
         writer.done_writing()
@@ -101,7 +101,7 @@ def put(server: Server, command: commands.Command) -> int:
 
 
 def prepared_update(server: Server, sql: str) -> None:
-    command = commands.PreparedStatementUpdate(prepared_statement_handle=handle_of(server, sql))
+    command = wire.PreparedStatementUpdate(prepared_statement_handle=handle_of(server, sql))
     assert put(server, command) > 0
 
 
@@ -227,7 +227,7 @@ def test_its_rows_are_the_same_whenever_and_wherever_they_are_fetched_and_nothin
 
 
 def renew(server: Server, endpoint: flight.FlightEndpoint) -> flight.FlightEndpoint:
-    action = flight.Action(*encode_action(commands.RenewFlightEndpoint(endpoint=endpoint.serialize())))
+    action = flight.Action(*encode_action(wire.RenewFlightEndpoint(endpoint=endpoint.serialize())))
     (result,) = server.client.do_action(action)
     return flight.FlightEndpoint.deserialize(result.body.to_pybytes())
 
@@ -244,9 +244,9 @@ def adbc_prepares(server: Server, sql: str) -> None:
 
 NOTHING_RUNS = {
     "CreatePreparedStatement": prepared,
-    "GetSchema": lambda server, sql: server.client.get_schema(described(commands.StatementQuery(query=sql))),
+    "GetSchema": lambda server, sql: server.client.get_schema(described(wire.StatementQuery(query=sql))),
     "GetSchema of a prepared one": lambda server, sql: server.client.get_schema(
-        described(commands.PreparedStatementQuery(prepared_statement_handle=handle_of(server, sql)))
+        described(wire.PreparedStatementQuery(prepared_statement_handle=handle_of(server, sql)))
     ),
     "adbc_execute_schema": adbc_prepares,
     "EXPLAIN": lambda server, sql: server.refuses(f"EXPLAIN {sql}"),
@@ -265,7 +265,7 @@ def test_what_only_looks_at_a_statement_runs_nothing(server: Server, many: str, 
 
 def test_it_runs_once_for_each_execution_of_a_prepared_statement(server: Server, many: str) -> None:
     handle = handle_of(server, f"ALTER TABLE {many} COMPACT")
-    command = commands.PreparedStatementQuery(prepared_statement_handle=handle)
+    command = wire.PreparedStatementQuery(prepared_statement_handle=handle)
     for count in (2, 0):
         info = server.client.get_flight_info(described(command))
         assert info.schema.names[0] == "object_id"
@@ -276,12 +276,12 @@ def test_it_runs_once_for_each_execution_of_a_prepared_statement(server: Server,
 
 def test_an_update_counts_the_rows_of_the_report(server: Server, many: str) -> None:
     for count in (2, 0):
-        assert put(server, commands.StatementUpdate(query=f"ALTER TABLE {many} COMPACT")) == count
+        assert put(server, wire.StatementUpdate(query=f"ALTER TABLE {many} COMPACT")) == count
 
 
 def test_what_has_run_is_not_cancelled_and_can_still_be_read(server: Server, many: str) -> None:
     info = planned(server, f"ALTER TABLE {many} COMPACT")
-    action = flight.Action(*encode_action(commands.CancelFlightInfo(info=info.serialize())))
+    action = flight.Action(*encode_action(wire.CancelFlightInfo(info=info.serialize())))
     (result,) = server.client.do_action(action)
     status = actions_pb.CancelFlightInfoResult.FromString(result.body.to_pybytes()).status
     assert status == actions_pb.CANCEL_STATUS_NOT_CANCELLABLE
@@ -292,7 +292,7 @@ def test_what_has_run_is_not_cancelled_and_can_still_be_read(server: Server, man
 def test_who_gives_up_waiting_has_it_run_once_all_the_same(server: Server, many: str) -> None:
     version = manifest(server.root / many).version
     patience = flight.FlightCallOptions(timeout=0.05)
-    command = described(commands.StatementQuery(query=f"ALTER TABLE {many} COMPACT"))
+    command = described(wire.StatementQuery(query=f"ALTER TABLE {many} COMPACT"))
     with suppress(flight.FlightTimedOutError):
         server.client.get_flight_info(command, patience)
     assert len(server.rows(f"ALTER TABLE {many} COMPACT")) in {0, 2}

@@ -15,10 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
-from lance_flight.flight import commands
-from lance_flight.flight.commands import Action
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action
+from lance_flight.flight.wire import Action, encode_action
 from pyarrow import flight
 
 from tests.engine.waiting import until
@@ -38,8 +37,8 @@ BIG = "SELECT value, repeat('x', 200) AS word FROM generate_series(1, 2000000000
 ENDED = "finds no session"
 pytestmark = pytest.mark.timeout(3600 if IS_FULL else 300)
 """10,000 sessions take some minutes for as long as a machine is idle."""
-INGEST = commands.StatementIngest(
-    table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=2, if_exists=2)
+INGEST = wire.StatementIngest(
+    table="t", table_definition_options=wire.TableDefinitionOptions(if_not_exist=2, if_exists=2)
 )
 
 
@@ -88,7 +87,7 @@ class Clients:
 
     def run(self, sql: str) -> None:
         """Run a statement that returns no rows."""
-        command = descriptor(commands.StatementUpdate(query=sql))
+        command = descriptor(wire.StatementUpdate(query=sql))
         writer, reader = self.connection.do_put(command, pa.schema([]))
         with writer:
             writer.done_writing()
@@ -146,7 +145,7 @@ def test_sessions_beyond_the_limit_end_and_take_along_what_they_had(server: Serv
     for number in range(MANY):
         clients.take(number)
         with suppress(flight.FlightError, pa.ArrowInvalid, KeyError):
-            clients.act(commands.CloseSession())
+            clients.act(wire.CloseSession())
     until(lambda: places(server) == 0)
     assert open_files(server) < files + 30
     say(
@@ -163,7 +162,7 @@ def test_prepared_statements_cost_a_server_nothing(server: Server, say: Callable
     handles += [prepare(clients, number) for number in range(100, MANY)]
     grown = resident(server) - before
     for number in (0, 1, MANY // 2, MANY - 1):
-        command = commands.PreparedStatementQuery(prepared_statement_handle=handles[number])
+        command = wire.PreparedStatementQuery(prepared_statement_handle=handles[number])
         info = clients.connection.get_flight_info(descriptor(command))
         assert clients.connection.do_get(info.endpoints[0].ticket).read_all()["n"].to_pylist() == [number]
     assert grown < 64 * MIB
@@ -171,7 +170,7 @@ def test_prepared_statements_cost_a_server_nothing(server: Server, say: Callable
 
 
 def prepare(clients: Clients, number: int) -> bytes:
-    body = clients.act(commands.CreatePreparedStatement(query=f"SELECT {number} AS n"))
+    body = clients.act(wire.CreatePreparedStatement(query=f"SELECT {number} AS n"))
     result = pb.ActionCreatePreparedStatementResult()
     assert AnyMessage.FromString(body).Unpack(result)
     return bytes(result.prepared_statement_handle)
@@ -264,7 +263,7 @@ def test_a_server_without_file_handles_says_so_and_goes_on(tmp_path: Path) -> No
         assert "[54000] [limit_exceeded] the server has as many files open as it may" in told
         for number in range(len(clients.cookies)):
             clients.take(number)
-            clients.act(commands.CloseSession())
+            clients.act(wire.CloseSession())
         until(lambda: places(server) == 0)
         clients.take()
         clients.run("CREATE TEMPORARY TABLE mine AS SELECT 1 AS n")

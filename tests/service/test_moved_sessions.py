@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.any_pb2 import Any as Any_
-from lance_flight.flight.commands import (
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.tickets import OF_A_COOKIE
+from lance_flight.flight.wire import (
     BeginTransaction,
     CloseSession,
     Command,
@@ -19,10 +21,8 @@ from lance_flight.flight.commands import (
     EndTransaction,
     PreparedStatementQuery,
     StatementQuery,
+    encode_action,
 )
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.session_cookies import OF_A_COOKIE
-from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar

@@ -15,7 +15,6 @@ from lance_flight.cli.serving import service
 from lance_flight.cli.serving.load_balancer import free_ports
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.commands import CancelFlightInfo, GetTableTypes
 from lance_flight.flight.peers import (
     ACTION,
     HEADER,
@@ -27,7 +26,7 @@ from lance_flight.flight.peers import (
 )
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.tickets import TicketSealer
-from lance_flight.flight.wire import encode_action
+from lance_flight.flight.wire import CancelFlightInfo, GetTableTypes, encode_action
 from pyarrow import flight
 
 from tests.flight.certificates import authority

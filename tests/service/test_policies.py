@@ -14,9 +14,14 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from google.protobuf.any_pb2 import Any as AnyMessage
-from lance_flight.flight.commands import CreatePreparedStatement, PreparedStatementQuery, StatementQuery
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import (
+    CreatePreparedStatement,
+    PreparedStatementQuery,
+    StatementQuery,
+    encode_action,
+    encode_command,
+)
 from lance_flight_client.errors import ServerError
 from pyarrow import flight
 

@@ -29,7 +29,7 @@ from lance_flight.cli.serving.children import Child, ChildSpec
 from lance_flight.cli.serving.reloading import Reloader
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
+from lance_flight.flight.wire import StatementIngest, TableDefinitionOptions
 from pyarrow import flight
 
 from tests.flight.statements import descriptor, planned, reader

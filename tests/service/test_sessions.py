@@ -12,15 +12,9 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.backend_values import SettingValue
-from lance_flight.flight.commands import (
-    Action,
-    CloseSession,
-    GetSessionOptions,
-    SetSessionOptions,
-)
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.sessions import value_message
-from lance_flight.flight.wire import encode_action
+from lance_flight.flight.wire import Action, CloseSession, GetSessionOptions, SetSessionOptions, encode_action
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar

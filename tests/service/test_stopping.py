@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from google.protobuf.any_pb2 import Any as AnyMessage
-from lance_flight.flight.commands import BeginTransaction, StatementQuery
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action
+from lance_flight.flight.wire import BeginTransaction, StatementQuery, encode_action
 from pyarrow import flight
 
 from tests.flight.statements import descriptor, planned, reader

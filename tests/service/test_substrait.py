@@ -8,7 +8,7 @@ from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from datafusion import SessionContext
 from datafusion.substrait import Serde
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
@@ -52,7 +52,7 @@ def test_a_plan_sees_what_its_transaction_wrote(server: Server, table: str, plan
 
 
 def test_a_plan_is_read_at_several_endpoints(server: Server, plan: bytes) -> None:
-    command = commands.StatementSubstraitPlan(plan=commands.SubstraitPlan(plan=plan))
+    command = wire.StatementSubstraitPlan(plan=wire.SubstraitPlan(plan=plan))
     options = flight.FlightCallOptions(headers=[(b"lance-flight-endpoints", b"3")])
     info = server.client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(command)), options)
     parts = [server.client.do_get(endpoint.ticket).read_all()["id"].to_pylist() for endpoint in info.endpoints]
@@ -67,7 +67,7 @@ def test_a_plan_that_is_none_says_so(server: Server) -> None:
 
 
 def test_the_server_says_that_it_reads_plans(server: Server) -> None:
-    command = commands.GetSqlInfo(info=(pb.FLIGHT_SQL_SERVER_SUBSTRAIT, pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MAX_VERSION))
+    command = wire.GetSqlInfo(info=(pb.FLIGHT_SQL_SERVER_SUBSTRAIT, pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MAX_VERSION))
     info = server.client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(command)))
     answer = server.client.do_get(info.endpoints[0].ticket).read_all()
     assert answer["value"].to_pylist() == [True, written_by_datafusion()]

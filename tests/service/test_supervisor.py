@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 from lance_flight.cli.serving.supervisor import MOST_QUICK
-from lance_flight.flight.commands import GetTableTypes
+from lance_flight.flight.wire import GetTableTypes
 from pyarrow import flight
 
 from tests.flight.statements import descriptor, reader

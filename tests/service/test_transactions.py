@@ -11,7 +11,8 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from google.protobuf.any_pb2 import Any as AnyMessage
-from lance_flight.flight.commands import (
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import (
     Action,
     BeginTransaction,
     Command,
@@ -20,9 +21,9 @@ from lance_flight.flight.commands import (
     StatementIngest,
     StatementQuery,
     TableDefinitionOptions,
+    encode_action,
+    encode_command,
 )
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar

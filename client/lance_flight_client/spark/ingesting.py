@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from lance_flight import errors
 from lance_flight.catalog.commits.commit_tokens import CommitToken
-from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.engine.writes.definitions import parse_partition_by
 from lance_flight.errors import AlreadyCommitted
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException

@@ -28,13 +28,14 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.writes.definitions import (
+    PartitionDef,
     check_partitioning,
     column_problems,
+    parse_partition_by,
     partition_spec,
     partitioning,
     storable,
 )
-from lance_flight.engine.writes.partition_fields import PartitionDef, parse_partition_by
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, NotFound, SchemaError
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec

@@ -19,7 +19,7 @@ from lance_flight.cli.inspect import named
 from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.loading import cancel_statements, check_target, engine_over
 from lance_flight.cli.serving.service import leave
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import InvalidInput
 

@@ -8,7 +8,7 @@ import sys
 
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.identity.passwords import StoredPassword
-from lance_flight.flight.identity.tables import heading
+from lance_flight.flight.identity.principals import heading
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

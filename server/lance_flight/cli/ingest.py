@@ -22,8 +22,7 @@ from lance_flight.cli.serving.service import leave
 from lance_flight.cli.suggestions import suggest
 from lance_flight.engine.sql.type_names import column_type_name
 from lance_flight.engine.statements.create_table import columns_of
-from lance_flight.engine.writes.ingest import check_new
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import TableProperties, check_new
 from lance_flight.errors import AlreadyCommitted, DataError, InvalidInput
 
 

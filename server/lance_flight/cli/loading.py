@@ -24,8 +24,7 @@ from lance_flight.config_sources import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.writes.ingest_options import COMMIT_ID, OVERWRITE, IngestOptions
-from lance_flight.engine.writes.table_properties import PARTITION_BY
+from lance_flight.engine.writes.ingest import COMMIT_ID, OVERWRITE, PARTITION_BY, IngestOptions
 from lance_flight.errors import AlreadyCommitted, InvalidInput
 
 _LANES = 2

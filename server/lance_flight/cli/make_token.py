@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from lance_flight.flight.identity.principals import heading
 from lance_flight.flight.identity.static_tokens import hash_of, make_token
-from lance_flight.flight.identity.tables import heading
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

@@ -17,22 +17,20 @@ from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.looks import listing, looking_since
 from lance_flight.catalog.storage.reserve import run_with_reserve
-from lance_flight.engine.query.endpoints import is_ordered, split
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.plan_cache import PlanCache
-from lance_flight.engine.query.planned_query import PlannedQuery
+from lance_flight.engine.query.planned_query import PlannedQuery, is_ordered, split
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
-from lance_flight.engine.query.scope import ALONE, Scope
+from lance_flight.engine.query.query_plans import QueryPlan, Task, tasks_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.statement_context import ALONE, Scope
 from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
+from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits
 from lance_flight.engine.runtime.receiving import Receiver
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind, StatementWatch
 from lance_flight.engine.runtime.session_registry import SessionRegistry
@@ -59,7 +57,7 @@ from lance_flight.engine.statements.kinds import (
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.ingest_options import APPENDED, IngestOptions
+from lance_flight.engine.writes.ingest import APPENDED, IngestOptions
 from lance_flight.errors import LimitExceeded, NotFound, SqlError
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
 

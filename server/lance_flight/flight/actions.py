@@ -12,12 +12,12 @@ from typing import Any
 from pyarrow import flight
 
 from lance_flight.errors import Unsupported
-from lance_flight.flight import commands, sessions, transactions
+from lance_flight.flight import sessions, transactions, wire
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import Action
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.prepared import PreparedStatements
+from lance_flight.flight.wire import Action
 
 OFFERED = (
     flight.ActionType("CreatePreparedStatement", "Plan a statement for later, without running it."),
@@ -52,19 +52,17 @@ class Actions:
 
 
 _ANSWERS: Mapping[type[Action], Callable[[Actions, Call, Any], bytes | None]] = {
-    commands.CreatePreparedStatement: lambda actions, call, request: actions.prepared.create(call, request),
-    commands.CreatePreparedSubstraitPlan: lambda actions, call, request: actions.prepared.create(call, request),
-    commands.ClosePreparedStatement: lambda actions, call, request: actions.prepared.close(call, request),
-    commands.BeginTransaction: lambda actions, call, _: transactions.begin(actions.backend, call),
-    commands.EndTransaction: lambda actions, call, request: transactions.end(actions.backend, call, request),
-    commands.BeginSavepoint: lambda actions, call, request: transactions.begin_savepoint(
-        actions.backend, call, request
-    ),
-    commands.EndSavepoint: lambda actions, call, request: transactions.end_savepoint(actions.backend, call, request),
-    commands.CancelFlightInfo: lambda actions, call, request: actions.endpoints.cancel_flight_info(call, request),
-    commands.CancelQuery: lambda actions, call, request: actions.endpoints.cancel_query(call, request),
-    commands.RenewFlightEndpoint: lambda actions, call, request: actions.endpoints.renew(call, request),
-    commands.SetSessionOptions: lambda actions, call, request: sessions.set_options(actions.backend, call, request),
-    commands.GetSessionOptions: lambda actions, call, _: sessions.get_options(actions.backend, call),
-    commands.CloseSession: lambda actions, call, _: sessions.close(actions.backend, call),
+    wire.CreatePreparedStatement: lambda actions, call, request: actions.prepared.create(call, request),
+    wire.CreatePreparedSubstraitPlan: lambda actions, call, request: actions.prepared.create(call, request),
+    wire.ClosePreparedStatement: lambda actions, call, request: actions.prepared.close(call, request),
+    wire.BeginTransaction: lambda actions, call, _: transactions.begin(actions.backend, call),
+    wire.EndTransaction: lambda actions, call, request: transactions.end(actions.backend, call, request),
+    wire.BeginSavepoint: lambda actions, call, request: transactions.begin_savepoint(actions.backend, call, request),
+    wire.EndSavepoint: lambda actions, call, request: transactions.end_savepoint(actions.backend, call, request),
+    wire.CancelFlightInfo: lambda actions, call, request: actions.endpoints.cancel_flight_info(call, request),
+    wire.CancelQuery: lambda actions, call, request: actions.endpoints.cancel_query(call, request),
+    wire.RenewFlightEndpoint: lambda actions, call, request: actions.endpoints.renew(call, request),
+    wire.SetSessionOptions: lambda actions, call, request: sessions.set_options(actions.backend, call, request),
+    wire.GetSessionOptions: lambda actions, call, _: sessions.get_options(actions.backend, call),
+    wire.CloseSession: lambda actions, call, _: sessions.close(actions.backend, call),
 }

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from lance_flight.backend_values import CancelStatus, Description, IfExists, PeerRequest, SessionState, SettingValue
-from lance_flight.flight.commands import SubstraitPlan
+from lance_flight.flight.wire import SubstraitPlan
 from lance_flight.shares import holder_of
 
 SqlOrPlan: TypeAlias = str | SubstraitPlan

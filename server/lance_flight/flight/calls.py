@@ -24,11 +24,11 @@ from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.handshakes import Handshake, record_handshake, with_token
 from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.identity.principal import Principal, Proof
+from lance_flight.flight.identity.principals import Principal, Proof
 from lance_flight.flight.peers import ACTION, open_request, sealed_request
 from lance_flight.flight.proxies import client_of
-from lance_flight.flight.session_cookies import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.flight.status import handler
+from lance_flight.flight.tickets import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.shares import holder_of, may_hold, release
 from lance_flight.thread_states import ThreadState
 

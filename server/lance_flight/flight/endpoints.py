@@ -15,12 +15,19 @@ from lance_flight.backend_values import CancelStatus
 from lance_flight.errors import InvalidInput, TicketExpired
 from lance_flight.flight.backend import Backend, Planned, Rows
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import CancelFlightInfo, CancelQuery, RenewFlightEndpoint, TicketStatementQuery
 from lance_flight.flight.metadata import schemas
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as sql_pb
 from lance_flight.flight.tickets import NoRowsTicket, RowsTicket, TicketSealer
-from lance_flight.flight.wire import decode_command, encode_command, wrap
+from lance_flight.flight.wire import (
+    CancelFlightInfo,
+    CancelQuery,
+    RenewFlightEndpoint,
+    TicketStatementQuery,
+    decode_command,
+    encode_command,
+    wrap,
+)
 
 _R = TypeVar("_R")
 

@@ -24,16 +24,15 @@ from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import PolicyFile
-from lance_flight.engine.query.query_plans import QueryPlan
-from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.query.query_plans import QueryPlan, Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.quotas import NO_QUOTAS
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements import settings
-from lance_flight.engine.writes.ingest_options import IngestOptions
+from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import Conflict, NotFound, Refused, Unsupported
 from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,

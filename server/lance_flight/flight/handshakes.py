@@ -17,8 +17,7 @@ from lance_flight import audit
 from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.errors import Unauthenticated
 from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.identity.credentials import AUTHORIZATION, Basic, credential_of
-from lance_flight.flight.identity.principal import ANONYMOUS, Principal, Proof
+from lance_flight.flight.identity.principals import ANONYMOUS, AUTHORIZATION, Basic, Principal, Proof, credential_of
 from lance_flight.flight.status import handler
 
 TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it

@@ -1,4 +1,4 @@
-"""Life of a server, from the first connection that it accepts to the last call that it finishes.
+"""Life of a server, from the first connection to the last call, with a self-check by a call.
 
 `FlightServerBase.serve` takes over the signals of the process and `shutdown` waits for running calls without an end,
 so neither is called as it is: the caller owns the signals, and sets an event (a `SignalEvent` in their handlers).
@@ -13,13 +13,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyarrow import flight
 
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.wire import GetTableTypes, encode_command
 from lance_flight.signal_event import SignalEvent
 
 if TYPE_CHECKING:
     from lance_flight.flight.tls import TlsFiles
+
 
 CLOSING_SECONDS = 2.0
 """Time that connections have to close after the last call."""
@@ -106,3 +109,38 @@ def _closing(server: FlightSqlServer) -> threading.Thread:
     closing = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
     closing.start()
     return closing
+
+
+_EVERY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - what is listened on, as it is called
+_UNTRACED = (b"traceparent", b"00-11111111111111111111111111111111-1111111111111111-00")
+"""Trace context that is not sampled, so that parent-based samplers make no span for the check."""
+
+_ASKED = flight.FlightDescriptor.for_command(encode_command(GetTableTypes()))
+
+
+class SelfCheck:
+    """Calls the server at `uri`. Its certificate need not be valid for this machine, and no credential is needed."""
+
+    def __init__(self, uri: str, *, timeout: float) -> None:
+        scheme, _, address = uri.partition("://")
+        host, _, port = address.rpartition(":")
+        self._client = flight.connect(
+            f"{scheme}://{_EVERY.get(host, host)}:{port}",
+            disable_server_verification=scheme.endswith("+tls"),
+            # A proxy that the environment names is for the way out.
+            generic_options=[("grpc.enable_http_proxy", 0)],
+        )
+        self._options = flight.FlightCallOptions(timeout=timeout, headers=[_UNTRACED])
+
+    def is_answered(self) -> bool:
+        """Return whether GetFlightInfo is answered in time; a refusal for the missing credential counts.
+
+        Not ListActions: where that is cancelled, as by a server that is stopping, pyarrow interrupts its own process.
+        """
+        try:
+            self._client.get_flight_info(_ASKED, self._options)
+        except flight.FlightUnauthenticatedError:
+            return True
+        except flight.FlightError:
+            return False
+        return True

@@ -1,4 +1,4 @@
-"""Questions among servers over the same root, over Flight: each is sealed under the key that they share.
+"""Questions among servers over the same root, each sealed under their shared key, and the addresses of these servers.
 
 ```text
 header lance-flight-peer = base64url of a sealed JSON: [format, seconds since 1970, question, subject, principal, machine, reaches siblings]
@@ -16,9 +16,10 @@ import importlib
 import json
 import logging
 import secrets
+import socket
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -30,8 +31,72 @@ from pyarrow import flight
 from lance_flight.backend_values import CancelStatus, PeerOperation, PeerRequest
 from lance_flight.errors import TicketError, Unauthenticated
 from lance_flight.flight.encryption import Tls
-from lance_flight.flight.peer_addresses import PeerAddress, PeerAddresses
 from lance_flight.flight.tickets import TicketSealer
+
+DNS = "dns+"
+"""Prefix of an address that stands for several servers."""
+LOOKUP_SECONDS = 5.0
+"""Time for which what a name resolved to is taken."""
+
+log = logging.getLogger(__name__)
+
+Lookup = Callable[[str, int], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAddress:
+    """Address of one server, and the `name` that its certificate has where that is not the one in the address."""
+
+    uri: str
+    name: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PeerAddresses:
+    """Resolver of addresses. A name that cannot be looked up stands for the addresses that it had before."""
+
+    lookup: Lookup = field(default_factory=lambda: hosts_of)
+    now: Callable[[], float] = time.monotonic
+    _known: dict[str, tuple[float, tuple[PeerAddress, ...]]] = field(default_factory=dict)
+
+    def resolve(self, addresses: Sequence[str]) -> Iterator[PeerAddress]:
+        """Yield the address of each server."""
+        for address in addresses:
+            if address.startswith(DNS):
+                yield from self._resolved(address)
+            else:
+                yield PeerAddress(address)
+
+    def _resolved(self, address: str) -> tuple[PeerAddress, ...]:
+        looked_up, known = self._known.get(address, (float("-inf"), ()))
+        if self.now() - looked_up < LOOKUP_SECONDS:
+            return known
+        parts = urlsplit(address.removeprefix(DNS))
+        name, port = parts.hostname or "", parts.port or 0
+        try:
+            hosts = self.lookup(name, port)
+        except OSError as exc:
+            log.warning("the name %r of peers cannot be looked up: %s", name, exc.strerror)
+        else:
+            known = tuple(PeerAddress(f"{parts.scheme}://{_bracket(host)}:{port}", name) for host in hosts)
+        self._known[address] = (self.now(), known)
+        return known
+
+
+def hosts_of(name: str, port: int) -> list[str]:
+    """Return the addresses of a name, all of one family: a server that has addresses of both is asked once."""
+    found = [
+        (family, str(address[0]))
+        for family, _, _, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    ]
+    families = {family for family, _ in found}
+    family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
+    return sorted({host for each, host in found if each == family})
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
 
 T = TypeVar("T")
 
@@ -49,8 +114,6 @@ _FORMAT = 2
 _NAME_BYTES = 8
 _OPERATIONS = frozenset(each.value for each in PeerOperation)
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-log = logging.getLogger(__name__)
 
 
 def seal_request(sealer: TicketSealer, request: PeerRequest, now: float) -> bytes:

@@ -29,7 +29,20 @@ from lance_flight.flight.calls import (
     InFlight,
     call_of,
 )
-from lance_flight.flight.commands import (
+from lance_flight.flight.encryption import Tls
+from lance_flight.flight.endpoints import Endpoints
+from lance_flight.flight.handshakes import Handshake
+from lance_flight.flight.identity.authentication import OPEN, Authentication
+from lance_flight.flight.inputs import InputRules
+from lance_flight.flight.metadata import results as metadata
+from lance_flight.flight.metadata.sql_types import result_schema
+from lance_flight.flight.normalise import client_batches, client_schema
+from lance_flight.flight.prepared import PreparedStatements, no_bindings
+from lance_flight.flight.statements import Statements
+from lance_flight.flight.status import guarded_stream, handler, schema_handler
+from lance_flight.flight.tickets import SessionCookies, TicketSealer
+from lance_flight.flight.updates import Updates
+from lance_flight.flight.wire import (
     Command,
     GetSqlInfo,
     MetadataCommand,
@@ -40,22 +53,9 @@ from lance_flight.flight.commands import (
     StatementSubstraitPlan,
     StatementUpdate,
     TicketStatementQuery,
+    decode_action,
+    decode_command,
 )
-from lance_flight.flight.encryption import Tls
-from lance_flight.flight.endpoints import Endpoints
-from lance_flight.flight.handshakes import Handshake
-from lance_flight.flight.identity.authentication import OPEN, Authentication
-from lance_flight.flight.inputs import InputRules
-from lance_flight.flight.metadata import results as metadata
-from lance_flight.flight.metadata.column_metadata import result_schema
-from lance_flight.flight.normalise import client_batches, client_schema
-from lance_flight.flight.prepared import PreparedStatements, no_bindings
-from lance_flight.flight.session_cookies import SessionCookies
-from lance_flight.flight.statements import Statements
-from lance_flight.flight.status import guarded_stream, handler, schema_handler
-from lance_flight.flight.tickets import TicketSealer
-from lance_flight.flight.updates import Updates
-from lance_flight.flight.wire import decode_action, decode_command
 from lance_flight.lru_cache import LruCache
 
 REPLICA_BYTES = 4

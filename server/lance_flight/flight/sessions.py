@@ -8,8 +8,8 @@ from lance_flight.backend_values import SettingValue
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import SetSessionOptions
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
+from lance_flight.flight.wire import SetSessionOptions
 
 
 def set_options(backend: Backend, call: Call, request: SetSessionOptions) -> bytes:

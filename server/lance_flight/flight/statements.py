@@ -15,16 +15,11 @@ from pyarrow import flight
 
 from lance_flight.flight.backend import Backend, Planned
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import (
-    PreparedStatementQuery,
-    StatementQuery,
-    StatementSubstraitPlan,
-    optional,
-)
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.metadata import schemas
-from lance_flight.flight.metadata.column_metadata import result_schema
+from lance_flight.flight.metadata.sql_types import result_schema
 from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
+from lance_flight.flight.wire import PreparedStatementQuery, StatementQuery, StatementSubstraitPlan, optional
 
 StatementCommand: TypeAlias = StatementQuery | StatementSubstraitPlan | PreparedStatementQuery
 

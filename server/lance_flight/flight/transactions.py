@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import BeginSavepoint, EndSavepoint, EndTransaction
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import wrap
+from lance_flight.flight.wire import BeginSavepoint, EndSavepoint, EndTransaction, wrap
 
 _COMMITS: Mapping[int, bool] = {
     pb.ActionEndTransactionRequest.END_TRANSACTION_COMMIT: True,

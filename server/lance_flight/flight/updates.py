@@ -14,7 +14,10 @@ from lance_flight.backend_values import IfExists
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Backend, IfNotExists, IngestTarget
 from lance_flight.flight.calls import NO_OPTIONS, Call
-from lance_flight.flight.commands import (
+from lance_flight.flight.inputs import InputRules, read_parameters, read_rows
+from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import (
     PreparedStatementQuery,
     PreparedStatementUpdate,
     StatementIngest,
@@ -23,9 +26,6 @@ from lance_flight.flight.commands import (
     TableDefinitionOptions,
     optional,
 )
-from lance_flight.flight.inputs import InputRules, read_parameters, read_rows
-from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 _E = TypeVar("_E", bound=Enum)
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from lance_flight.config import ServerConfig
 from lance_flight.flight.identity.authentication import Authentication, Authenticator
-from lance_flight.flight.identity.session_tokens import SessionTokens
+from lance_flight.flight.identity.passwords import SessionTokens, UsersFile
 from lance_flight.flight.identity.static_tokens import TokensFile
-from lance_flight.flight.identity.users import UsersFile
 from lance_flight.flight.tickets import TicketSealer
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
 
 def _json_web_tokens(config: ServerConfig) -> Authenticator:
     tokens = importlib.import_module("lance_flight.flight.identity.json_web_tokens")
-    keys = importlib.import_module("lance_flight.flight.identity.key_sets")
+    keys = importlib.import_module("lance_flight.flight.identity.json_web_tokens")
     rules = tokens.TokenRules(
         issuer=config.jwt_issuer,
         audience=config.jwt_audience,

@@ -24,9 +24,8 @@ from lance_flight.cli.serving.operations import Operations
 from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_file
 from lance_flight.cli.serving.supervisor import REPLACING, STACKS
 from lance_flight.config import ServerConfig
-from lance_flight.flight.lifecycle import serve_until
+from lance_flight.flight.lifecycle import SelfCheck, serve_until
 from lance_flight.flight.peers import Neighbours
-from lance_flight.flight.self_check import SelfCheck
 from lance_flight.signal_event import SignalEvent
 
 BEATS = 4

@@ -32,7 +32,7 @@ from lance_flight.config import LOOPBACK, ServerConfig, settings
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.query.policies.file import PolicyFile
-from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import warn_if_open
 from lance_flight.flight.engine_backend import EngineBackend

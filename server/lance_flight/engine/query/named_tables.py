@@ -17,19 +17,18 @@ from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ORIGIN_FIELD
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.query import metadata_tables
 from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.metadata import tables as metadata_tables
-from lance_flight.engine.query.metadata.table import MetadataTable
-from lance_flight.engine.query.metadata.tables import (
+from lance_flight.engine.query.metadata_tables import (
     LINEAGE,
     METADATA_TABLES,
     OF_COLUMNS,
     OF_EVERYBODY,
     OF_PARTITIONS,
+    MetadataTable,
 )
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.policies.columns import ColumnPolicy, MaskedTable, stored_name, unmasked
-from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.query.policies.restrictions import ColumnPolicy, MaskedTable, RowPolicy, stored_name, unmasked
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table

@@ -14,7 +14,7 @@ from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.views import ViewDefinition
-from lance_flight.engine.query.policies.columns import MaskedTable
+from lance_flight.engine.query.policies.restrictions import MaskedTable
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.time_travel import Reference

@@ -1,30 +1,42 @@
-"""DataFusion table providers: a `pyarrow.dataset.Dataset` that prunes, pins and fans out (decision 20).
+"""DataFusion table providers: a `pyarrow.dataset.Dataset` that prunes, pins and fans out over lanes (decision 20).
 
 DataFusion asks for fragments once per scan, with the filters of that scan; each fragment is one lane, which reads its
 tables one after another. These callbacks run on DataFusion's own threads and never call DataFusion (decision 25).
+
+Any order in which partitions are read puts rows beside those with the same hidden values.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
-from lance_flight.catalog.tables.scan import LookedUp, Scan
-from lance_flight.catalog.tables.sources import Open
+from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.scan import LookedUp, Scan, empty_batches
+from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.open_streams import HeldBytes
-from lance_flight.errors import LanceFlightError, Unsupported
+from lance_flight.engine.runtime.streams import HeldBytes
+from lance_flight.errors import LanceFlightError, Unsupported, storage_error
 from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow, row_filter, with_sql_meaning
 from lance_flight.planning.index_filters import IndexFilter, lance_condition
-from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate, conjuncts
+from lance_flight.planning.predicates import ALWAYS, Column, Compare, Op, Opaque, Predicate, conjuncts
 from lance_flight.planning.pruning import Pruning
 from lance_flight.thread_states import keep_worker_state
 
@@ -271,3 +283,113 @@ def _looked_up(index_filter: IndexFilter | None, residual: Predicate | None) -> 
 def projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     """Select some columns of a schema, None: all."""
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+Work = tuple[Predicate | None, list[Open]]
+BTREE = "btree"
+
+
+def deal(
+    kept: Sequence[tuple[Predicate | None, list[PinnedTable]]],
+    target_partitions: int,
+    log: ScanLog,
+    *,
+    merging: bool = True,
+) -> list[list[Work]]:
+    """Distribute tables over `target_partitions` lanes, several merged into one scan; with fewer tables than lanes, their fragments.
+
+    Rows of merged tables have other addresses than their own: a caller that needs those passes no `merging`.
+    """
+    lanes: list[list[Work]] = [[] for _ in range(target_partitions)]
+    for rest, tables in kept:
+        if len(tables) < target_partitions:
+            log.tables_read += sum(table.partition is not None for table in tables)
+            opened = _open(tables)
+            for way, lane in enumerate(lanes):
+                mine = [part for source in opened for part in open_part(source, way, target_partitions)]
+                if mine:
+                    lane.append((rest, [partial(list, mine)]))
+            continue
+        size = min(MERGED_TABLES, -(-len(tables) // target_partitions)) if merging else 1
+        groups = [tables[start : start + size] for start in range(0, len(tables), size)]
+        for way, lane in enumerate(lanes):
+            lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::target_partitions]]))
+    return [lane for lane in lanes if any(opens for _, opens in lane)]
+
+
+def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
+    log.tables_read += len(tables)
+    return sources(tables)
+
+
+def _open(tables: Sequence[PinnedTable]) -> list[Source]:
+    if len(tables) == 1:
+        return [own_source(tables[0])]
+    return map_tables(own_source, tables, "opener")
+
+
+def open_part(source: Source, part: int, of: int) -> list[Source]:
+    """Return one part of a table; an empty list if the table has fewer fragments than parts."""
+    mine = source.part(part, of)
+    return [mine] if mine.fragments else []
+
+
+def is_lookup(predicate: Predicate, snapshot: Snapshot) -> bool:
+    """Return whether the rows where `predicate` is TRUE have one value in a column with a BTREE.
+
+    Lance looks into the segments of an index on one core, and two scans that do so at once take longer than one after the other.
+    """
+    equal = [each.term for each in conjuncts(predicate) if isinstance(each, Compare) and each.op is Op.EQ]
+    columns = {snapshot.schema.ids.get(term.name) for term in equal if isinstance(term, Column) and not term.inside}
+    return bool(columns) and any(each.kind == BTREE and each.field_id in columns for each in indices_of(snapshot))
+
+
+MOST_HELD = 32 * 2**20
+"""Bytes of rows that are mixed in memory; more are distributed at random over files first."""
+_FILES = 32
+
+
+def mixed(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, batch_rows: int, directory: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in an order that is random anew each time, in batches of `batch_rows`.
+
+    Rows that are too many for memory are kept in files in a `directory` (None: the one for temporary files).
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    rest = iter(batches)
+    for batch in rest:
+        held.append(batch)
+        size += batch.nbytes
+        if size > MOST_HELD and len(held) > 1:
+            yield from _mixed_in_files(chain(held, rest), schema, batch_rows, directory)
+            return
+    count = sum(batch.num_rows for batch in held)
+    if not schema.names:
+        yield from empty_batches(count, batch_rows)
+    elif count:
+        order = np.random.default_rng().permutation(count)
+        yield from pa.Table.from_batches(held, schema).take(pa.array(order)).combine_chunks().to_batches(batch_rows)
+
+
+def _mixed_in_files(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, batch_rows: int, directory: str | None
+) -> Iterator[pa.RecordBatch]:
+    """Distribute rows over files at random, and yield those of each file mixed: together, every order is as likely."""
+    random = np.random.default_rng()
+    with tempfile.TemporaryDirectory(prefix="lance-flight-mixed-", dir=directory) as place:
+        paths = [Path(place) / str(number) for number in range(_FILES)]
+        with ExitStack() as opened:
+            try:
+                files = [opened.enter_context(pa.ipc.new_stream(str(path), schema)) for path in paths]
+                for batch in batches:
+                    chosen = random.integers(_FILES, size=batch.num_rows)
+                    for number in np.unique(chosen):
+                        files[number].write_batch(batch.take(pa.array(np.flatnonzero(chosen == number))))
+            except OSError as exc:
+                raise storage_error(exc, "spill_directory") or exc from exc
+        for path in paths:
+            with pa.OSFile(str(path)) as stored, pa.ipc.open_stream(stored) as rows:
+                yield from mixed(rows, schema, batch_rows, directory)
+            path.unlink()

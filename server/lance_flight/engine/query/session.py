@@ -28,7 +28,6 @@ from lance_flight.engine.query.filters_over_joins import (
     check_stacked_conditions,
     has_misplaced_condition,
 )
-from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.integer_arithmetic import may_overflow
 from lance_flight.engine.query.named_tables import NamedTables
@@ -41,14 +40,14 @@ from lance_flight.engine.query.plan_bounds import (
     with_joined_subqueries,
 )
 from lance_flight.engine.query.planned_views import PlannedViews
-from lance_flight.engine.query.policies.columns import stored_name
+from lance_flight.engine.query.policies.restrictions import stored_name
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.query_errors import QueryErrors
+from lance_flight.engine.query.scalar_expressions import LogicalScan, has_computed, hints, logical_scans
 from lance_flight.engine.query.search.functions import with_searches
-from lance_flight.engine.query.search.statement_searches import SEARCHES, StatementSearches
+from lance_flight.engine.query.search.search_target import SEARCHES, StatementSearches
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.query.stored_expressions import has_computed
 from lance_flight.engine.query.subqueries import (
     has_constant_not_in,
     has_correlated_not_in,
@@ -59,7 +58,7 @@ from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
-from lance_flight.engine.runtime.planning_limits import PlanningLimits
+from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic, sorts_rows

@@ -11,16 +11,15 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import Access, Privilege
-from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.query.statement_context import Scope, StatementContext
 from lance_flight.engine.query.system_tables import SystemTables
-from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
+from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry

@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
 from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.query.policies.restrictions import RowPolicy
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.tables import failure
 from lance_flight.engine.sql import references

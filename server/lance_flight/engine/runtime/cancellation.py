@@ -1,18 +1,70 @@
-"""Cancellation of running statements."""
+"""Cancellation of running statements: of planning, which cannot be interrupted, and of work on other threads.
+
+A thread of its own for each piece of work costs milliseconds of processor time: its allocators' memory is mapped when it begins, and
+what Lance and Arrow keep for each thread is made.
+
+A statement that may be costly to plan (`bounds.is_costly`) is planned in threads of their own. They keep its turn until they end,
+also where its client was answered before.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import Context
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from lance_flight.engine.runtime.workers import workers
-from lance_flight.errors import LanceFlightError
+from datafusion import DataFrame
+
+from lance_flight.errors import LanceFlightError, LimitExceeded, StatementTimeout
+
+MOST_IDLE = 16
+"""Threads that wait for work; a thread beyond these ends with its work."""
+BUSY, IDLE = "awaited", "idle"
+"""Names of threads that work, and of those that wait for work."""
+
+
+class Workers:
+    """As many threads as there is work at once, of which some stay for the next. Safe to share among threads."""
+
+    def __init__(self, most_idle: int = MOST_IDLE) -> None:
+        self._most_idle = most_idle
+        self._idle: list[SimpleQueue[Callable[[], None]]] = []
+        self._lock = threading.Lock()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Run work, which must not raise, in a thread that does nothing else meanwhile; in an empty context."""
+        with self._lock:
+            tasks = self._idle.pop() if self._idle else None
+        if tasks is None:
+            tasks = SimpleQueue()
+            threading.Thread(target=self._serve, args=[tasks], name=BUSY, daemon=True).start()
+        tasks.put(work)
+
+    def _serve(self, tasks: SimpleQueue[Callable[[], None]]) -> None:
+        thread = threading.current_thread()
+        while True:
+            work = tasks.get()
+            thread.name = BUSY
+            Context().run(work)
+            del work  # what it holds is not to live for as long as the thread is idle
+            thread.name = IDLE
+            with self._lock:
+                if len(self._idle) >= self._most_idle:
+                    return
+                self._idle.append(tasks)
+
+
+workers = Workers()
+"""Those of this process."""
+
 
 T = TypeVar("T")
 
@@ -132,3 +184,51 @@ def _run(work: Callable[[], T], outcome: Future[T]) -> None:
         outcome.set_result(work())
     except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
         outcome.set_exception(error)
+
+
+MOST_SECONDS = 3.0
+"""Most seconds of one core that planning may take, for which all other clients may have to wait."""
+
+
+@dataclass(slots=True)
+class PlanningLimits:
+    """Plans one statement within `timeout` seconds (0: any number), in a thread of its own where it `is_costly`.
+
+    It `is_linear` if what makes it so are lists of literals in a single query.
+    """
+
+    cancellation: Cancellation
+    timeout: float
+    is_costly: bool = False
+    is_linear: bool = True
+
+    def run(self, plan: Callable[[], T]) -> T:
+        """Run `plan` and return its result; raise `Cancelled` or `StatementTimeout` as soon as the statement is cancelled or times out."""
+        self.cancellation.check()
+        if not self.is_costly:
+            return plan()
+        try:
+            return self.cancellation.awaited(plan, self.timeout)
+        except TimeoutError as exc:
+            raise StatementTimeout(
+                f"planning the statement took more than {self.timeout:g} s, the setting planning_timeout"
+            ) from exc
+
+    def check_cost(self, frame: DataFrame) -> None:
+        """Refuse a query whose optimisation takes long.
+
+        DataFusion's `optimized_logical_plan` holds Python's lock, and with it every other client; `execution_plan` does not, and
+        does as much and more.
+        """
+
+        def measured() -> float:
+            began = time.thread_time()
+            frame.execution_plan()
+            return time.thread_time() - began
+
+        seconds = self.run(measured)
+        if seconds > MOST_SECONDS:
+            raise LimitExceeded(
+                f"planning the statement took {seconds:.1f} s of a core; expected at most {MOST_SECONDS:g}:"
+                " calls over constants are computed while planning, so send their values, and long lists as a table"
+            )

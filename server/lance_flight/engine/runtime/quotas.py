@@ -1,4 +1,4 @@
-"""Quotas of roles: how many statements, how much memory and how many bytes in an hour their members use at most.
+"""Limits of a server and quotas of roles: statements, memory, and bytes in an hour.
 
 A quota is counted for all members of its role together, or for each of them by itself. The policy file says who has which
 (`engine.query.policies.quotas`); this module counts.
@@ -257,3 +257,34 @@ def _time_after(seconds: float) -> datetime:
 def _order(item: tuple[Account, Quota]) -> tuple[str, str, str]:
     role, resource, principal = item[0]
     return role or "", resource.value, principal or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on the resources of statements and sessions; each is described by the server's setting of a like name.
+
+    Sizes are in bytes, None for no bound; times are in seconds, 0 for no bound.
+    """
+
+    server_memory: int | None = None
+    write_memory: int = 0
+    """Share of `server_memory` for rows that are being written into tables, in bytes."""
+    process_memory: int | None = None
+    """Memory of the whole server, beyond which the statement that it grew with most is ended, in bytes."""
+    statement_memory: int | None = None
+    spill_directory: str | None = None
+    statement_timeout: float = 0.0
+    planning_timeout: float = 30.0
+    statement_text: int | None = None
+    ticket_lifetime: float = 600.0
+    running_statements: int = 1_000
+    waiting_statements: int = 1_000
+    ingest_idle_timeout: float = 0.0
+    stream_memory: int | None = None
+    stream_idle_timeout: float = 0.0
+    sessions: int = 10_000
+    sessions_per_principal: int = 0
+    session_idle_timeout: float = 3600.0
+
+
+NO_LIMITS = Limits()

@@ -14,13 +14,13 @@ from itertools import takewhile
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.runtime.client_sessions import (
+    KeptSessions,
     KnownSession,
     OpenTransaction,
     Session,
     new_session_id,
 )
-from lance_flight.engine.runtime.kept_sessions import KeptSessions
-from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
+from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
 from lance_flight.lru_cache import LruCache

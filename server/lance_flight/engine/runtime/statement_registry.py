@@ -24,11 +24,10 @@ from lance_flight.audit import record_refusal
 from lance_flight.backend_values import CancelStatus
 from lance_flight.catalog.storage.looks import looking_since
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
-from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.memory import MemoryWatch
-from lance_flight.engine.runtime.open_streams import OpenStreams
-from lance_flight.engine.runtime.quotas import QuotaBook, QuotaUsage
+from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits, QuotaBook, QuotaUsage
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
+from lance_flight.engine.runtime.streams import OpenStreams
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 from lance_flight.lru_cache import LruCache
 from lance_flight.shares import holder_of

@@ -1,4 +1,4 @@
-"""CREATE TABLE."""
+"""CREATE TABLE and DROP TABLE."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from lance_flight.engine.sql import references, with_options
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes, temporary_root
-from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, on
+from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
-from lance_flight.engine.writes import ingest, partition_fields
-from lance_flight.engine.writes.definitions import ColumnDef, arrow_schema, storable
-from lance_flight.engine.writes.partition_fields import PartitionDef
-from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
+from lance_flight.engine.writes import definitions, ingest
+from lance_flight.engine.writes.definitions import ColumnDef, PartitionDef, arrow_schema, storable
+from lance_flight.engine.writes.ingest import PLAIN, TableProperties
 from lance_flight.errors import AlreadyExists, SqlError
 from lance_flight.model.schema import check_field_count
 
@@ -60,7 +59,7 @@ class CreateTable(ChangeStatement):
         columns, primary_key = _columns(cursor) if cursor.peek("(") else ((), ())
         partitioned_by: tuple[PartitionDef, ...] = ()
         if cursor.accept("PARTITIONED", "BY"):
-            partitioned_by = partition_fields.in_brackets(cursor)
+            partitioned_by = definitions.in_brackets(cursor)
         comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
         options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
         if is_temporary:
@@ -224,3 +223,30 @@ def _default(cursor: Cursor) -> str | None:
     if not value:
         raise cursor.error("a value")
     return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable(TableStatement, ChangeStatement):
+    """DROP TABLE [IF EXISTS] t."""
+
+    forms = ("DROP",)
+    frees_room = True
+    needs = (Privilege.DDL,)
+
+    table: TableRef
+    if_exists: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> DropTable:
+        cursor.expect("TABLE")
+        if_exists = cursor.accept("IF", "EXISTS")
+        table = references.table(cursor)
+        return cls(table=table, if_exists=if_exists)
+
+    def run(self, changes: Changes) -> int:
+        name = table_name(self.table)
+        for _ in changes.bindings():
+            tables = changes.root if changes.root.is_temporary(name) else changes.tables
+            if not (self.if_exists and not tables.has(name)):
+                tables.drop(name)
+        return 0

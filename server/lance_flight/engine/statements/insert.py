@@ -13,7 +13,7 @@ from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import OVERWRITING, Privilege
-from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.query.policies.restrictions import RowPolicy
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
@@ -28,7 +28,7 @@ from lance_flight.engine.statements.kinds import ChangeStatement, Required
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.row_delta import assigned
+from lance_flight.engine.writes.row_changes import assigned
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, Refused, SqlError
 

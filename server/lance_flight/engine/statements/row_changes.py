@@ -1,9 +1,10 @@
-"""Base classes of UPDATE, DELETE, MERGE and TRUNCATE, which change rows of one table within a transaction."""
+"""UPDATE, DELETE, MERGE and TRUNCATE, which change rows of one table within a transaction."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
 
@@ -13,17 +14,37 @@ from datafusion import DataFrame
 from lance_flight.catalog.roots.directory import Table, TableName
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.query.policies.restrictions import RowPolicy
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.references import table_name
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import TableRef, quoted, table_name
+from lance_flight.engine.sql.version_clauses import read_version
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ChangeStatement, Required
-from lance_flight.engine.writes.row_changes import Target
-from lance_flight.engine.writes.row_delta import RowDelta
-from lance_flight.engine.writes.row_queries import RowQuery
+from lance_flight.engine.statements.kinds import REMOVING, ChangeStatement, Required, TableStatement
+from lance_flight.engine.writes.row_changes import (
+    Assignment,
+    Matched,
+    MergeClause,
+    Merging,
+    RowDelta,
+    RowQuery,
+    Target,
+    alias,
+    assignments,
+    delete_query,
+    matched_rows,
+    merge_query,
+    source_query,
+    target,
+    text,
+    unique,
+    update_query,
+    where,
+)
 from lance_flight.engine.writes.writable_tables import WritableTable
-from lance_flight.errors import Unsupported
+from lance_flight.errors import SqlError, Unsupported
 
 
 class TargetChange(ChangeStatement):
@@ -148,3 +169,215 @@ class RowChange(TargetChange):
         query = self.resolved(session).query_in(session)
         session.frame(query.sql)
         return parameter_schema(sql, {**session.wanted_types(), **query.parameter_types})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(RowChange):
+    """DELETE FROM t [[AS] a] [WHERE condition]."""
+
+    forms = ("DELETE",)
+    frees_room = True
+    rewrites = False
+
+    target: Target
+    where: str | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Delete:
+        cursor.expect("FROM")
+        return cls(target=target(cursor), where=where(cursor))
+
+    @property
+    def changing(self) -> frozenset[Privilege]:
+        return frozenset({Privilege.DELETE})
+
+    @property
+    def writing(self) -> frozenset[Privilege]:
+        return frozenset()
+
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+        return delete_query(self.target, self.where, self.target_name.db_schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update(RowChange):
+    """UPDATE t [[AS] a] SET column = expression, … [WHERE condition]."""
+
+    forms = ("UPDATE",)
+
+    target: Target
+    assignments: tuple[Assignment, ...]
+    where: str | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Update:
+        changed = target(cursor)
+        cursor.expect("SET")
+        assigned = assignments(cursor, "WHERE")
+        return cls(target=changed, assignments=assigned, where=where(cursor))
+
+    @property
+    def changing(self) -> frozenset[Privilege]:
+        return frozenset({Privilege.UPDATE})
+
+    @property
+    def writing(self) -> frozenset[Privilege]:
+        return frozenset({Privilege.UPDATE})
+
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+        return update_query(
+            self.target, self.assignments, self.where, self.target_name.db_schema, schema, keeps_ids=keeps_ids
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge(Merging, RowChange):
+    """MERGE INTO t [[AS] a] USING source [[AS] s [(column, …)]] [ON condition] WHEN …; without ON by the primary key."""
+
+    forms = ("MERGE",)
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Merge:
+        cursor.expect("INTO")
+        into = target(cursor)
+        cursor.expect("USING")
+        source, called = _source(cursor)
+        columns = references.names(cursor) if cursor.peek("(") else ()
+        if not (cursor.peek("ON") or cursor.peek("WHEN")):
+            raise cursor.error("ON, or WHEN for a MERGE by the primary key")
+        on = text(cursor, "the condition", "WHEN") if cursor.accept("ON") else ""
+        clauses = [_clause(cursor)]
+        while not cursor.done:
+            clauses.append(_clause(cursor))
+        return cls(
+            target=into, source=source, source_alias=called, source_columns=columns, on=on, clauses=tuple(clauses)
+        )
+
+    @property
+    def changing(self) -> frozenset[Privilege]:
+        on_the_target = [clause for clause in self.clauses if clause.matched is not Matched.SOURCE_ONLY]
+        deletes = {Privilege.DELETE for clause in on_the_target if clause.assignments is None}
+        updates = {Privilege.UPDATE for clause in on_the_target if clause.assignments is not None}
+        return frozenset(deletes | updates)
+
+    @property
+    def writing(self) -> frozenset[Privilege]:
+        inserts = any(clause.matched is Matched.SOURCE_ONLY for clause in self.clauses)
+        return (self.changing - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())
+
+    def resolved(self, session: QuerySession) -> Merge:
+        if self.on:
+            return self
+        key = self.writable(session).primary_key
+        if not key:
+            raise SqlError(
+                f"table {self.target_name.name!r} has no primary key; expected ON condition, or ALTER TABLE … ADD PRIMARY KEY"
+            )
+        equal = [f"{quoted(self.target.alias, name)} = {quoted(self.source_alias, name)}" for name in key]
+        return replace(self, on=" AND ".join(equal))
+
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+        source = pa.schema(session.frame(source_query(self)).schema())
+        return merge_query(self, self.target_name.db_schema, schema, source, keeps_ids=keeps_ids)
+
+    def narrow(self, session: QuerySession, frame: DataFrame) -> None:
+        session.narrow(matched_rows(session, self, frame))
+
+
+def _source(cursor: Cursor) -> tuple[str, str]:
+    """Read the source of a MERGE: its text without the alias, and the name by which the statement refers to it."""
+    if cursor.peek("("):
+        relation = cursor.bracketed()
+        called = alias(cursor, "ON", "WHEN")
+        if called is None:
+            raise cursor.error("a name for the source")
+        return relation, called
+    start = cursor.at
+    reference = references.table(cursor)
+    read_version(cursor)  # which the query over the source reads again
+    relation = cursor.source(start, cursor.at)
+    return relation, alias(cursor, "ON", "WHEN") or reference.name
+
+
+def _clause(cursor: Cursor) -> MergeClause:
+    cursor.expect("WHEN")
+    matched = _read_matched(cursor)
+    condition = text(cursor, "a condition", "THEN") if cursor.accept("AND") else None
+    cursor.expect("THEN")
+    if matched is Matched.SOURCE_ONLY:
+        cursor.expect("INSERT")
+        if cursor.accept("*"):
+            return MergeClause(matched=matched, condition=condition, assignments=(), takes_all=True)
+        return MergeClause(matched=matched, condition=condition, assignments=_read_insert(cursor))
+    if cursor.accept("DELETE"):
+        return MergeClause(matched=matched, condition=condition, assignments=None)
+    cursor.expect("UPDATE", "SET")
+    if cursor.accept("*"):
+        if matched is Matched.TARGET_ONLY:
+            raise SqlError("UPDATE SET * takes the columns of the source, and WHEN NOT MATCHED BY SOURCE has none")
+        return MergeClause(matched=matched, condition=condition, assignments=(), takes_all=True)
+    return MergeClause(matched=matched, condition=condition, assignments=assignments(cursor, "WHEN"))
+
+
+def _read_matched(cursor: Cursor) -> Matched:
+    if cursor.accept("MATCHED"):
+        return Matched.BOTH
+    cursor.expect("NOT", "MATCHED")
+    if cursor.accept("BY", "SOURCE"):
+        return Matched.TARGET_ONLY
+    cursor.accept("BY", "TARGET")
+    return Matched.SOURCE_ONLY
+
+
+def _read_insert(cursor: Cursor) -> tuple[Assignment, ...]:
+    columns = references.names(cursor)
+    cursor.expect("VALUES")
+    cursor.expect("(")
+    values = [text(cursor, "a value", ",", ")")]
+    while cursor.accept(","):
+        values.append(text(cursor, "a value", ",", ")"))
+    cursor.expect(")")
+    if len(values) != len(columns):
+        raise SqlError(
+            f"{len(values)} values for {len(columns)} columns ({', '.join(columns)}) in the INSERT of a MERGE"
+        )
+    return unique([Assignment(*pair) for pair in zip(columns, values, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(TableStatement, TargetChange):
+    """TRUNCATE [TABLE] t."""
+
+    forms = ("TRUNCATE",)
+    frees_room = True
+    needs = REMOVING
+
+    table: TableRef
+
+    @property
+    def defined(self) -> None:
+        return None
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Truncate:
+        cursor.accept("TABLE")
+        table = references.table(cursor)
+        return cls(table)
+
+    @property
+    def target_name(self) -> TableName:
+        return table_name(self.table)
+
+    @property
+    def writing(self) -> frozenset[Privilege]:
+        return frozenset()
+
+    def change(
+        self,
+        table: Table,
+        transaction: SqlTransaction,
+        changes: Changes,
+        policy: RowPolicy,
+        parameters: pa.RecordBatch | None,
+    ) -> int:
+        return WritableTable(table, transaction).truncate()

@@ -11,6 +11,7 @@ from lance_flight.catalog.roots.directory import Table
 from lance_flight.catalog.storage.file_versions import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.sql.bounds import check_bounds
+from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import check_expression, inner_context, result_type
 from lance_flight.engine.sql.plan_messages import plain_message
 from lance_flight.engine.sql.positions import with_sent_position
@@ -18,16 +19,116 @@ from lance_flight.engine.sql.rewriting import sql_type
 from lance_flight.engine.sql.tokens import QUOTED, Token, edited, tokenize
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
-from lance_flight.engine.writes.partition_fields import PartitionDef
-from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
+from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError, SqlError
 from lance_flight.model.arrow_types import children, is_binary, rebuilt
 from lance_flight.model.json_documents import JSON, is_json
 from lance_flight.model.naming import column_name_problem, partition_column, shown_text
-from lance_flight.model.schema import DEFAULT, MARKED, NamespaceSchema, Path, check_schema, is_blob
+from lance_flight.model.schema import (
+    DEFAULT,
+    LONGEST_NAME,
+    MARKED,
+    NamespaceSchema,
+    Path,
+    check_length,
+    check_partition_fields,
+    check_schema,
+    is_blob,
+)
 from lance_flight.model.schema_changes import annotated, dotted
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
 from lance_flight.planning.predicates import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDef:
+    """Field of PARTITIONED BY: a transform (with its parameters) or an expression of columns, and an optional name.
+
+    A column is a path: its name, and those of fields inside its structs.
+    """
+
+    transform: str
+    columns: tuple[Path, ...]
+    arguments: tuple[int, ...] = ()
+    expression: str | None = None
+    field_id: str | None = None
+
+
+def parse_partition_by(text: str) -> tuple[PartitionDef, ...]:
+    """Parse a PARTITIONED BY list without its brackets, the format of the ingest option.
+
+    >>> [field.transform for field in parse_partition_by("year(ts), bucket(16, id), country")]
+    ['year', 'bucket', 'identity']
+    >>> parse_partition_by("day(s.at)")[0].columns
+    (('s', 'at'),)
+    """
+    cursor = Cursor.over(text)
+    fields = _fields(cursor)
+    cursor.end()
+    return fields
+
+
+def in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    """Read the list of fields with its brackets."""
+    cursor.expect("(")
+    fields = _fields(cursor)
+    cursor.expect(")")
+    return fields
+
+
+def any_in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    """Read the list of fields with its brackets, between which nothing may stand."""
+    return () if cursor.accept("(", ")") else in_brackets(cursor)
+
+
+def _fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    fields = [_parse_field(cursor)]
+    while cursor.accept(","):
+        fields.append(_parse_field(cursor))
+        check_partition_fields(len(fields))
+    return tuple(fields)
+
+
+def _parse_field(cursor: Cursor) -> PartitionDef:
+    name = cursor.name("a column or a transform")
+    transform, expression = "identity", None
+    arguments: list[int] = []
+    columns: tuple[Path, ...] = (_inside(cursor, name),)
+    if cursor.accept("("):
+        transform = name
+        if name == "expr":
+            transform, expression = "expression", cursor.string("the expression, a string")
+            cursor.expect(",")
+        elif name not in TRANSFORMS:
+            raise SqlError(f"no partition transform {name!r}; expected one of {', '.join((*TRANSFORMS, 'expr'))}")
+        else:
+            for _ in TRANSFORMS[name].parameters():
+                arguments.append(cursor.number(f"the number of {name}"))
+                cursor.expect(",")
+        columns = _column_list(cursor)
+    field_id = cursor.name("a field id") if cursor.accept("AS") else None
+    check_length("the name of a partition field", (field_id or "").encode(), LONGEST_NAME)
+    check_length("the expression of a partition field", (expression or "").encode())
+    return PartitionDef(
+        transform=transform, columns=columns, arguments=tuple(arguments), expression=expression, field_id=field_id
+    )
+
+
+def _column_list(cursor: Cursor) -> tuple[Path, ...]:
+    columns = [_inside(cursor, cursor.name("a column name"))]
+    while cursor.accept(","):
+        columns.append(_inside(cursor, cursor.name("a column name")))
+    cursor.expect(")")
+    return tuple(columns)
+
+
+def _inside(cursor: Cursor, name: str) -> Path:
+    """Read the rest of a column path, whose first name was read."""
+    path = [name]
+    while cursor.accept("."):
+        path.append(cursor.name("the name of a field inside the column"))
+    return tuple(path)
+
 
 _HALVES = frozenset({"HALF", "FLOAT16"})
 _IN_PLACE = "INTERVAL"

@@ -1,17 +1,24 @@
-"""Ingest of rows into tables: created on demand, checked against the schema first, stored in one commit."""
+"""Ingest of rows into tables: created on demand, checked against the schema first, stored in one commit.
+
+A list has any length as far as its type tells, and an index is about vectors alone. So the first rows of an ingest that makes a table
+are looked at before it is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
+from types import MappingProxyType
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.bulk.shared_writes import Replaces
-from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commit
+from lance_flight.catalog.commits.commit_tokens import CommitToken, checked_id, named_commit
 from lance_flight.catalog.maintenance.policies import PolicyValue, set_policy
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
@@ -19,19 +26,168 @@ from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import rows
+from lance_flight.catalog.tables.rows import check_lengths
 from lance_flight.engine.query.policies.access import OVERWRITING, UNLIMITED, Access, Privilege
-from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
+from lance_flight.engine.query.policies.restrictions import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.definitions import check_partitioning, column_problems, partition_spec, storable
-from lance_flight.engine.writes.ingest_options import APPENDED, IngestOptions
-from lance_flight.engine.writes.table_properties import TableProperties
-from lance_flight.engine.writes.vector_columns import with_vectors
+from lance_flight.engine.writes import maintenance_options
+from lance_flight.engine.writes.definitions import (
+    PartitionDef,
+    check_partitioning,
+    column_problems,
+    parse_partition_by,
+    partition_spec,
+    storable,
+)
 from lance_flight.engine.writes.writable_tables import WritableTable
-from lance_flight.errors import AlreadyCommitted, AlreadyExists, SchemaError, Unsupported
+from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput, SchemaError, Unsupported
+from lance_flight.model.file_versions import check_version
 from lance_flight.model.schema import NamespaceSchema, check_schema
 from lance_flight.model.spec import PartitionSpec
+
+PARTITION_BY, STABLE_ROW_IDS, FILE_VERSION = "partition_by", "stable_row_ids", "file_version"
+OPTIONS = (STABLE_ROW_IDS, FILE_VERSION)
+_SWITCH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProperties:
+    """Properties of a new table: its partition fields (none: a plain table), and whether its rows keep their ids.
+
+    `file_version` is that of Lance's file format which its data files have (None: the newest), `policy` has the options of its maintenance.
+    """
+
+    partitioned_by: tuple[PartitionDef, ...] = ()
+    stable_row_ids: bool = False
+    file_version: str | None = None
+    policy: Mapping[str, PolicyValue | None] = field(default_factory=dict)
+
+    @classmethod
+    def maintained(cls, options: Mapping[str, object], partitioned_by: tuple[PartitionDef, ...]) -> Self:
+        """Build the properties of a new table with the options of WITH, those of its maintenance among them."""
+        policy = {name: value for name, value in options.items() if name in maintenance_options.NAMES}
+        rest = {name: value for name, value in options.items() if name not in policy}
+        made = cls(partitioned_by=partitioned_by, policy=maintenance_options.parse_options(policy, may_reset=False))
+        return made.having(rest, more=f", or of its maintenance {', '.join(maintenance_options.NAMES)}")
+
+    @classmethod
+    def by(cls, fields: str | None) -> Self:
+        """Build the properties of a table partitioned by a list of fields as in PARTITIONED BY (…); of a plain one without."""
+        return cls(partitioned_by=parse_partition_by(fields) if fields else ())
+
+    def having(self, options: Mapping[str, object], known: Sequence[str] = OPTIONS, more: str = "") -> Self:
+        """Return the properties with the options of WITH; raise `InvalidInput` for an unknown one, listing the `known` ones and `more`."""
+        for name in options:
+            if name not in OPTIONS:
+                expected = f"{', '.join(known[:-1])} or {known[-1]}"
+                raise InvalidInput(f"option {name!r} of a new table is not known; expected {expected}{more}")
+        is_stable, version = options.get(STABLE_ROW_IDS, False), options.get(FILE_VERSION)
+        if str(is_stable).lower() not in _SWITCH:
+            raise InvalidInput(f"{STABLE_ROW_IDS} is {is_stable!r}; expected true or false")
+        return replace(
+            self,
+            stable_row_ids=_SWITCH[str(is_stable).lower()],
+            file_version=None if version is None else check_version(str(version), FILE_VERSION),
+        )
+
+
+PLAIN = TableProperties()
+
+
+OVERWRITE, COMMIT_ID = "overwrite", "commit_id"
+_OVERWRITES: Mapping[str, Replaces] = MappingProxyType(
+    {"nothing": Replaces.NOTHING, "partitions": Replaces.PARTITIONS, "table": Replaces.TABLE}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """Options of one ingest; `overwrites` are the rows of an existing table that make room for them."""
+
+    properties: TableProperties = PLAIN
+    overwrites: Replaces = Replaces.NOTHING
+    commit_id: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Read the options of a client; `InvalidInput` for an unknown one, or a value that one cannot have.
+
+        >>> IngestOptions.of({"partition_by": "year(ts)", "overwrite": "table"}).overwrites
+        <Replaces.TABLE: 'table'>
+        """
+        rest = dict(options)
+        fields, overwrite, commit_id = (rest.pop(name, None) for name in (PARTITION_BY, OVERWRITE, COMMIT_ID))
+        if overwrite is not None and overwrite not in _OVERWRITES:
+            raise InvalidInput(f"{OVERWRITE} is {overwrite!r}; expected {', '.join(_OVERWRITES)}")
+        return cls(
+            properties=TableProperties.by(fields).having(rest, known=(PARTITION_BY, *OPTIONS, OVERWRITE, COMMIT_ID)),
+            overwrites=_OVERWRITES[overwrite or "nothing"],
+            commit_id=None if commit_id is None else checked_id(commit_id),
+        )
+
+
+APPENDED = IngestOptions()
+
+
+LOOKED_AT_BYTES = 64 << 20
+"""Rows of so many bytes are held in memory until the types of the columns are decided."""
+LEAST_BYTES = 16 << 10
+"""Bytes that a table of rows takes at least."""
+_SHORTEST = 2
+
+
+def with_vectors(schema: pa.Schema, rows: Iterable[pa.Table]) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Return the columns of a new table, lists of floats of one length as vectors, and all of its rows.
+
+    A column with NULL inside a list, or with lists of other lengths among the first `LOOKED_AT_BYTES`, stays one of lists. `DataError`
+    names a later row whose list has another length.
+    """
+    lists = [field.name for field in schema if _is_list_of_floats(field.type)]
+    if not lists:
+        return schema, iter(rows)
+    rest = iter(rows)
+    first = list(_first(rest))
+    lengths = {name: length for name in lists if (length := _length([table[name] for table in first])) is not None}
+    fields = [
+        field.with_type(pa.list_(field.type.value_type, lengths[field.name])) if field.name in lengths else field
+        for field in schema
+    ]
+    return pa.schema(fields, schema.metadata), chain(first, _checked(rest, lengths))
+
+
+def _is_list_of_floats(kind: pa.DataType) -> bool:
+    return bool((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_floating(kind.value_type))
+
+
+def _first(rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    size = 0
+    while size < LOOKED_AT_BYTES:
+        table = next(rows, None)
+        if table is None:
+            return
+        size += max(table.nbytes, LEAST_BYTES)
+        yield table
+
+
+def _length(columns: list[pa.ChunkedArray]) -> int | None:
+    """Return the one length of all lists, none of which has NULL inside; None where there is none."""
+    found: set[int] = set()
+    for column in columns:
+        found.update(pc.list_value_length(column).drop_null().unique().to_pylist())
+        if len(found) > 1 or pc.list_flatten(column).null_count:
+            return None
+    (length,) = found or {0}
+    return length if length >= _SHORTEST else None
+
+
+def _checked(rows: Iterator[pa.Table], lengths: Mapping[str, int]) -> Iterator[pa.Table]:
+    for table in rows:
+        for name, length in lengths.items():
+            why = f", as all rows before have; CREATE TABLE with {name} as a list (FLOAT[]) stores any lengths"
+            check_lengths(table[name], name, length, why)
+        yield table
 
 
 def schema_of(table: Table) -> pa.Schema:

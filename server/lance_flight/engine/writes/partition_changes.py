@@ -1,9 +1,10 @@
-"""Execution of ALTER TABLE over whole partitions."""
+"""Execution of ALTER TABLE over whole partitions, which statements name by their values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -21,13 +22,58 @@ from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import cast, evaluate
-from lance_flight.engine.writes.partition_values import PartitionValue
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import PLAIN_SUFFIX
 from lance_flight.model.spec import PartitionField, PartitionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValue:
+    """`field = literal`: the text or bytes of the literal, None for NULL."""
+
+    field_id: str
+    literal: str | bytes | None
+
+
+def partition_values(cursor: Cursor) -> tuple[PartitionValue, ...]:
+    """Read `(field = value, …)`."""
+    cursor.expect("(")
+    values = [_value(cursor)]
+    while cursor.accept(","):
+        values.append(_value(cursor))
+    cursor.expect(")")
+    named = [value.field_id for value in values]
+    for name in named:
+        if named.count(name) > 1:
+            raise SqlError(f"partition field {name!r} is given twice; expected one value for it")
+    return tuple(values)
+
+
+def _value(cursor: Cursor) -> PartitionValue:
+    field_id = cursor.name("the id of a partition field")
+    if cursor.accept("IS"):
+        cursor.expect("NULL")
+        return PartitionValue(field_id, None)
+    cursor.expect("=")
+    return PartitionValue(field_id, _literal(cursor, f"a literal for {field_id!r}"))
+
+
+def _literal(cursor: Cursor, what: str) -> str | bytes | None:
+    if cursor.accept("NULL"):
+        return None
+    return _bytes(cursor.string(what)) if cursor.accept("X") else cursor.literal(what)
+
+
+def _bytes(digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError as exc:
+        raise SqlError(f"X{digits!r} is no binary literal; expected hexadecimal digits, two for each byte") from exc
+
 
 SCHEMA_AND_TABLE = 2
 

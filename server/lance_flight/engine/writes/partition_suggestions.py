@@ -12,8 +12,7 @@ from pyarrow import types
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.writes.definitions import partition_spec, storable
-from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec, storable
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec

@@ -24,7 +24,7 @@ from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.definitions import partition_spec
-from lance_flight.engine.writes.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.naming import is_table_directory
 from lance_flight.model.schema import NamespaceSchema, without_ids

@@ -13,10 +13,10 @@ from lance_flight.catalog.commits.table_updates import removed_rows
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
+from lance_flight.engine.query.policies.restrictions import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.row_delta import RowDelta
+from lance_flight.engine.writes.row_changes import RowDelta
 
 Find: TypeAlias = Callable[[pa.Schema], RowDelta]
 """Function that finds the changes of a statement in a table of these columns."""

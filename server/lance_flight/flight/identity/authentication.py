@@ -9,8 +9,7 @@ from typing import Protocol
 
 from lance_flight.audit import trail
 from lance_flight.errors import Unauthenticated
-from lance_flight.flight.identity.credentials import Basic, Credential, credential_of
-from lance_flight.flight.identity.principal import ANONYMOUS, Principal, Proof
+from lance_flight.flight.identity.principals import ANONYMOUS, Basic, Credential, Principal, Proof, credential_of
 
 _TOKEN_BYTES = 16
 

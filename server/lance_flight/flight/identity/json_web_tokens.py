@@ -1,18 +1,138 @@
-"""Tokens of an external issuer: JSON web tokens (RFC 7519) of one issuer, for one audience."""
+"""JSON web tokens (RFC 7519) of an external issuer, and its public keys (RFC 7517), from a file or a URL."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
+from urllib.error import URLError
+from urllib.request import HTTPRedirectHandler, build_opener
 
 import jwt
+from jwt import PyJWK
 from jwt.exceptions import ExpiredSignatureError, PyJWTError
 
 from lance_flight.errors import InvalidInput, Unauthenticated
-from lance_flight.flight.identity.credentials import Bearer, Credential
-from lance_flight.flight.identity.key_sets import KeySet
-from lance_flight.flight.identity.principal import Principal, Proof
+from lance_flight.file_reloading import Watched
+from lance_flight.flight.identity.principals import Bearer, Credential, Principal, Proof
+
+MOST_BYTES = 1 << 20
+MOST_KEYS = 100
+FETCH_SECONDS = 5.0
+"""Timeout of one fetch."""
+REFRESH_SECONDS = 3600.0
+"""Age at which keys are fetched again."""
+RETRY_SECONDS = 30.0
+"""Least time between fetches for tokens with unknown keys, which unauthenticated clients can send in any number."""
+
+_log = logging.getLogger(__name__)
+
+_Keys = Mapping[str | None, Mapping[str, Any]]
+
+
+class KeySet(Protocol):
+    """Interface of a set of public keys, by their ids."""
+
+    def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
+        """Return the key with this id, for its own algorithm, else for this one; without an id the only key, if there is just one."""
+        ...
+
+
+class KeysFile:
+    """Key set of a file, which may change."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Watched(path, parse, what="key set", is_secret=False)
+
+    def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
+        return _choose_key(self._file.value, key_id, algorithm)
+
+
+class KeysUrl:
+    """Key set at a URL, cached for an hour. Safe to share among threads.
+
+    While a fetch fails the last keys stay valid: the issuer may be unreachable for a while.
+    """
+
+    def __init__(
+        self, url: str, fetch: Callable[[str], str] | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._url = url
+        self._fetch = fetch or fetched
+        self._now = now
+        self._fetching = threading.Lock()
+        self._keys: _Keys = MappingProxyType({})
+        self._tried: float | None = None
+
+    def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
+        is_known = key_id in self._keys or (key_id is None and bool(self._keys))
+        age = REFRESH_SECONDS if is_known else RETRY_SECONDS
+        if self._is_due(age):
+            with self._fetching:
+                # A caller that has waited here finds the keys that another one has fetched.
+                if self._is_due(age):
+                    self._refresh()
+        return _choose_key(self._keys, key_id, algorithm)
+
+    def _is_due(self, age: float) -> bool:
+        return self._tried is None or self._now() - self._tried >= age
+
+    def _refresh(self) -> None:
+        try:
+            self._keys = parse(self._fetch(self._url))
+        except (OSError, InvalidInput) as exc:
+            _log.error("the keys at %s cannot be fetched: %s", self._url, exc)
+        self._tried = self._now()
+
+
+def parse(text: str) -> _Keys:
+    """Parse a key set and return the keys that can check signatures; raise `InvalidInput` for an invalid set.
+
+    Keys of kinds that are not known here are left out, as the RFC wants it.
+    """
+    try:
+        listed = json.loads(text)["keys"]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput('no JSON web key set; expected {"keys": […]}') from None
+    if not isinstance(listed, list) or len(listed) > MOST_KEYS:
+        raise InvalidInput(f"no list of at most {MOST_KEYS} keys")
+    keys: dict[str | None, Mapping[str, Any]] = {}
+    for described in listed:
+        try:
+            key = PyJWK.from_dict(described)
+        except (PyJWTError, ValueError, TypeError, AttributeError):
+            continue
+        if key.public_key_use in {None, "sig"} and key.key_type != "oct":
+            keys[key.key_id] = described
+    if not keys:
+        raise InvalidInput("no key that checks a signature")
+    return keys
+
+
+def fetched(url: str) -> str:
+    """Fetch the content of a URL without following redirects; raise `OSError` if that fails."""
+    with build_opener(_NoRedirects).open(url, timeout=FETCH_SECONDS) as answer:
+        content: bytes = answer.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise URLError(f"more than {MOST_BYTES} bytes")
+    return content.decode(errors="replace")
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _choose_key(keys: _Keys, key_id: str | None, algorithm: str) -> PyJWK | None:
+    is_only = key_id is None and len(keys) == 1
+    described = next(iter(keys.values())) if is_only else keys.get(key_id)
+    return None if described is None else PyJWK(dict(described), described.get("alg") or algorithm)
+
 
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "ES256K", "EdDSA"}

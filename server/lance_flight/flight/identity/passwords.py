@@ -1,4 +1,4 @@
-"""Stored passwords: salted, and hashed with scrypt (RFC 7914).
+"""Passwords of users: stored with scrypt (RFC 7914), checked at a bounded rate, and exchanged for session tokens.
 
 ```text
 scrypt$<log2 N>$<r>$<p>$<salt, Base64>$<hash, Base64>
@@ -6,18 +6,48 @@ scrypt$<log2 N>$<r>$<p>$<salt, Base64>$<hash, Base64>
 
 scrypt is in the standard library, and makes each guess cost memory. The cost of a stored password stands beside it, so that
 another cost can be chosen for new ones; a file cannot ask for more than `MOST_MEMORY`.
+
+Servers keep no state for a token. It holds a mark of the password that it was issued for, and becomes invalid once its user has
+another password, or is removed.
+
+```toml
+[users.alice]
+password = "scrypt$15$8$3$…"
+groups = ["analysts"]
+```
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import logging
 import secrets
+import threading
+import time
 import unicodedata
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, TicketError, Unavailable
+from lance_flight.file_reloading import Watched
+from lance_flight.flight.identity.principals import (
+    Basic,
+    Bearer,
+    Credential,
+    Entry,
+    Principal,
+    Proof,
+    entries,
+    principal_name,
+)
+from lance_flight.flight.tickets import TicketSealer
+from lance_flight.lru_cache import LruCache
+from lance_flight.shares import may_hold
 
 MOST_MEMORY = 1 << 28
 """Most bytes of memory for the check of one password."""
@@ -115,3 +145,200 @@ def _hash(password: str, salt: bytes, cost: Cost) -> bytes:
     return hashlib.scrypt(
         typed, salt=salt, n=1 << cost.log_n, r=cost.r, p=cost.p, maxmem=2 * MOST_MEMORY, dklen=_HASH_BYTES
     )
+
+
+MOST_WAITING = 16
+MOST_REMEMBERED = 1024
+_REST = 3.0
+"""Pause after a wrong password, as a multiple of the time of its check: guesses get a quarter of one core at most."""
+
+
+class PasswordChecks:
+    """Checks one password at a time for all callers, with a short queue, of which guesses at one user leave places to others. Safe to share among threads.
+
+    Results are cached, under a key of this process: clients that send a password with every call, right or wrong,
+    have it checked once. Wrong ones displace no right ones.
+    """
+
+    def __init__(
+        self,
+        *,
+        most_waiting: int = MOST_WAITING,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._key = secrets.token_bytes(32)
+        self._pause = pause
+        self._clock = clock
+        self._most_waiting = most_waiting
+        self._waiting: Counter[bytes] = Counter()
+        self._changing = threading.Lock()
+        self._checking = threading.Lock()
+        self._known = LruCache[bytes, bool](MOST_REMEMBERED)
+
+    def matches(self, stored: StoredPassword, password: str) -> bool:
+        """Return whether a password is the stored one; raise `Unavailable` if too many checks are waiting."""
+        mark = self._mark(stored, password)
+        known = self._known.get(mark)
+        if known is not None:
+            return known
+        with self._place(stored.salt), self._checking:
+            return self._check(stored, password, mark)
+
+    @contextmanager
+    def _place(self, user: bytes) -> Iterator[None]:
+        """Take a place in the queue, which counts for one user, for the block."""
+        with self._changing:
+            if not may_hold(self._waiting[user], self._most_waiting - self._waiting.total()):
+                raise Unavailable("too many passwords are being checked; try again in a moment")
+            self._waiting[user] += 1
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._waiting[user] -= 1
+                self._waiting += Counter()  # drops what is 0
+
+    def _check(self, stored: StoredPassword, password: str, mark: bytes) -> bool:
+        known = self._known.get(mark)
+        if known is not None:
+            return known
+        begun = self._clock()
+        matches = stored.matches(password)
+        self._known.put(mark, matches, owner="right" if matches else "wrong")
+        if not matches:
+            self._pause(_REST * (self._clock() - begun))
+        return matches
+
+    def _mark(self, stored: StoredPassword, password: str) -> bytes:
+        said = stored.salt + stored.hash + password.encode()
+        return hmac.digest(self._key, said, hashlib.sha256)
+
+
+PREFIX = "lfs_"
+"""Prefix of session tokens, which distinguishes them from tokens of other issuers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenClaims:
+    """Claims of a session token about its user; each token is a session of its own."""
+
+    user: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTokens:
+    """Issues and verifies session tokens, which are valid for `lifetime` seconds."""
+
+    sealer: TicketSealer
+    lifetime: float
+    now: Callable[[], float] = time.time
+
+    def give(self, session: TokenClaims) -> str:
+        """Make a new token."""
+        value = [session.mark, int(self.now() + self.lifetime), secrets.token_hex(8)]
+        sealed = self.sealer.session(session.user, json.dumps(value, separators=(",", ":")).encode())
+        return PREFIX + urlsafe_b64encode(sealed).decode().rstrip("=")
+
+    def take(self, token: str) -> TokenClaims | None:
+        """Return whose a token is; None for one that was not given under this key, or has expired."""
+        encoded = token.removeprefix(PREFIX)
+        try:
+            sealed = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+            user, said = self.sealer.open_session(sealed)
+        except (ValueError, TicketError):
+            return None
+        mark, expires, _ = json.loads(said)
+        return TokenClaims(user=user, mark=mark) if self.now() < expires else None
+
+
+def mark_of(stored: str) -> str:
+    """Return a mark that distinguishes one stored password from another, and reveals neither."""
+    return hashlib.sha256(b"session token\0" + stored.encode()).hexdigest()[:32]
+
+
+_KEYS = frozenset({"password", "groups"})
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """User of the users file: its name, password hash, groups, and a mark that its tokens carry."""
+
+    name: str
+    password: StoredPassword
+    groups: tuple[str, ...] = ()
+    mark: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """All users by name, and a decoy password that makes the check of an unknown user take as long."""
+
+    named: Mapping[str, User]
+    decoy: StoredPassword
+
+    @classmethod
+    def parse(cls, text: str) -> Users:
+        """Parse a file of users; raise `InvalidInput` that names the invalid entry."""
+        named = {entry.name: _user(entry) for entry in entries(text, "users", _KEYS)}
+        costs = [user.password.cost for user in named.values()]
+        cost = max(costs, key=lambda cost: cost.memory * cost.p, default=Cost())
+        return cls(named=named, decoy=StoredPassword.decoy(cost))
+
+
+class UsersFile:
+    """Authenticator by the passwords of a file's users, and by their session tokens."""
+
+    def __init__(self, path: str, tokens: SessionTokens, checks: PasswordChecks | None = None) -> None:
+        self._file = Watched(path, Users.parse, what="users file")
+        self._tokens = tokens
+        self._checks = checks or PasswordChecks()
+
+    def principal(self, credential: Credential) -> Principal | None:
+        """Return the principal of a password or session token; None for an invalid one."""
+        match credential:
+            case Basic(user=name, password=password):
+                return self._by_password(name, password)
+            case Bearer(token=token) if token.startswith(PREFIX):
+                return self._by_token(token)
+        return None
+
+    def token(self, principal: Principal) -> str | None:
+        """Issue a session token to a principal that a password has proven; None for any other."""
+        if principal.proof is not Proof.PASSWORD:
+            return None
+        user = self._file.value.named.get(principal.name)
+        return None if user is None else self._tokens.give(TokenClaims(user=user.name, mark=user.mark))
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is a user of this name."""
+        return name in self._file.value.named
+
+    def _by_password(self, name: str, password: str) -> Principal | None:
+        users = self._file.value
+        user = users.named.get(name)
+        matches = self._checks.matches(users.decoy if user is None else user.password, password)
+        if user is None or not matches:
+            # Who is unknown may have typed his password in the place of his name.
+            _log.info("a wrong password of %s", "an unknown user" if user is None else f"user {user.name!r}")
+            return None
+        return Principal(name=user.name, groups=user.groups, proof=Proof.PASSWORD)
+
+    def _by_token(self, token: str) -> Principal | None:
+        session = self._tokens.take(token)
+        user = None if session is None else self._file.value.named.get(session.user)
+        if session is None or user is None or user.mark != session.mark:
+            return None
+        return Principal(name=user.name, groups=user.groups, proof=Proof.SESSION_TOKEN)
+
+
+def _user(entry: Entry) -> User:
+    stored = entry.text("password")
+    try:
+        password = StoredPassword.parse(stored)
+    except InvalidInput as exc:
+        raise entry.wrong(f"'password' is {exc}") from None
+    return User(name=principal_name(entry, entry.name), password=password, groups=entry.groups(), mark=mark_of(stored))

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.errors import Corrupt, NewerFormat, NotFound
-from lance_flight.flight import commands
+from lance_flight.flight import wire
 from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
-from lance_flight.flight.commands import MetadataCommand, optional
 from lance_flight.flight.metadata import schemas, sql_info, sql_types
-from lance_flight.flight.metadata.column_metadata import described
-from lance_flight.flight.metadata.patterns import like
+from lance_flight.flight.metadata.schemas import like
+from lance_flight.flight.metadata.sql_types import described
 from lance_flight.flight.normalise import client_schema
+from lance_flight.flight.wire import MetadataCommand, optional
 
 _COMMENT = b"comment"
 """Key of a column's remark in the metadata of its Arrow field."""
@@ -54,11 +54,11 @@ def build(command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Tabl
     return _BUILDERS[type(command)].build(command, backend, caller)
 
 
-def _catalogs(_: commands.GetCatalogs, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+def _catalogs(_: wire.GetCatalogs, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
     return [sorted(name for name in backend.catalogs(caller) if name)]
 
 
-def _db_schemas(command: commands.GetDbSchemas, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+def _db_schemas(command: wire.GetDbSchemas, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
     matches, wanted = like(optional(command, "db_schema_filter_pattern")), optional(command, "catalog")
     found = sorted(
         (catalog, db_schema)
@@ -68,7 +68,7 @@ def _db_schemas(command: commands.GetDbSchemas, backend: Backend, caller: Caller
     return [[catalog or None for catalog, _ in found], [db_schema for _, db_schema in found]]
 
 
-def _tables(command: commands.GetTables, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+def _tables(command: wire.GetTables, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
     wanted = optional(command, "catalog")
     in_schema, named = (
         like(optional(command, "db_schema_filter_pattern")),
@@ -125,11 +125,11 @@ def _where(field: pa.Field, table: TableEntry) -> Mapping[str, object]:
     }
 
 
-def _table_types(_: commands.GetTableTypes, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+def _table_types(_: wire.GetTableTypes, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
     return [sorted(TABLE_TYPES | {table.type for table in backend.tables(caller)})]
 
 
-def _primary_keys(command: commands.GetPrimaryKeys, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+def _primary_keys(command: wire.GetPrimaryKeys, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
     catalog, db_schema = optional(command, "catalog"), optional(command, "db_schema")
     found = [
         (table, key, place, column)
@@ -155,13 +155,13 @@ def _primary_key(table: TableEntry, backend: Backend, caller: Caller) -> Primary
         return None
 
 
-def _sql_info(command: commands.GetSqlInfo, backend: Backend, caller: Caller) -> Sequence[Sequence[Any] | pa.Array]:
+def _sql_info(command: wire.GetSqlInfo, backend: Backend, caller: Caller) -> Sequence[Sequence[Any] | pa.Array]:
     codes = sql_info.known_codes(command.info)
     own = {**backend.sql_info(), **(sql_info.OF_JAVA if caller.is_java else {})}
     return [codes, sql_info.values(codes, own)]
 
 
-def _xdbc_type_info(command: commands.GetXdbcTypeInfo, _backend: Backend, _caller: Caller) -> Sequence[Sequence[Any]]:
+def _xdbc_type_info(command: wire.GetXdbcTypeInfo, _backend: Backend, _caller: Caller) -> Sequence[Sequence[Any]]:
     found = sorted(
         (row for row in sql_types.SQL_TYPES if not command.HasField("data_type") or command.data_type == row.data_type),
         key=lambda row: (row.data_type, row.type_name),
@@ -182,18 +182,18 @@ def _empty(schema: pa.Schema) -> Builder:
 
 
 _BUILDERS: Mapping[type[MetadataCommand], Builder] = {
-    commands.GetCatalogs: _of(schemas.CATALOGS, _catalogs),
-    commands.GetDbSchemas: _of(schemas.DB_SCHEMAS, _db_schemas),
-    commands.GetTables: Builder(
+    wire.GetCatalogs: _of(schemas.CATALOGS, _catalogs),
+    wire.GetDbSchemas: _of(schemas.DB_SCHEMAS, _db_schemas),
+    wire.GetTables: Builder(
         schema=lambda command: schemas.TABLES_WITH_SCHEMA if command.include_schema else schemas.TABLES,
         columns=_tables,
     ),
-    commands.GetTableTypes: _of(schemas.TABLE_TYPES, _table_types),
-    commands.GetPrimaryKeys: _of(schemas.PRIMARY_KEYS, _primary_keys),
+    wire.GetTableTypes: _of(schemas.TABLE_TYPES, _table_types),
+    wire.GetPrimaryKeys: _of(schemas.PRIMARY_KEYS, _primary_keys),
     # Lance tables have no foreign keys.
-    commands.GetExportedKeys: _empty(schemas.FOREIGN_KEYS),
-    commands.GetImportedKeys: _empty(schemas.FOREIGN_KEYS),
-    commands.GetCrossReference: _empty(schemas.FOREIGN_KEYS),
-    commands.GetSqlInfo: _of(schemas.SQL_INFO, _sql_info),
-    commands.GetXdbcTypeInfo: _of(schemas.XDBC_TYPE_INFO, _xdbc_type_info),
+    wire.GetExportedKeys: _empty(schemas.FOREIGN_KEYS),
+    wire.GetImportedKeys: _empty(schemas.FOREIGN_KEYS),
+    wire.GetCrossReference: _empty(schemas.FOREIGN_KEYS),
+    wire.GetSqlInfo: _of(schemas.SQL_INFO, _sql_info),
+    wire.GetXdbcTypeInfo: _of(schemas.XDBC_TYPE_INFO, _xdbc_type_info),
 }

@@ -1,11 +1,17 @@
-"""Result schemas of the metadata commands, as the comments of FlightSql.proto define them.
+"""Result schemas of the metadata commands, as the comments of FlightSql.proto define them, and the LIKE patterns that filter results.
 
 Order, names, types and nullability are those of the proto: servers and clients that are in use differ from it and from
 each other. Where all of Arrow's implementations differ from it in the same way, and compare, theirs count: `key_sequence`
 comes before `key_name`, and nothing in SqlInfo is nullable.
+
+`%` stands for any run of characters, `_` for one character, and a backslash before `%`, `_` or a backslash takes its
+meaning away; any other backslash stands for itself.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -108,3 +114,25 @@ XDBC_TYPE_INFO = pa.schema(
         _field("interval_precision", pa.int32()),
     ]
 )
+
+
+ESCAPE = "\\"
+
+_TOKEN = re.compile(r"\\[%_\\]|.", re.DOTALL)
+_WILDCARDS = {"%": ".*", "_": "."}
+
+
+def like(pattern: str | None) -> Callable[[str], bool]:
+    r"""Return a function that matches names against `pattern`, case-sensitively; without a pattern every name matches.
+
+    >>> like("fl%")("flights"), like("a_b")("axb"), like(r"a\_b")("axb")
+    (True, True, False)
+    """
+    if pattern is None:
+        return lambda _: True
+    matches = re.compile("".join(map(_regex, _TOKEN.findall(pattern))), re.DOTALL).fullmatch
+    return lambda name: matches(name) is not None
+
+
+def _regex(token: str) -> str:
+    return _WILDCARDS.get(token) or re.escape(token[-1])

@@ -1,4 +1,8 @@
-"""Supported SQL types, one row each, for CommandGetXdbcTypeInfo and for the metadata of columns."""
+"""Supported SQL types, one row each, and the metadata that describes columns by them (proto: CommandGetTables).
+
+The Flight SQL JDBC driver (18.3) takes precision, scale and case sensitivity of a result's columns from there alone:
+without it `ResultSetMetaData` tells of no digits of a decimal.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import lib
 
+from lance_flight.flight.backend import Caller
+from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 _LONGEST = 2**31 - 1
@@ -243,3 +249,34 @@ def is_case_sensitive(kind: pa.DataType) -> bool:
     """Return whether values of a column that is sent as `kind` differ by case."""
     known = sql_type(kind)
     return known is not None and known.case_sensitive
+
+
+_PREFIX = "ARROW:FLIGHT:SQL:"
+
+
+def result_schema(schema: pa.Schema, caller: Caller) -> pa.Schema:
+    """Return the schema of a query's rows as it is sent to `caller`: with metadata of its columns for a client in Java."""
+    sent = client_schema(schema)
+    if not caller.is_java:
+        return sent
+    return pa.schema([described(field, {}) for field in sent], metadata=sent.metadata)
+
+
+def described(field: pa.Field, where: Mapping[str, object]) -> pa.Field:
+    """Return a column with metadata of its type, and of what is known of it by name; unknown values are left out.
+
+    >>> described(pa.field("price", pa.decimal128(9, 2)), {}).metadata[b"ARROW:FLIGHT:SQL:SCALE"]
+    b'2'
+    """
+    known = {
+        **where,
+        "TYPE_NAME": type_name(field.type),
+        "PRECISION": precision(field.type),
+        "SCALE": scale(field.type),
+        "IS_AUTO_INCREMENT": 0,
+        "IS_CASE_SENSITIVE": int(is_case_sensitive(field.type)),
+        "IS_READ_ONLY": 0,
+        "IS_SEARCHABLE": 1,
+    }
+    told = {_PREFIX + key: str(value) for key, value in known.items() if value is not None}
+    return field.with_metadata({**(field.metadata or {}), **told})

@@ -10,16 +10,15 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 
 from lance_flight.engine.query.few_keys import MOST_KEYS
-from lance_flight.engine.query.partition_wise import join_order, key_pruning, scalar_subqueries
+from lance_flight.engine.query.partition_wise import key_pruning, scalar_subqueries, statistics
+from lance_flight.engine.query.partition_wise.aggregates import concerns_partitions
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis
 from lance_flight.engine.query.partition_wise.lanes import admission
 from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import Node
-from lance_flight.engine.query.partition_wise.relevance import concerns_partitions
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
-from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans
-from lance_flight.engine.query.search.searched_scans import searched
+from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched
 from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.errors import SqlError, Unsupported
 
@@ -109,7 +108,7 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
     pruned: tuple[str, ...] = ()
     if session.execution.dynamic_pruning:
         pruned = _prune_by_keys(session, frame, root, counts, ask_keys=ask_keys)
-    swapped = join_order.small_first(session, root, counts)
+    swapped = statistics.small_first(session, root, counts)
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimised(swapped))
     if not session.execution.partition_wise_join:
@@ -144,7 +143,7 @@ def _shape(plan: LogicalPlan) -> _Shape:
     root = Node.of(plan)
     return _Shape(
         root,
-        join_order.has_product(root),
+        statistics.has_product(root),
         tuple(node for node in root.walk() if isinstance(node.variant, WORTH)),
         tuple(ordered_scans(root)),
     )

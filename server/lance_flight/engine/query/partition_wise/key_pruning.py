@@ -14,13 +14,13 @@ from datafusion import Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
 
 from lance_flight.engine.query.few_keys import few_keys
-from lance_flight.engine.query.partition_wise.column_lineage import origin
 from lance_flight.engine.query.partition_wise.plans import (
     Node,
     column_key,
     has_subquery,
     is_null_aware,
     join_type,
+    origin,
     table_key,
 )
 from lance_flight.engine.query.partition_wise.statistics import RowCounts

@@ -11,11 +11,10 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Sort
 
-from lance_flight.engine.query.partition_wise import steps
+from lance_flight.engine.query.partition_wise import lanes
+from lance_flight.engine.query.partition_wise.aggregates import MetadataPart, from_metadata, is_mergeable, merged
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis, Divisible, Key
 from lance_flight.engine.query.partition_wise.lanes import Task, run
-from lance_flight.engine.query.partition_wise.metadata_answers import MetadataPart, from_metadata
-from lance_flight.engine.query.partition_wise.partial import is_mergeable, merged
 from lance_flight.engine.query.partition_wise.plan_rebuilding import computed, named, numbered
 from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, column_key, has_subquery
 from lance_flight.engine.query.partition_wise.statistics import read_tables
@@ -161,7 +160,7 @@ class Chooser:
         groups = [group for group in found.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
         if len(found.groups) == 1 and groups:
             return self._none(node, f"all rows are in one group by {', '.join(found.by)}")
-        together = steps.joined(groups, views, self._session.execution.group_rows)
+        together = lanes.joined(groups, views, self._session.execution.group_rows)
         return GroupedPart(
             session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
         )
@@ -201,9 +200,9 @@ class Chooser:
             return None
         fetch = node.variant.get_fetch_val()
         if fetch is None:
-            together = steps.joined(found.groups, [view], self._session.execution.group_rows)
+            together = lanes.joined(found.groups, [view], self._session.execution.group_rows)
         else:
-            together = steps.growing(found.groups, [view], fetch)
+            together = lanes.growing(found.groups, [view], fetch)
         return GroupedPart(
             session=self._session,
             part=replace(part, node=node),

@@ -7,9 +7,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
-from lance_flight.engine.query.policies.columns import EVERY_COLUMN, ColumnPolicy, GrantedColumn, combined
-from lance_flight.engine.query.policies.conditions import Condition
-from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
+from lance_flight.engine.query.policies.restrictions import (
+    EVERY_COLUMN,
+    EVERY_ROW,
+    ColumnPolicy,
+    Condition,
+    GrantedColumn,
+    RowPolicy,
+    combined,
+)
 from lance_flight.errors import Refused
 from lance_flight.model.schema import NamespaceSchema
 

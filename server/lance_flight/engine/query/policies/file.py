@@ -1,4 +1,13 @@
-"""Parser of the policy file: roles, their members, and their grants.
+"""The policy file: roles, their members, grants and quotas, and the changes between two of its states.
+
+```toml
+quota = { statements = 2, per_principal = true }     # of everybody, where no role says otherwise
+
+[roles.tenant_a]
+members = ["group:tenant-a"]
+grants = ["SELECT ON events WHERE tenant = 'a'"]
+quota = { statements = 4, memory = "2GiB", bytes_per_hour = "50GiB" }
+```
 
 ```toml
 [roles.tenant_a]
@@ -14,24 +23,189 @@ quota = { statements = 4 }               # see `quotas`
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
 
+from lance_flight import audit
+from lance_flight.audit import AuditEvent, Decision, EventKind
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.policies.changes import Stated, record_changes
-from lance_flight.engine.query.policies.columns import GrantedColumn
-from lance_flight.engine.query.policies.conditions import Condition
-from lance_flight.engine.query.policies.quotas import NO_QUOTA, Quotas, RoleQuota
-from lance_flight.engine.runtime.quotas import Allowance
+from lance_flight.engine.query.policies.restrictions import Condition, GrantedColumn
+from lance_flight.engine.runtime.quotas import Allowance, Quota, Resource
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import unsteady
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.errors import InvalidInput, Refused, SqlError
 from lance_flight.file_reloading import Watched
+from lance_flight.quantities import SIZE_EXPECTED, parse_bytes
+
+DEFAULTS = "the file"
+"""Object of a change of what is outside of roles."""
+
+Stated = Mapping[str, Any]
+"""What stands in a policy file, as TOML reads it."""
+
+
+def record_changes(before: Stated, after: Stated | InvalidInput) -> None:
+    """Record what a policy file says otherwise than before, an event for each role; or that it is invalid."""
+    if not audit.trail.is_on:
+        return
+    if isinstance(after, InvalidInput):
+        reason = f"{after}; every statement is refused until it is valid"
+        audit.record(
+            AuditEvent(
+                kind=EventKind.POLICY,
+                decision=Decision.REFUSED,
+                action="invalid",
+                object=DEFAULTS,
+                reason=reason,
+                error=after.code,
+            )
+        )
+        return
+    for event in changes(before, after):
+        audit.record(event)
+
+
+def changes(before: Stated, after: Stated) -> Iterator[AuditEvent]:
+    """Yield an event for each role that was added, changed or removed, with what it says more (`added`) and no longer (`removed`)."""
+    earlier, later = _by_object(before), _by_object(after)
+    for name in dict.fromkeys([*earlier, *later]):
+        old, new = _statements(earlier.get(name, {})), _statements(later.get(name, {}))
+        added, removed = _beyond(new, old), _beyond(old, new)
+        if added or removed:
+            action = "changed" if name in earlier and name in later else "removed" if name in earlier else "added"
+            yield AuditEvent(
+                kind=EventKind.POLICY,
+                action=action,
+                object=name,
+                reason="the policy file was read",
+                details={"added": added, "removed": removed},
+            )
+
+
+def _by_object(stated: Stated) -> dict[str, Stated]:
+    rest = {key: value for key, value in stated.items() if key != "roles"}
+    return {**stated.get("roles", {}), **({DEFAULTS: rest} if rest else {})}
+
+
+def _statements(role: Stated) -> dict[str, list[str]]:
+    """Return what a role says as texts: its members, its grants, its quotas."""
+    return {key: list(_texts(value)) for key, value in role.items()}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from (f"{key} = {inner}" for key, inner in value.items())
+    elif isinstance(value, list):
+        yield from map(str, value)
+    else:
+        yield str(value)
+
+
+def _beyond(one: Mapping[str, list[str]], other: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    found = {key: [text for text in texts if text not in other.get(key, ())] for key, texts in one.items()}
+    return {key: texts for key, texts in found.items() if texts}
+
+
+UNLIMITED = "unlimited"
+PER_PRINCIPAL = "per_principal"
+_QUOTA_KEYS = (*(resource.value for resource in Resource), PER_PRINCIPAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleQuota:
+    """Quota of a role: the limit of each resource that it names, infinite for an unlimited one.
+
+    It is one for all members of the role, or (`per_principal`) one for each.
+
+    >>> RoleQuota.parse("the default", {"statements": 2, "bytes_per_hour": "1kB"}).limits[Resource.BYTES_PER_HOUR]
+    1000
+    """
+
+    limits: Mapping[Resource, float] = field(default_factory=dict)
+    per_principal: bool = False
+
+    @classmethod
+    def parse(cls, owner: str, table: Any) -> Self:
+        """Parse the `quota` of a role; raise `InvalidInput` that names the `owner`, the value and what is expected."""
+        if not isinstance(table, dict) or not table or table.keys() - set(_QUOTA_KEYS):
+            raise InvalidInput(f"the quota of {owner} is {table!r}; expected a table of {', '.join(_QUOTA_KEYS)}")
+        per_principal = table.get(PER_PRINCIPAL, False)
+        if not isinstance(per_principal, bool):
+            raise InvalidInput(f"the quota of {owner} has {PER_PRINCIPAL} = {per_principal!r}; expected true or false")
+        limits = {each: _limit(owner, each, table[each.value]) for each in Resource if each.value in table}
+        if per_principal and math.isfinite(limits.get(Resource.MEMORY, math.inf)):
+            raise InvalidInput(
+                f"the quota of {owner} bounds memory for each principal, of which any number may come; expected memory in"
+                f" a quota without {PER_PRINCIPAL}, where the members of the role share it"
+            )
+        return cls(limits=limits, per_principal=per_principal)
+
+
+NO_QUOTA = RoleQuota()
+"""Quota of a role that says nothing of any resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """Quotas of all roles of a policy file, and the `default` where no role of a principal says anything of a resource."""
+
+    of_role: Mapping[str, RoleQuota] = field(default_factory=dict)
+    default: RoleQuota = NO_QUOTA
+
+    def allowance(self, principal: str, roles: Iterable[str], *, shares: int = 1) -> Allowance:
+        """Return the quotas of a principal with some roles: of each resource the most generous one.
+
+        `shares` servers of one machine have equal parts of each.
+        """
+        mine = [(role, self.of_role[role]) for role in roles if role in self.of_role]
+        found = {each.value: self._quota(each, mine, principal, shares) for each in Resource}
+        memory = (each.limits.get(Resource.MEMORY, math.inf) for each in (*self.of_role.values(), self.default))
+        return Allowance(**found, reserved=sum(_share(limit, shares) for limit in memory if math.isfinite(limit)))
+
+    def _quota(
+        self, resource: Resource, mine: Iterable[tuple[str, RoleQuota]], principal: str, shares: int
+    ) -> Quota | None:
+        stated: list[tuple[str | None, RoleQuota]] = [each for each in mine if resource in each[1].limits]
+        if not stated and resource in self.default.limits:
+            stated = [(None, self.default)]
+        if not stated:
+            return None
+        role, quota = max(stated, key=lambda each: each[1].limits[resource])
+        limit = quota.limits[resource]
+        if math.isinf(limit):
+            return None
+        owner = principal if quota.per_principal else None
+        return Quota(role=role, resource=resource, limit=_share(limit, shares), principal=owner)
+
+
+def _share(limit: float, shares: int) -> int:
+    """Return one of so many equal parts of a limit, rounded up: no server is without any."""
+    return -(-int(limit) // shares)
+
+
+def _limit(owner: str, resource: Resource, value: Any) -> float:
+    if value == UNLIMITED:
+        return math.inf
+    is_size = resource is not Resource.STATEMENTS
+    limit = value
+    if is_size and isinstance(value, str):
+        try:
+            limit = parse_bytes(value)
+        except InvalidInput:
+            limit = 0
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        expected = SIZE_EXPECTED if is_size else "a number of statements, 1 or more"
+        raise InvalidInput(
+            f"the quota of {owner} has {resource.value} = {value!r}; expected {expected}, or {UNLIMITED!r}"
+        )
+    return limit
+
 
 EVERYBODY = "*"
 GROUP = "group:"

@@ -1,27 +1,159 @@
-"""Runs of a search: the best rows of the tables that are left of its target, with the columns that are read of them."""
+"""Runs of a search: the best rows of its tables with the columns that are read; and EXPLAIN's advice for it.
+
+It is worked out when EXPLAIN asks, from metadata of the partition tables and the statistics of their indices; no row is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import pyarrow as pa
 
+from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.search.batches import best_of_each, keys_of_rows
 from lance_flight.catalog.search.row_naming import names_of
 from lance_flight.catalog.search.search_results import ADDRESS
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best, best_of_equal
+from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.tables.casting import physical
+from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.lineage import ROW_ID
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.sources import Open
 from lance_flight.engine.query.provider import ScanLog
-from lance_flight.engine.query.search.advice import advice
-from lance_flight.engine.query.search.query_vectors import QueryVectors
-from lance_flight.engine.query.search.search_target import SearchTarget, check_free
-from lance_flight.engine.query.search.statement_searches import Planner
-from lance_flight.engine.query.search.table import SearchResult
+from lance_flight.engine.query.search.search_target import Planner, SearchResult, SearchTarget, check_free
+from lance_flight.engine.query.search.vectors import QueryVectors
+from lance_flight.engine.sql.references import shown_name
+from lance_flight.model.arrow_types import is_multivector
+from lance_flight.model.index_kinds import BYTE_METRIC, METRICS, Family, index_metrics_of, metrics_of
+
+MANY_ROWS = 10_000
+"""Rows that are looked at one by one, from which on an index is worth having."""
+MANY_TABLES = 32
+MOST_TABLES = 256
+"""Partition tables that are opened for advice, at most."""
+_FEW_PROBES = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _TableState:
+    """The rows of a table, how many of them an index lacks, and the parts of its largest segment."""
+
+    rows: int
+    unindexed: int
+    parts: int = 0
+
+
+def advice(search: AnySearch, target: SearchTarget, *, takes_arguments: bool = True) -> list[str]:
+    """Return lines for EXPLAIN; none where the layout of the table is hidden from the principal.
+
+    A search that is written as ORDER BY takes no arguments.
+    """
+    if target.sql_name is None:
+        return []
+    return [f"advice: {line}" for line in _lines(search, target, target.sql_name, takes_arguments=takes_arguments)]
+
+
+def _lines(search: AnySearch, target: SearchTarget, name: str, *, takes_arguments: bool) -> Iterator[str]:
+    family = Family.VECTOR if isinstance(search, VectorSearch) else Family.TEXT
+    defined = [each for each in target.indices.get(search.column, ()) if each.of_kind.family is family]
+    found = [each for each in defined if not isinstance(search, VectorSearch) or _metric(each) == search.metric]
+    tables = [table for _, some in target.tables for table in some]
+    if found and isinstance(search, VectorSearch) and not search.use_index:
+        yield from _of_unused(found[0], _states(target, search.column, None, tables))
+    elif found:
+        states = _states(target, search.column, found[0], tables)
+        yield from _of_stale(name, found[0], states)
+        if isinstance(search, VectorSearch) and takes_arguments:
+            yield from _of_arguments(search, found[0], states)
+    else:
+        yield from _of_missing(search, target, name, defined, _states(target, search.column, None, tables))
+    if len(tables) >= MANY_TABLES and not target.is_pruned and target.partitioned_by:
+        columns = ", ".join(map(shown_name, target.partitioned_by))
+        yield f"{len(tables):,} partition tables are searched; a filter on {columns} leaves fewer"
+
+
+def _metric(index: IndexDefinition) -> str:
+    return str(index.options.get("metric", METRICS[0]))
+
+
+def _states(
+    target: SearchTarget, column: str, index: IndexDefinition | None, tables: Sequence[PinnedTable]
+) -> list[_TableState]:
+    return map_tables(partial(_state, target, column, index), list(islice(tables, MOST_TABLES)), "advice")
+
+
+def _state(target: SearchTarget, column: str, index: IndexDefinition | None, table: PinnedTable) -> _TableState:
+    source = table.source
+    rows = {fragment.fragment_id: fragment.count_rows() for fragment in source.dataset.get_fragments()}
+    total = sum(rows.values())
+    root, *inner = column.split(".")
+    stored = physical(source.columns, root, target.ids.get(root))
+    if index is None or stored is None or total < index.min_rows:
+        return _TableState(total, 0)
+    coverage = Coverage.of(source.dataset, index.name, ".".join([stored.name, *inner]), index.of_kind)
+    unindexed = sum(rows[number] for number in coverage.missing)
+    if not coverage.segments or index.of_kind.family is not Family.VECTOR:
+        return _TableState(total, unindexed)
+    stored_parts = (each.get("num_partitions", 0) for each in source.dataset.stats.index_stats(index.name)["indices"])
+    return _TableState(total, unindexed, max(stored_parts, default=0))
+
+
+def _of_missing(
+    search: AnySearch,
+    target: SearchTarget,
+    name: str,
+    defined: Sequence[IndexDefinition],
+    states: Sequence[_TableState],
+) -> Iterator[str]:
+    rows = sum(state.rows for state in states)
+    if rows < MANY_ROWS:
+        return
+    column = ".".join(map(shown_name, search.column.split(".")))
+    create = f"CREATE INDEX ON {name} ({column}) USING"
+    if not isinstance(search, VectorSearch):
+        yield f"{rows:,} texts are cut into words for this search; {create} inverted"
+        return
+    stored = target.vectors(search.column).type
+    metric = search.metric or metrics_of(stored)[0]
+    if metric not in index_metrics_of(stored):
+        return
+    kind = "ivf_flat" if metric == BYTE_METRIC else "ivf_sq" if is_multivector(stored) else "ivf_pq"
+    others = sorted({_metric(each) for each in defined})
+    instead = f", or search by {' or '.join(others)}, as an index does" if others else ""
+    yield f"{rows:,} vectors are compared one by one; {create} {kind} WITH (metric = '{metric}'){instead}"
+
+
+def _of_unused(index: IndexDefinition, states: Sequence[_TableState]) -> Iterator[str]:
+    rows = sum(state.rows for state in states)
+    if rows >= MANY_ROWS:
+        yield f"{rows:,} vectors are compared one by one, though there is index {index.name} ({index.kind})"
+
+
+def _of_stale(name: str, index: IndexDefinition, states: Sequence[_TableState]) -> Iterator[str]:
+    unindexed = [state.unindexed for state in states if state.unindexed]
+    if sum(unindexed) >= MANY_ROWS:
+        yield (
+            f"{sum(unindexed):,} rows of {len(unindexed):,} tables are not in index {index.name}, and looked at one by one;"
+            f" REINDEX TABLE {name} INDEX {shown_name(index.name)}"
+        )
+
+
+def _of_arguments(search: VectorSearch, index: IndexDefinition, states: Sequence[_TableState]) -> Iterator[str]:
+    parts = max((state.parts for state in states), default=0)
+    enough = max(round(_FEW_PROBES * parts), min(parts, 2))
+    if search.nprobes is not None and search.nprobes < enough:
+        yield (
+            f"nprobes => {search.nprobes} leaves most of the up to {parts:,} parts of each index out; nprobes => {enough} or more"
+            " finds more of the nearest rows"
+        )
+    if index.of_kind.is_quantised and search.refine is None and sum(state.rows for state in states) >= MANY_ROWS:
+        yield f"index {index.name} ({index.kind}) measures shortened vectors; refine => 4 compares the stored ones of the best rows"
 
 
 def result_of(planner: Planner, searched: SearchTarget, search: AnySearch, report: str) -> SearchResult:

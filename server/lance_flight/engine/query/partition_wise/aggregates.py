@@ -1,29 +1,39 @@
-"""Aggregates answered from partition values and row counts, without reading a row.
+"""Aggregates answered from partition values and row counts, or in two phases, and which nodes concern partitions at all.
 
 These are `count(*)` and, of columns that are partition fields by identity, `count`, `min`, `max` and the different values; over
 whole partitions, of which only those with a live row count.
+
+Where the columns that are grouped by do not decide the group, the same values may come from several groups; their sums,
+counts, minima and maxima are put together again.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import DataFrame, Expr
-from datafusion.expr import Aggregate, Projection, SubqueryAlias, TableScan
+from datafusion import DataFrame, Expr, SessionContext, col, lit
+from datafusion import functions as f
+from datafusion.expr import Aggregate, Join, Projection, Sort, SubqueryAlias, TableScan
 
-from lance_flight.engine.query.partition_wise.column_lineage import Origin, origin
 from lance_flight.engine.query.partition_wise.plan_rebuilding import named, numbered
 from lance_flight.engine.query.partition_wise.plans import (
+    ColumnKey,
     ColumnReference,
     Node,
+    Origin,
     column_key,
+    date_part,
     expressions,
+    origin,
     table_key,
     unaliased,
+    window_columns,
 )
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import QuerySession
@@ -155,3 +165,68 @@ def _answer(query: str, partitions: pa.Table, kind: pa.Schema) -> pa.Table:
     context.register_table(_TABLES, pads.dataset(partitions))
     found = context.sql(query).to_arrow_table()
     return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(found.columns, kind, strict=True)], schema=kind)
+
+
+_PARTIAL_CALL = re.compile(r"(?P<function>count|sum|min|max)\((?!DISTINCT ).*\)", re.DOTALL)
+_MERGED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
+    {"count": f.sum, "sum": f.sum, "min": f.min, "max": f.max}
+)
+
+
+def is_mergeable(node: Node) -> bool:
+    """Return whether an aggregate may be computed in two phases."""
+    if not isinstance(node.variant, Aggregate) or node.outputs is None:
+        return False
+    return all(_function(each) for each in expressions(node.variant.aggregate_exprs()))
+
+
+def merged(context: SessionContext, node: Node, rows: pads.Dataset, columns: list[ColumnReference]) -> DataFrame:
+    """The aggregate of all groups; `rows` are those of each, with their columns called by their places."""
+    names = rows.schema.names
+    functions = [_function(each) for each in expressions(node.variant.aggregate_exprs())]
+    keys, values = names[: -len(functions) or None], names[len(names) - len(functions) :]
+    again = [_MERGED[function](col(name)).alias(name) for function, name in zip(functions, values, strict=True)]
+    frame = context.read_table(rows).aggregate([col(name) for name in keys], again)
+    said = [col(name) for name in keys]
+    for function, name in zip(functions, values, strict=True):
+        # No group at all has a sum of NULL, and a count of 0.
+        value = f.coalesce(col(name), lit(0)) if function == "count" else col(name)
+        said.append(value.cast(rows.schema.field(name).type).alias(name))
+    return named(context, frame.select(*said), columns)
+
+
+def _function(expression: Expr) -> str:
+    found = _PARTIAL_CALL.fullmatch(unaliased(expression).schema_name())
+    return found["function"] if found else ""
+
+
+def concerns_partitions(session: QuerySession, node: Node) -> bool:
+    """Return whether a join, aggregate, window or sort may be run by partitions, or answered from metadata; every join may."""
+    if isinstance(node.variant, Join):
+        return True
+    if isinstance(node.variant, Aggregate) and not node.variant.group_by_exprs():
+        return may_answer(node)
+    return any(_is_source(session, node.inputs[0], column) for column in _columns(node))
+
+
+def _columns(node: Node) -> Iterator[ColumnKey]:
+    """Yield the columns by which a node groups its rows, or the first one that it sorts by."""
+    if isinstance(node.variant, Sort):
+        first = column_key(Expr(node.variant.sort_exprs()[0].expr()))
+        yield from [] if first is None else [first]
+    elif isinstance(node.variant, Aggregate):
+        for each in map(unaliased, expressions(node.variant.group_by_exprs())):
+            found, dated = column_key(each), date_part(each)
+            yield from [] if found is None else [found]
+            yield from [] if dated is None else [dated[1]]
+    else:
+        yield from window_columns(node.variant)
+
+
+def _is_source(session: QuerySession, below: Node, column: ColumnKey) -> bool:
+    """Return whether a partition field is computed from a column; one whose origin is not known may be."""
+    found = origin(below, column)
+    if found is None:
+        return True
+    view = session.divisible.get(table_key(found.scan.variant, session.db_schema))
+    return view is not None and view.snapshot.schema.ids[found.name] in view.snapshot.partition_sources

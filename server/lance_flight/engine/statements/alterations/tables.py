@@ -1,0 +1,328 @@
+"""ALTER TABLE over a whole table: its branches, tags, options, partitioning, partitions and name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from lance_flight.catalog.evolving.publication import publish
+from lance_flight.catalog.maintenance.policies import PolicyValue, set_policy
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.table import Table
+from lance_flight.engine.query.policies.access import Access, Privilege
+from lance_flight.engine.sql import with_options
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.time_travel import Point, naming, read_as_of, read_point
+from lance_flight.engine.statements.alterations.alteration import NOT_ALTERED, Alteration, HistoryAlteration
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import MAKING, REMOVING, Required, on
+from lance_flight.engine.writes import definitions, maintenance_options
+from lance_flight.engine.writes.definitions import PartitionDef, partition_spec
+from lance_flight.engine.writes.partition_changes import (
+    PartitionValue,
+    attach_table,
+    detach_partition,
+    drop_partition,
+    partition_values,
+    plain_name,
+)
+from lance_flight.errors import Unsupported
+
+
+class _BranchAlteration(HistoryAlteration):
+    """Alteration of the branches of a table, independent of the session's branch."""
+
+    __slots__ = ()
+
+    def root_of(self, changes: Changes) -> Root:
+        return changes.root.on_branch(None)
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        self.alter_branches(name, partitioned(table, "has no branches"))
+
+    @abstractmethod
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        """Execute the alteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBranch(_BranchAlteration):
+    """ALTER TABLE t CREATE BRANCH name [AS OF point]."""
+
+    forms = ("ALTER TABLE t CREATE BRANCH",)
+
+    table: TableRef
+    branch: str
+    at: Point | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> CreateBranch:
+        branch, at = _branch(cursor), read_as_of(cursor)
+        return cls(table, branch, at)
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        with naming(name, self.at):
+            table.create_branch(self.branch, self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class DropBranch(_BranchAlteration):
+    """ALTER TABLE t DROP BRANCH name."""
+
+    forms = ("ALTER TABLE t DROP BRANCH",)
+
+    table: TableRef
+    branch: str
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> DropBranch:
+        return cls(table, _branch(cursor))
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        table.drop_branch(self.branch)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBranch(_BranchAlteration):
+    """ALTER TABLE t PUBLISH BRANCH name."""
+
+    forms = ("ALTER TABLE t PUBLISH BRANCH",)
+    # The partitions that two branches have changed are named.
+    needs = (Privilege.SELECT,)
+
+    table: TableRef
+    branch: str
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> PublishBranch:
+        return cls(table, _branch(cursor))
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        publish(table, self.branch)
+
+
+def _branch(cursor: Cursor) -> str:
+    return cursor.word("the name of a branch")
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions(HistoryAlteration):
+    """ALTER TABLE t SET (compact_files = 8, retain = '7d', …): options of its maintenance policy; DEFAULT takes one back."""
+
+    forms = ("ALTER TABLE t SET",)
+
+    table: TableRef
+    options: Mapping[str, PolicyValue | None]
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> SetOptions:
+        return cls(table, maintenance_options.parse_options(with_options.in_brackets(cursor)))
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        set_policy(table, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitionedBy(HistoryAlteration):
+    """ALTER TABLE t SET PARTITIONED BY (fields): a new spec version for what is written from now on.
+
+    Without fields it is written to one partition.
+    """
+
+    forms = ("ALTER TABLE t SET PARTITIONED BY",)
+
+    table: TableRef
+    fields: tuple[PartitionDef, ...]
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> SetPartitionedBy:
+        return cls(table, definitions.any_in_brackets(cursor))
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        partitioned(table, "cannot become so").evolve(self._evolution)
+
+    def _evolution(self, snapshot: Snapshot) -> Evolution | None:
+        """Return the next spec version; None if its fields equal those of the current one."""
+        number = snapshot.current_spec.id + 1
+        spec = partition_spec(snapshot.schema, self.fields, number=number, earlier=snapshot.specs)
+        if spec.fields == snapshot.current_spec.fields:
+            return None
+        spec.check(snapshot.schema, snapshot.specs)
+        return Evolution(operation=f"partition spec v{number}", specs=(spec,))
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartition(Alteration):
+    """ALTER TABLE t DROP PARTITION (field = value, …)."""
+
+    forms = ("ALTER TABLE t DROP PARTITION",)
+    frees_room = True
+    needs = REMOVING
+
+    table: TableRef
+    values: tuple[PartitionValue, ...]
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> DropPartition:
+        return cls(table, partition_values(cursor))
+
+    def run(self, changes: Changes) -> int:
+        changes.check_alone(NOT_ALTERED)
+        return changes.together(partial(drop_partition, table_name(self.table), self.values))
+
+
+@dataclass(frozen=True, slots=True)
+class AttachTable(Alteration):
+    """ALTER TABLE t ATTACH TABLE 'path' PARTITION (field = value, …) [TRUSTED]."""
+
+    forms = ("ALTER TABLE t ATTACH TABLE",)
+    # The error for an existing partition reveals that it exists.
+    needs = (Privilege.INSERT, Privilege.SELECT)
+
+    table: TableRef
+    path: str
+    values: tuple[PartitionValue, ...]
+    trusted: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> AttachTable:
+        path = cursor.text_or_name("the name of a table, or its path")
+        cursor.expect("PARTITION")
+        values = partition_values(cursor)
+        trusted = cursor.accept("TRUSTED")
+        return cls(table, path, values, trusted)
+
+    def also(self, name: TableName) -> Iterable[Required]:
+        return on(plain_name(self.path), Privilege.DDL, *REMOVING)
+
+    def run(self, changes: Changes) -> int:
+        changes.begin_steps(NOT_ALTERED)
+        name = table_name(self.table)
+        _check_lasting(changes.root, name, plain_name(self.path))
+        return attach_table(changes.root, name, self.path, self.values, trusted=self.trusted)
+
+
+@dataclass(frozen=True, slots=True)
+class DetachPartition(Alteration):
+    """ALTER TABLE t DETACH PARTITION (field = value, …) [TO name]."""
+
+    forms = ("ALTER TABLE t DETACH PARTITION",)
+    needs = REMOVING
+
+    table: TableRef
+    values: tuple[PartitionValue, ...]
+    to: str | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> DetachPartition:
+        values = partition_values(cursor)
+        to = cursor.text_or_name("the name of a new table") if cursor.accept("TO") else None
+        return cls(table, values, to)
+
+    def also(self, name: TableName) -> Iterable[Required]:
+        return () if self.to is None else on(TableName(name.db_schema, self.to), *MAKING)
+
+    def run(self, changes: Changes) -> int:
+        changes.begin_steps(NOT_ALTERED)
+        name = table_name(self.table)
+        _check_lasting(changes.root, name)
+        check_target = partial(changes.access.check_all_rows, Privilege.INSERT)
+        return detach_partition(changes.root, name, self.values, self.to, check_target)
+
+
+def _check_lasting(root: Root, *moved: TableName) -> None:
+    """Refuse to move rows between temporary and lasting tables as files."""
+    for each in moved:
+        if root.is_temporary(each):
+            raise Unsupported(f"table {each.name!r} is temporary, and neither gives partitions away nor becomes one")
+
+
+@dataclass(frozen=True, slots=True)
+class Rename(HistoryAlteration):
+    """ALTER TABLE t RENAME TO name: another name within its schema."""
+
+    forms = ("ALTER TABLE t RENAME TO",)
+    needs = (Privilege.SELECT,)
+
+    table: TableRef
+    name: str
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> Rename:
+        return cls(table, cursor.name("the new name of the table, without a schema"))
+
+    def also(self, name: TableName) -> Iterable[Required]:
+        return on(TableName(name.db_schema, self.name), *MAKING)
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        root.rename(name, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTag(HistoryAlteration):
+    """ALTER TABLE t CREATE TAG name [AS OF point]."""
+
+    forms = ("ALTER TABLE t CREATE TAG",)
+
+    table: TableRef
+    tag: str
+    at: Point | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> CreateTag:
+        tag, at = _tag(cursor), read_as_of(cursor)
+        return cls(table, tag, at)
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        with naming(name, self.at):
+            table.create_tag(self.tag, self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class DropTag(HistoryAlteration):
+    """ALTER TABLE t DROP TAG name."""
+
+    forms = ("ALTER TABLE t DROP TAG",)
+
+    table: TableRef
+    tag: str
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> DropTag:
+        return cls(table, _tag(cursor))
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        table.drop_tag(self.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(HistoryAlteration):
+    """ALTER TABLE t ROLLBACK TO point."""
+
+    forms = ("ALTER TABLE t ROLLBACK TO",)
+
+    table: TableRef
+    at: Point
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> Rollback:
+        return cls(table, read_point(cursor))
+
+    def check_columns(self, access: Access, name: TableName) -> None:
+        # The columns of a grant are those of the newest schema: an older one may have called others so.
+        if access.lists_columns(name):
+            access.check_all_columns(name, "ROLLBACK gives columns the names that they had")
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        with naming(name, self.at):
+            table.rollback(self.at)
+
+
+def _tag(cursor: Cursor) -> str:
+    return cursor.word("the name of a tag")
