@@ -259,6 +259,21 @@ def test_a_table_has_no_files_outside_of_the_root(bucket: Bucket) -> None:
     assert engine.query("SELECT n FROM twin")["n"].to_pylist() == [3]
 
 
+def test_a_plain_table_whose_versions_are_lost_is_corrupt(bucket: Bucket) -> None:
+    bucket.database.run("CREATE TABLE t (id BIGINT)")
+    bucket.database.run("INSERT INTO t VALUES (1)")
+    bucket.place("root/t.lance/_versions").remove()
+    asked = bucket.database
+    for sql in ("SELECT * FROM t", "INSERT INTO t VALUES (2)", "DESCRIBE TABLE t"):
+        said = asked.refuses(sql)
+        assert "[corrupt]" in said
+        assert "restore from a backup, or DROP TABLE" in said
+    assert [name for _, name, *_ in asked.rows("SHOW TABLES")] == ["t"]
+    asked.run("DROP TABLE t")
+    assert asked.run("CREATE TABLE t (id BIGINT)") == 0
+    assert "[not_found]" in asked.refuses("SELECT * FROM nothing")
+
+
 def test_views_and_schemas_in_an_object_store(database: BucketDatabase) -> None:
     database.ingest("t", ROWS, partition_by="p")
     database.run("CREATE VIEW v AS SELECT id FROM t WHERE p = 'a'")

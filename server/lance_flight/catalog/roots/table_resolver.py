@@ -24,7 +24,7 @@ from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.table import Table
-from lance_flight.catalog.tables.plain_log import has_lost_versions
+from lance_flight.catalog.tables.plain_log import TRANSACTIONS, has_lost_versions
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
 
@@ -462,7 +462,10 @@ def _linked(what: str, name: str) -> OutsideRoot:
 
 
 def _is_table(place: Store) -> bool:
-    return place.has(VERSIONS) or has_lost_versions(place)
+    if not place.is_remote:
+        return place.has(VERSIONS) or has_lost_versions(place)
+    found = place.directories()  # by one request, whatever is there
+    return VERSIONS in found or (TRANSACTIONS in found and has_lost_versions(place))
 
 
 def _has_versions(place: Store) -> bool:

@@ -10,9 +10,8 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC
-from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -47,7 +46,7 @@ OBJECT_ID = SEPARATOR.join([spec_namespace(UNPARTITIONED.id), TABLE])
 _ROWS = manifest_schema([UNPARTITIONED])
 
 
-_TRANSACTIONS, _MAKING = "_transactions", "0-"
+TRANSACTIONS, _MAKING = "_transactions", "0-"
 """Directory of what each commit did, and the beginning of the file of the one that made the table: the version that it read."""
 _MADE_WITHIN = 60.0
 """Seconds within which a table has a version, once its transaction is written."""
@@ -56,15 +55,14 @@ _MADE_WITHIN = 60.0
 def has_lost_versions(place: Store) -> bool:
     """Return whether a plain table lies in a directory without a version: the transaction that made it is there.
 
-    False in object stores, and where a table may be made at this moment, or was dropped under its writers, which have not made it.
+    False where a table may be made at this moment, or was dropped under its writers, which have not made it.
     """
-    if place.is_remote or any(map(is_version_name, place.child(VERSIONS).files())):
+    if any(map(is_version_name, place.child(VERSIONS).files())):
         return False
-    made = place.child(_TRANSACTIONS)
-    found = made.files()
-    if not any(name.startswith(_MAKING) for name in found):
+    found = list(place.child(TRANSACTIONS).tree())
+    if not any(file.path.startswith(_MAKING) for file in found):
         return False
-    return len(found) > 1 or time.time() - Path(made.uri, found[0]).stat().st_mtime > _MADE_WITHIN
+    return len(found) > 1 or time.time() - found[0].modified > _MADE_WITHIN
 
 
 @contextmanager
@@ -87,7 +85,9 @@ class PlainLog(VersionLog):
         super().__init__(store, store)
 
     def open(self, version: int | None = None) -> LanceDataset:
-        with naming_lost_versions(self.root):
+        # In an object store it takes requests to look, and commits ask for versions that nobody has made yet.
+        is_looked_for = version is None or not self.root.is_remote
+        with naming_lost_versions(self.root) if is_looked_for else nullcontext():
             return super().open(version)
 
     def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
