@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -119,6 +119,39 @@ def test_a_write_that_meets_a_fault_is_whole_or_not_there(filled: Bucket, write:
     expected = sorted([*found, (100, "a"), (101, "new"), (102, "z")])
     assert stored(bucket) == expected
     assert sorted(fresh.rows("SELECT id, p FROM t")) == expected
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET, Fault.LOST_ANSWER], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("place", ["dataset", "__manifest"])
+def test_a_conditional_put_that_breaks_is_sent_again(filled: Bucket, place: str, fault: Fault) -> None:
+    """Lance does not send it again, since it cannot know whether it arrived; the version that it makes can be made only once."""
+    bucket = filled.copy()
+    sql, then = STATEMENTS["insert"]
+    bucket.faults.set(Rule(fault=fault, method="PUT", path=f"{place}/_versions/", times=3))
+    bucket.database.run(sql)
+    assert bucket.faults.injected[fault] > 0
+    bucket.faults.set()
+    assert stored(bucket) == sorted(then)
+
+
+@pytest.mark.parametrize(
+    ("faults", "chance"),
+    [([Fault.SLOW_DOWN, Fault.RESET], 0.05)] + [([fault], 0.2) for fault in (Fault.SLOW_DOWN, Fault.RESET) if IS_FULL],
+)
+def test_statements_succeed_while_the_store_answers_at_all(
+    filled: Bucket, faults: Sequence[Fault], chance: float
+) -> None:
+    bucket = filled.copy()
+    database = bucket.database
+    bucket.faults.set(*(Rule(fault=fault, times=1_000_000, chance=chance) for fault in faults))
+    for number in range(4):
+        database.run(f"INSERT INTO t VALUES ({100 + number}, 'a'), ({200 + number}, 'n{number}')")
+        database.run("UPDATE t SET id = id + 0 WHERE p = 'b'")
+        assert database.value("SELECT count(*) FROM t WHERE p = 'a' AND id >= 100") == number + 1
+        assert database.rows("SHOW TABLES")
+    assert all(bucket.faults.injected[fault] for fault in faults)
+    bucket.faults.set()
+    assert len(stored(bucket)) == len(BEFORE) + 8
 
 
 FIRST_VERSION = 2**64 - 2

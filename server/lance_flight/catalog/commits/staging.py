@@ -24,6 +24,7 @@ from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable,
 from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.latest_version import is_followed
+from lance_flight.catalog.storage.retries import until_answered
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.tables import partitions
@@ -134,9 +135,11 @@ class Staging:
             with _noting(target.parts, store, base):
                 if pin is None:
                     files = _fragments(operation)
-                    pin = partitions.create(store, head.added.schema, files, stable_row_ids=stable_row_ids)
+                    create = partial(partitions.create, store, head.added.schema, files, stable_row_ids=stable_row_ids)
+                    pin = until_answered(create)
                 else:
-                    pin = partitions.stage(store, pin, operation, said, is_first=NOTES in said)
+                    stage = partial(partitions.stage, store, pin, operation, said, is_first=NOTES in said)
+                    pin = until_answered(stage)
             failpoint("table_staged")
         if pin is None:
             raise AssertionError("a new table without rows")

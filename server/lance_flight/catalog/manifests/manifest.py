@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from types import MappingProxyType
 
 import lance
@@ -27,6 +28,7 @@ from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.further_files import FurtherFiles
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.looks import looks
+from lance_flight.catalog.storage.retries import ANSWER, was_sent_once
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, is_version_name
@@ -222,27 +224,33 @@ class Manifest(VersionLog):
     ) -> int | None:
         """Commit, and return the version in which it is visible, whatever answer came; None where another one was first.
 
+        One whose request broke is sent again: whichever arrives first makes the version after `base`, and no other one can.
         `OutcomeUnknown` where it cannot be known: an object store did not answer, or cannot be asked.
         """
         place = self.root
-        try:
-            version = self.commit(base, rows, operation, transactions, removed=removed, properties=properties).version
-            failpoint("committed")
-        except (SerializationFailure, OutcomeUnknown):
-            raise
-        except Conflict:
-            return self._find_committed(base, transactions[0])
-        except BaseException as exc:
-            # Whatever went wrong, the table says whether it did so before or after the commit.
-            found = self._find_committed(base, transactions[0])
-            if found is None and isinstance(exc, OSError) and place.is_remote:
-                raise OutcomeUnknown(
-                    f"a commit to {place.name!r} was sent and not answered: {place.words(exc)}"
-                ) from exc
-            if found is None:
+        for attempt in count():
+            try:
+                made = self.commit(base, rows, operation, transactions, removed=removed, properties=properties)
+                failpoint("committed")
+            except (SerializationFailure, OutcomeUnknown):
                 raise
-            return found
-        return version
+            except Conflict:
+                return self._find_committed(base, transactions[0])
+            except BaseException as exc:
+                # Whatever went wrong, the table says whether it did so before or after the commit.
+                found = self._find_committed(base, transactions[0])
+                if found is not None:
+                    return found
+                if not place.is_remote or not isinstance(exc, OSError):
+                    raise
+                if not was_sent_once(exc) or attempt + 1 == ANSWER.attempts:
+                    raise OutcomeUnknown(
+                        f"a commit to {place.name!r} was sent and not answered: {place.words(exc)}"
+                    ) from exc
+                ANSWER.pause(attempt)
+            else:
+                return made.version
+        raise AssertionError("attempts end with an error")
 
     def _find_committed(self, base: Snapshot, transaction: str) -> int | None:
         """Return the version that a transaction became visible in all the same: its answer was lost, or came twice."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,8 +52,37 @@ MOVE_ROWS = RetryPolicy(10)
 """Of moving the rows of some partition tables, which are read again each time."""
 STATEMENT = RetryPolicy(40)
 """Of a statement outside of a transaction whose rows a concurrent writer has changed."""
+ANSWER = RetryPolicy(6, first_pause=0.05, longest_pause=1.0, why="a request was not answered")
+"""Of what sends a conditional put to an object store, which Lance does not send again where its connection breaks."""
 ONCE = RetryPolicy(1)
 """Of what cannot be read a second time."""
+
+
+_SENT_ONCE = re.compile(r"Error performing PUT \S+ in [^ ]+ - ")
+
+
+def was_sent_once(exc: BaseException) -> bool:
+    """Return whether a request broke that Lance has not sent again; one that it gave up says how often it was sent.
+
+    >>> was_sent_once(OSError("LanceError(IO): Generic S3 error: Error performing PUT http://s3/b/k in 174µs - HTTP error: error sending request"))
+    True
+    >>> was_sent_once(OSError("LanceError(IO): Generic S3 error: Error performing PUT http://s3/b/k in 9s, after 6 retries, max_retries: 6 - 503"))
+    False
+    """
+    return isinstance(exc, OSError) and _SENT_ONCE.search(str(exc)) is not None
+
+
+def until_answered(work: Callable[[], T]) -> T:
+    """Return the result of work that does the same when it is done again, wherever it was stopped; begin again where a request broke."""
+    for attempt in range(ANSWER.attempts - 1):
+        try:
+            return work()
+        except OSError as exc:
+            if not was_sent_once(exc):
+                raise
+        log.info("attempt %d: %s", attempt + 1, ANSWER.why)
+        ANSWER.pause(attempt)
+    return work()
 
 
 def retry(
