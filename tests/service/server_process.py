@@ -208,12 +208,16 @@ def files(root: Path) -> set[str]:
     found, places = set(), [""]
     while places:
         above = places.pop()
-        with os.scandir(root / above) as entries:
-            for entry in entries:
-                path = above + entry.name
-                if (above and entry.name == PRIVATE) or path == f"{PRIVATE}/{LEASES}":
-                    continue
-                found.add(path)
-                if entry.is_dir(follow_symlinks=False):
-                    places.append(path + "/")
+        try:
+            entries = list(os.scandir(root / above))
+        except FileNotFoundError:
+            # A draft that the server was removing.
+            continue
+        for entry in entries:
+            path = above + entry.name
+            if (above and entry.name == PRIVATE) or path == f"{PRIVATE}/{LEASES}":
+                continue
+            found.add(path)
+            if entry.is_dir(follow_symlinks=False):
+                places.append(path + "/")
     return found

@@ -42,7 +42,7 @@ class RetryPolicy:
             time.sleep(random.uniform(0, longest))  # noqa: S311 - jitter, no secret
 
 
-COMMIT = RetryPolicy(40)
+COMMIT = RetryPolicy(100, longest_pause=0.25)
 """Of a change of `__manifest`, which is worked out again on the newest snapshot."""
 STAGE = RetryPolicy(20, first_pause=0)
 """Of a version of one partition table on top of its pin; writers that have not committed yet are overwritten."""
