@@ -108,8 +108,7 @@ class Statements:
     def _windowed(self) -> str:
         with self._source() as (source, relations):
             keys = ", ".join(f"{each.alias}.{each.key} NULLS FIRST" for each in relations)
-            # Windows take computed zeros of both signs for two values.
-            partition = f"PARTITION BY {self._column(self.chance.choice(list(KINDS)))}"
+            partition = f"PARTITION BY {self.value(self.chance.choice(list(KINDS)), self.chance.randint(0, 2))}"
             value = self._column(NUMBER)
             window = self._pick(
                 f"row_number() OVER ({partition} ORDER BY {keys})",

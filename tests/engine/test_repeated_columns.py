@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from tests.engine.database import Database
@@ -19,6 +21,15 @@ REPEATED = {
     "WITH w AS (SELECT a FROM {t}) SELECT a, a FROM w": (["a", "a"], [1, 1]),
     "SELECT a, a FROM {t} UNION SELECT 1, 1": (["a", "a"], [1, 1]),
     "SELECT DISTINCT a, a FROM {t} LIMIT 1": (["a", "a"], [1, 1]),
+    "SELECT CAST(a AS INT), CAST(a AS SMALLINT), a + 1, a::INT FROM {t}": (
+        ["{t}.a", "{t}.a", "{t}.a + Int64(1)", "{t}.a"],
+        [1, 1, 2, 1],
+    ),
+    "SELECT CAST('1.005' AS DECIMAL(10, 2)), CAST(1.005 AS DECIMAL(10, 2))": (
+        ['Utf8("1.005")'] * 2,
+        [Decimal("1.01")] * 2,
+    ),
+    "SELECT 1.0 = 1, 1e0 = 1": (["Float64(1) = Int64(1)"] * 2, [True, True]),
     "SELECT ?::BIGINT AS p, ?::BIGINT AS p": (["p", "p"], [7, 8]),
 }
 
@@ -29,7 +40,7 @@ def test_columns_of_one_name_are_all_there(database: Database, table: str, sql: 
     text = sql.format(t=table)
     found = database.query(text, [7, 8] if "?" in sql else None)
     names, values = REPEATED[sql]
-    assert found.schema.names == names
+    assert found.schema.names == [name.format(t=table) for name in names]
     assert [column.to_pylist() for column in found.columns] == [[value] for value in values]
     described = database.engine.describe(text).schema
     assert (described.names, described.types) == (found.schema.names, found.schema.types)

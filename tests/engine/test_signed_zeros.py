@@ -81,3 +81,28 @@ def test_changes_take_both_zeros(database: Database, table: str) -> None:
     assert database.query(f"SELECT id FROM {table} ORDER BY id")["id"].to_pylist() == [3, 11, 12]
     database.run(f"DELETE FROM {table} WHERE d NOT IN (1, 4, 5, 6, 7)")
     assert database.query(f"SELECT id FROM {table}")["id"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("column", ["d", "r"])
+@pytest.mark.parametrize("zero", ["-{0}", "{0} * -1", "round({0} * -0.2e0)"])
+def test_computed_zeros_are_one(zeros: Database, column: str, zero: str) -> None:
+    zero = zero.format(column)
+    for condition, expected in {
+        f"{zero} IN (0, 7)": [1, 2],
+        f"{zero} NOT IN (-0.0, 7)": [3],
+        f"nullif({zero}, 0) IS NULL": [1, 2, 4],
+        f"CASE {zero} WHEN 0 THEN true ELSE false END": [1, 2],
+        f"id IN (SELECT id FROM (SELECT id, {zero} AS x FROM z) AS q WHERE x IN (0, 7))": [1, 2],
+    }.items():
+        assert zeros.query(f"SELECT id FROM z WHERE {condition} ORDER BY id")["id"].to_pylist() == expected, condition
+    for source, key in (("z", zero), (f"(SELECT id, {zero} AS x FROM z) AS q", "x")):
+        found = zeros.rows(
+            f"SELECT id, count(*) OVER (PARTITION BY {key}), rank() OVER (ORDER BY {key} NULLS LAST) - rank() OVER w,"
+            f" lag(id) OVER (PARTITION BY {key}, id > 9 ORDER BY id) FROM {source} WINDOW w AS (ORDER BY {key} NULLS LAST) ORDER BY id"
+        )
+        assert found == [(1, 2, 0, None), (2, 2, 0, 1), (3, 1, 0, None), (4, 1, 0, None)]
+        assert zeros.rows(f"SELECT count(DISTINCT {key}), count(DISTINCT id) FROM {source}") == [(2, 4)]
+    assert len(zeros.rows(f"SELECT {zero} AS x FROM z GROUP BY {zero}")) == 3
+    assert zeros.query(f"SELECT count(*) OVER (PARTITION BY -{column}) FROM z").column_names == [
+        f"count(*) PARTITION BY [(- z.{column})] ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+    ]

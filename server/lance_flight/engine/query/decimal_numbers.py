@@ -24,6 +24,7 @@ from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, Union, Va
 from lance_flight.engine.query.partition_wise.plans import Node, expressions
 from lance_flight.engine.query.plan_bounds import with_coercions, with_joined_subqueries
 from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
+from lance_flight.engine.sql.select_lists import REFUSAL
 from lance_flight.engine.sql.tokens import RUNS, Kind, Token, closing_places, edited, tokenize
 from lance_flight.errors import LanceFlightError
 
@@ -85,8 +86,10 @@ def with_decimal_numbers(
     for marks in (list(range(len(numbers))), [by_text[token.text] for token in numbers]):
         try:
             return _with_decimals(text, list(zip(marks, numbers, strict=True)), plan, context, planned)
-        except LanceFlightError:
-            continue
+        except LanceFlightError as exc:
+            if REFUSAL in str(exc):
+                # A column gets an alias, and the query is planned again.
+                raise
     return text
 
 

@@ -18,9 +18,12 @@ from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import RunningStatement
-from lance_flight.engine.sql.select_lists import REFUSAL, names_of, with_marked_repeats
+from lance_flight.engine.sql.select_lists import REFUSAL, names_of, with_marked_column, with_marked_repeats
 from lance_flight.engine.sql.typed_calls import shown_name
-from lance_flight.errors import SqlError
+from lance_flight.errors import LimitExceeded, SqlError
+
+MOST_REPEATED = 50
+"""Most columns of a query that get an alias one after another; each is a planning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,7 @@ class PlannedQuery:
     @classmethod
     def of(cls, session: QuerySession, text: str, parameters: pa.RecordBatch | None = None) -> PlannedQuery:
         """Plan a query; nothing is read yet."""
-        try:
-            frame = session.frame(text, parameters)
-        except SqlError as exc:
-            if REFUSAL not in str(exc):
-                raise
-            frame = session.frame(with_marked_repeats(text), parameters)
+        frame = _frame(session, text, parameters)
         fields = frame.schema()
         names = names_of([shown_name(name) for name in fields.names])
         schema = pa.schema([field.with_name(name) for field, name in zip(fields, names, strict=True)])
@@ -99,6 +97,24 @@ class PlannedQuery:
             if direct is not None:
                 return session.directly(direct)
         return division.rows(session, frame, self.schema)
+
+
+def _frame(session: QuerySession, text: str, parameters: pa.RecordBatch | None) -> DataFrame:
+    """Plan a query, with aliases for columns of one name, which DataFusion refuses."""
+    marked: str | None = text
+    for plan in range(MOST_REPEATED):
+        try:
+            return session.frame(marked or text, parameters)
+        except SqlError as exc:
+            if REFUSAL not in str(exc):
+                raise
+            before, refusal = marked or text, str(exc.__cause__)
+            marked = with_marked_repeats(text) if plan == 0 else before
+            if marked == before:
+                marked = with_marked_column(before, refusal)
+            if marked is None:
+                raise
+    raise LimitExceeded(f"more than {MOST_REPEATED} columns repeat a name; write AS and other names for them")
 
 
 def _is_same(one: pa.RecordBatch | None, other: pa.RecordBatch | None) -> bool:

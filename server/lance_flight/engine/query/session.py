@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -70,7 +70,7 @@ from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visib
 from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
-from lance_flight.engine.sql.operand_types import MOST_OPERANDS, with_doubles
+from lance_flight.engine.sql.operand_types import MOST_OPERANDS, with_doubles, with_one_zero
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
@@ -337,6 +337,7 @@ class QuerySession:
                 if not is_typed:
                     is_typed = True
                     calls, frame = self._with_exact_numbers(calls, frame, plan)
+                    calls, frame = self._with_one_zero(calls, frame, plan)
                 # A view is coerced with the query that reads it.
                 strict = with_strict_memberships(calls.sql)
                 if self._is_view and strict == calls.sql and not has_moments(calls.sql):
@@ -408,6 +409,23 @@ class QuerySession:
                 f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
             ) from exc
 
+    def _with_one_zero(
+        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
+    ) -> tuple[TypedCalls, DataFrame]:
+        """Return a query that takes computed zeros of both signs for one value, and its plan."""
+        if not may_compare_bits(calls.sql) or "Float" not in frame.logical_plan().display_indent_schema():
+            return calls, frame
+        asking, names = calls.with_operands(of_bits=True)
+        if not 0 < sum(map(len, names)) <= MOST_OPERANDS:
+            return calls, frame
+        with suppress(SqlError, Unsupported):  # a key that is selected too, and must be the same there
+            self._planned(asking, plan)
+            unsigned = with_one_zero(calls.sql, names, asking.operand_types())
+            if unsigned != calls.sql:
+                frame = self._planned(replace(calls, sql=unsigned), plan)
+                calls = replace(calls, sql=unsigned)
+        return calls, frame
+
     def _with_doubles(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> str:
         """Return a query whose decimals are doubles where they meet these."""
         refused: LanceFlightError | None = None
@@ -418,7 +436,7 @@ class QuerySession:
                 break
             try:
                 self._planned(asking, plan)
-                found = with_doubles(calls.sql, names, {name: kinds[0] for name, kinds in asking.types.items()})
+                found = with_doubles(calls.sql, names, asking.operand_types())
                 if not are_doubles_decimals(self._planned(replace(calls, sql=found), plan), self.datafusion):
                     return found
             except (SqlError, Unsupported) as exc:
@@ -426,7 +444,7 @@ class QuerySession:
                 break
             if found == calls.sql:
                 break
-            calls = replace(calls, sql=found, types={})
+            calls = replace(calls, sql=found)
         raise Unsupported(
             "DECIMAL meets DOUBLE or REAL in this statement, which DataFusion makes DECIMAL(30, 15) of; write CAST(… AS DOUBLE) around"
             " the DECIMAL, or CAST(… AS DECIMAL(p, s)) around the other"

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
+from lance_flight.engine.sql.signed_zeros import DOUBLE, REAL
 from lance_flight.engine.sql.tokens import Kind, edited, tokenize
 
 OPERAND = "operand"
@@ -26,23 +27,28 @@ Span = tuple[int, int]
 """First token of an operand, and the token after it."""
 
 
-def with_operands(text: str) -> tuple[str, list[list[str]]]:
+def with_operands(text: str, *, of_bits: bool = False) -> tuple[str, list[list[str]]]:
     """Return a text with each operand in a function of its own, and the names of the functions of operands that meet.
+
+    With `of_bits` operands are those whose bits DataFusion compares: keys of windows, and what IN, CASE, nullif and DISTINCT compare.
 
     >>> with_operands("SELECT a FROM t WHERE a + 1 < b AND c IN (1, d)")[0]
     'SELECT a FROM t WHERE __operand_call0(a + 1) < __operand_call1(b) AND __operand_call2(c) IN (__operand_call3(1), __operand_call4(d))'
     """
-    tokens = tokenize(text)
-    groups = [
-        group for group in _groups(_Reader(tokens)) if len(group) > 1 and all(start < stop for start, stop in group)
-    ]
-    names: list[list[str]] = []
-    spans: list[Span] = []
-    for group in groups:
-        names.append([f"__{OPERAND}_call{len(spans) + place}" for place in range(len(group))])
-        spans += group
+    spans, names = _operands(text, of_bits=of_bits)
     flat = [name for group in names for name in group]
     return _wrapped(text, spans, [f"{name}(" for name in flat], [")"] * len(flat)), names
+
+
+def _operands(text: str, *, of_bits: bool) -> tuple[list[Span], list[list[str]]]:
+    reader = _Reader(tokenize(text))
+    names: list[list[str]] = []
+    spans: list[Span] = []
+    for group in _groups_of_bits(reader) if of_bits else _groups(reader):
+        if all(start < stop for start, stop in group) and (of_bits or len(group) > 1):
+            names.append([f"__{OPERAND}_call{len(spans) + place}" for place in range(len(group))])
+            spans += group
+    return spans, names
 
 
 def with_doubles(text: str, names: Sequence[Sequence[str]], types: Mapping[str, pa.DataType]) -> str:
@@ -54,15 +60,31 @@ def with_doubles(text: str, names: Sequence[Sequence[str]], types: Mapping[str, 
         for name in group
         if name in types and pa.types.is_decimal(types[name])
     }
-    if not beside:
-        return text
-    tokens = tokenize(text)
-    spans = [
-        span for group in _groups(_Reader(tokens)) if len(group) > 1 and all(a < b for a, b in group) for span in group
+    return _with(text, names, dict.fromkeys(beside, ("CAST(", " AS DOUBLE)")), of_bits=False)
+
+
+def with_one_zero(text: str, names: Sequence[Sequence[str]], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text without the signs of zeros where operands beside doubles are compared by their bits."""
+    around = {
+        name: ("(", f"){DOUBLE if any(types.get(each) == pa.float64() for each in group) else REAL}")
+        for group in names
+        if any(pa.types.is_floating(types[name]) for name in group if name in types)
+        for name in group
+    }
+    return _with(text, names, around, of_bits=True)
+
+
+def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[str, str]], *, of_bits: bool) -> str:
+    """Return a text with texts around the operands of some names."""
+    spans, _ = _operands(text, of_bits=of_bits)
+    chosen = [
+        (span, around[name])
+        for span, name in zip(spans, [name for group in names for name in group], strict=True)
+        if name in around
     ]
-    flat = [name for group in names for name in group]
-    chosen = [span for span, name in zip(spans, flat, strict=True) if name in beside]
-    return _wrapped(text, chosen, ["CAST("] * len(chosen), [" AS DOUBLE)"] * len(chosen))
+    return _wrapped(
+        text, [span for span, _ in chosen], [each for _, (each, _) in chosen], [each for _, (_, each) in chosen]
+    )
 
 
 def _wrapped(text: str, spans: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> str:
@@ -94,6 +116,35 @@ def _groups(reader: _Reader) -> Iterator[list[Span]]:
             yield reader.listed(at + 1)
         elif word == "CASE" and at in reader.partners:
             yield from reader.case(at)
+
+
+def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
+    """Yield the operands that DataFusion compares by their bits, but for columns by themselves and lists of literals of a column.
+
+    These are known to be columns of tables, or not (`engine.sql.signed_zeros`), where no query is within another one.
+    """
+    is_nested = sum(token.word == "SELECT" for token in reader.tokens) > 1
+    for at, token in enumerate(reader.tokens):
+        word, found = "" if reader.is_name(at) else token.word, []
+        if word == "IN" and reader.is_sign(at + 1, "(") and reader.word_at(at + 2) not in QUERIES:
+            operator = at - (reader.word_at(at - 1) == "NOT")
+            listed = [span for span in reader.listed(at + 1) if reader.kind(span[0]) is not Kind.LITERALS]
+            found = [(reader.compared(operator), operator), *listed]
+        elif word == "NULLIF" and reader.is_sign(at + 1, "("):
+            found = reader.listed(at + 1)
+        elif word == "CASE" and at in reader.partners:
+            found = next(iter(list(reader.case(at))[1:]), [])
+        elif word == "DISTINCT" and reader.is_sign(at - 1, "(") and reader.word_at(at - 2) not in QUERIES:
+            found = [(at + 1, reader.ends(at + 1))]
+        elif word == "BY" and reader.word_at(at - 1) in {"PARTITION", "ORDER"} and reader.is_in_window(at):
+            for key in reader.keys(at + 1):
+                if reader.is_asked(key, is_nested=is_nested):
+                    yield [key]
+        if found and len(found) <= _MOST_LISTED and any(reader.is_asked(each, is_nested=is_nested) for each in found):
+            yield found
+
+
+_MOST_LISTED = 50
 
 
 class _Reader(Operands):
@@ -133,14 +184,15 @@ class _Reader(Operands):
         return [(self.compared(operator), operator), (at + 1, middle), (middle + 1, self.compared_right(middle + 1))]
 
     def listed(self, opened: int) -> list[Span]:
-        """Return the items of a list in brackets."""
+        """Return the items of a list in brackets; a long run of literals is one."""
         found, begun, place, closed = [], opened + 1, opened + 1, self.partners.get(opened, opened)
         while place < closed:
             if self.is_sign(place, ","):
                 found.append((begun, place))
                 begun = place + 1
             place = max(place, self.partners.get(place, place)) + 1
-        return [*found, (begun, closed)] if closed > opened + 1 else []
+        found += [(begun, closed)] if closed > opened + 1 else []
+        return found
 
     def case(self, at: int) -> Iterator[list[Span]]:
         """Yield the values of CASE, and what it compares."""
@@ -156,8 +208,53 @@ class _Reader(Operands):
         if values["CASE"]:
             yield [*values["CASE"], *values["WHEN"]]
 
+    def is_asked(self, span: Span, *, is_nested: bool) -> bool:
+        """Return whether the type of an operand has to be asked: it is computed, or may be a column of a query."""
+        start, stop = span
+        is_column = all(self.kind(at) in {Kind.WORD, Kind.NAME} or self.is_sign(at, ".") for at in range(start, stop))
+        is_literal = all(
+            self.kind(at) in {Kind.NUMBER, Kind.STRING, Kind.LITERALS} or self.text(at) in "-+,"
+            for at in range(start, stop)
+        )
+        return not is_literal and (is_nested or not is_column)
+
+    def is_in_window(self, at: int) -> bool:
+        """Return whether the bracket around a token is that of OVER, or of a window with a name."""
+        opened = at
+        while opened >= 0 and not self.is_sign(opened, "("):
+            opened = (self.partners.get(opened, opened) if self.text(opened) in ")]}" else opened) - 1
+        return self.word_at(opened - 1) == "OVER" or (
+            self.word_at(opened - 1) == "AS" and (self.word_at(opened - 3) == "WINDOW" or self.is_sign(opened - 3, ","))
+        )
+
+    def ends(self, at: int) -> int:
+        """Return the token after an expression in brackets or a list."""
+        while at < len(self.tokens) and not (self.kind(at) is Kind.SIGN and self.text(at) in ",)"):
+            if self.word_at(at) == "ORDER":
+                break
+            at = max(at, self.partners.get(at, at)) + 1
+        return at
+
+    def keys(self, at: int) -> Iterator[Span]:
+        """Yield the keys of PARTITION BY or ORDER BY that begin at a token."""
+        begun = at
+        while at < len(self.tokens):
+            ends = (self.kind(at) is Kind.SIGN and self.text(at) in ",)") or (
+                self.word_at(at) in _AFTER_KEY and not self.is_name(at)
+            )
+            if ends and begun < at:
+                yield begun, at
+            while ends and self.word_at(at) in _MODIFIERS:
+                at += 1
+            if ends and not self.is_sign(at, ","):
+                return
+            begun = at + 1 if ends else begun
+            at = max(at, self.partners.get(at, at)) + 1
+
     def _is_sign_of_operator(self, at: int) -> bool:
         return self.kind(at) is Kind.SIGN and self.text(at) in _SIGNS
 
 
+_MODIFIERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
+_AFTER_KEY = _MODIFIERS | {"ORDER", "ROWS", "RANGE", "GROUPS"}
 _SIGNS = frozenset("<>=!-@|&#~*+/%^?")

@@ -5,6 +5,7 @@ https://github.com/apache/datafusion/issues/6543
 
 from __future__ import annotations
 
+import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 
@@ -65,6 +66,36 @@ def with_marked_repeats(text: str) -> str:
     return edited(text, edits)
 
 
+def with_marked_column(text: str, refusal: str) -> str | None:
+    r"""Add an alias to the second of two columns of one name that DataFusion refuses; None if it is not one of the only outermost list.
+
+    Casts, and numbers that are decimals, are called like what they are made of.
+
+    >>> refusal = 'the expression "a" at position 0 and "CAST(a AS Int8)" at position 2 have the same name'
+    >>> with_marked_column("SELECT a, b, CAST(a AS TINYINT) FROM t", refusal).encode("ascii", "backslashreplace").decode()
+    'SELECT a, b, CAST(a AS TINYINT) AS "\ue0002\ue001" FROM t'
+    """
+    tokens, depth, starts = tokenize(text), 0, []
+    for place, token in enumerate(tokens):
+        if token.kind is Kind.SIGN:
+            depth += (token.text in "([{") - (token.text in ")]}")
+        if token.word == "SELECT" and depth == 0:
+            starts.append(place + 1)
+    found = _PLACES.search(refusal)
+    if found is None or len(starts) != 1:
+        return None
+    listed = list(items(tokens, starts[0]))
+    first, second = int(found["first"]), int(found["second"])
+    is_plain = second < len(listed) and not any(item and item[-1].is_sign("*") for item in listed)
+    if not is_plain or not is_without_alias(listed[second]):
+        return None
+    stop = listed[second][-1].stop
+    return edited(text, [(stop, stop, f" AS {quoted(f'{_MARK}{second - first}{_END}')}")])
+
+
+_PLACES = re.compile(r"at position (?P<first>\d+) and .* at position (?P<second>\d+) have the same name", re.DOTALL)
+
+
 def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
     """Yield the edits of one list: an alias says how many columns before it the name stands, or what it is."""
     stars = [number for number, item in enumerate(listed) if item and item[-1].is_sign("*")]
@@ -81,10 +112,14 @@ def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
         if alias is not None:
             if before != number or stars:
                 yield alias.start, alias.stop, quoted(f"{_MARK}{number}{_END}{folded(alias)}")
-        elif len(name) == 1 and item[-1].kind in _NAMES and (before != number or stars):
+        elif len(name) == 1 and item[-1].kind in _NAMES and not _is_cast(item) and (before != number or stars):
             yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number}{_END}{folded(item[-1])}')}"
         elif before != number and bisect(stars, before) == bisect(stars, number):
             yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number - before}{_END}')}"
+
+
+def _is_cast(item: list[Token]) -> bool:
+    return any(token.is_sign("::") for token in item)
 
 
 def _is_query(item: list[Token]) -> bool:

@@ -155,18 +155,25 @@ class TypedCalls:
         """Return whether operators or sums of integers are calls."""
         return not (_CHECKED | {OPERAND}).isdisjoint(self.calls.values())
 
-    def with_operands(self) -> tuple[TypedCalls, list[list[str]]]:
+    def with_operands(self, *, of_bits: bool = False) -> tuple[TypedCalls, list[list[str]]]:
         """Return the same query with its operands in functions that tell their types, and the functions of those that meet."""
-        sql, names = with_operands(self.sql)
-        return replace(
-            self, sql=sql, calls={**self.calls, **{name: OPERAND for group in names for name in group}}
-        ), names
+        sql, names = with_operands(self.sql, of_bits=of_bits)
+        operands = {name: OPERAND for group in names for name in group}
+        return replace(self, sql=sql, calls={**self.calls, **operands}, types={}), names
 
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
         named, calls = _named(sql, _CHECKED, is_shared=True)
         return replace(self, sql=edited(sql, named), calls={**self.calls, **calls})
+
+    def operand_types(self) -> dict[str, pa.DataType]:
+        """Return the types of the operands that were planned; that of a list is the one of a double in it."""
+        return {
+            name: next((kind for kind in kinds if pa.types.is_floating(kind)), kinds[0])
+            for name, kinds in self.types.items()
+            if self.calls[name] == OPERAND
+        }
 
     def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
         """Plan the query, registering each call in `context` with the types of its arguments."""
