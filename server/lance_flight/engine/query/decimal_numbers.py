@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -105,7 +106,7 @@ def _with_decimals(
         marked = plan(edited(text, _edits(text, numbers, chosen, are_marked=True)))
         whole = marked.logical_plan()
         found = _Meetings(context, planned, whole.display_indent())
-        found.read(Node.of(with_joined_subqueries(whole)))
+        found.read(Node.of(planned(partial(with_joined_subqueries, whole))))
         if found.decimals - found.doubles <= chosen:
             break
         chosen |= found.decimals - found.doubles

@@ -388,7 +388,7 @@ class QuerySession:
         exact = with_decimal_numbers(calls.sql, frame, planned, self.datafusion, self.planned)
         if exact != calls.sql:
             calls, frame = replace(calls, sql=exact), planned(exact)
-        if are_doubles_decimals(frame, self.datafusion):
+        if self._are_doubles_decimals(frame):
             doubles = self._with_doubles(calls, plan)
             calls, frame = replace(calls, sql=doubles), planned(doubles)
         if not has_arithmetic(calls.sql):
@@ -408,6 +408,9 @@ class QuerySession:
                 "integers of this statement may leave BIGINT, and it cannot be planned with a check of that; write"
                 f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
             ) from exc
+
+    def _are_doubles_decimals(self, frame: DataFrame) -> bool:
+        return self.planned(partial(are_doubles_decimals, frame, self.datafusion))
 
     def _with_one_zero(
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
@@ -437,7 +440,7 @@ class QuerySession:
             try:
                 self._planned(asking, plan)
                 found = with_doubles(calls.sql, names, asking.operand_types())
-                if not are_doubles_decimals(self._planned(replace(calls, sql=found), plan), self.datafusion):
+                if not self._are_doubles_decimals(self._planned(replace(calls, sql=found), plan)):
                     return found
             except (SqlError, Unsupported) as exc:
                 refused = exc

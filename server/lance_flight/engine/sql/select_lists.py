@@ -73,7 +73,7 @@ def with_marked_column(text: str, refusal: str) -> str | None:
 
     >>> refusal = 'the expression "a" at position 0 and "CAST(a AS Int8)" at position 2 have the same name'
     >>> with_marked_column("SELECT a, b, CAST(a AS TINYINT) FROM t", refusal).encode("ascii", "backslashreplace").decode()
-    'SELECT a, b, CAST(a AS TINYINT) AS "\ue0002\ue001" FROM t'
+    'SELECT a, b, CAST(a AS TINYINT) AS "\\ue0002\\ue001" FROM t'
     """
     tokens, depth, starts = tokenize(text), 0, []
     for place, token in enumerate(tokens):
