@@ -211,3 +211,20 @@ def test_a_date_takes_days_and_a_time_takes_hours(days: Database) -> None:
         "date_trunc('month', d) + INTERVAL '1 hour'": "2024-01-01 01:00:00",
     }.items():
         assert str(days.value(f"SELECT {value} FROM days")) == expected, value
+
+
+def test_columns_are_called_as_their_casts_and_patterns_are_written(database: Database, table: str) -> None:
+    query = (
+        "SELECT left(s, 2), upper(s::varchar(3)), CAST(s || 'x' AS CHAR(2)), TRY_CAST(s AS VARCHAR(1)),"
+        " to_char(ts, 'YYYY-MM'), to_char(ts, '%Y') FROM (SELECT 'abcdef' AS s, TIMESTAMP '2024-05-06' AS ts) AS q"
+    )
+    names = ["left(q.s,Int64(2))", "upper(q.s)", 'q.s || Utf8("x")', "q.s"]
+    names += ['to_char(q.ts,Utf8("YYYY-MM"))', 'to_char(q.ts,Utf8("%Y"))']
+    found = database.query(query)
+    assert [list(row.items()) for row in found.to_pylist()] == [
+        list(zip(names, ["ab", "ABC", "ab", "a", "2024-05", "2024"], strict=True))
+    ]
+    assert database.engine.describe(query).schema.names == names
+    database.run(f"CREATE TABLE {table} AS SELECT 'abc'::varchar(2), 1 + 1")
+    assert database.query(f"SELECT * FROM {table}").schema.names == ['Utf8("abc")', "Int64(1) + Int64(1)"]
+    assert database.query(f"EXPLAIN {query}").num_rows > 0

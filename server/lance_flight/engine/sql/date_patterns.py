@@ -1,6 +1,7 @@
 """Patterns of to_char as PostgreSQL writes them, in the letters of strftime that DataFusion reads.
 
-DataFusion 55 returns a pattern without `%` as it is: `to_char(ts, 'YYYY-MM')` is 'YYYY-MM' of every row.
+DataFusion 55 returns a pattern without `%` as it is: `to_char(ts, 'YYYY-MM')` is 'YYYY-MM' of every row. The pattern that the client
+wrote stands behind its own, so that names of columns can say it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,24 @@ def date_pattern_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
     >>> text = "SELECT to_char(ts, 'YYYY-MM-DD HH24:MI'), to_char(ts, '%Y')"
     >>> edited(text, date_pattern_edits(tokenize(text)))
-    "SELECT to_char(ts, '%Y-%m-%d %H:%M'), to_char(ts, '%Y')"
+    "SELECT to_char(ts, coalesce('%Y-%m-%d %H:%M', 'YYYY-MM-DD HH24:MI')), to_char(ts, '%Y')"
     """
-    return [(token.start, token.stop, text_literal(_strftime(token.text))) for token in _patterns(tokens)]
+    return [
+        (token.start, token.stop, f"coalesce({text_literal(_strftime(token.text))}, {text_literal(token.text)})")
+        for token in _patterns(tokens)
+    ]
+
+
+_BOTH = re.compile(r'coalesce\(Utf8\("[^"]*%[^"]*"\),(Utf8\("[^"%]*"\))\)')
+
+
+def without_strftime(name: str) -> str:
+    """Return the name of a column with the patterns that the client wrote.
+
+    >>> without_strftime('to_char(t.ts,coalesce(Utf8("%Y-%m"),Utf8("YYYY-MM")))')
+    'to_char(t.ts,Utf8("YYYY-MM"))'
+    """
+    return _BOTH.sub(r"\1", name)
 
 
 def _patterns(tokens: Sequence[Token]) -> Iterator[Token]:

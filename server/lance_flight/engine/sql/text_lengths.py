@@ -1,10 +1,12 @@
 """Lengths of text types in casts: `CAST(a AS VARCHAR(3))` keeps three characters, where DataFusion 55 ignores the length.
 
-Its option `datafusion.sql_parser.support_varchar_with_length` says so.
+Its option `datafusion.sql_parser.support_varchar_with_length` says so. The sum of a length and zero tells such a call from a client's, so that
+names of columns can leave it out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
@@ -20,13 +22,34 @@ def text_length_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
     >>> text = "SELECT CAST(a AS CHAR(2)), f(b)::varchar(3) FROM t"
     >>> edited(text, text_length_edits(tokenize(text)))
-    'SELECT left(CAST(a AS CHAR), 2), left(f(b)::varchar, 3) FROM t'
+    'SELECT left(CAST(a AS CHAR), 2 + 0), left(f(b)::varchar, 3 + 0) FROM t'
     """
     lengths = list(_lengths(tokens))
     if not lengths:
         return []
     opening = {stop: start for start, stop in closing_places(tokens, "([", ")]").items()}
     return [edit for place, opened in lengths for edit in _edits(tokens, place, opened, opening)]
+
+
+_CUT = re.compile(r",Int64\(\d+\) \+ Int64\(0\)\)")
+_LEFT = "left("
+
+
+def without_lengths(name: str) -> str:
+    """Return the name of a column as it is without the cuts of casts to types with lengths.
+
+    >>> without_lengths("upper(left(concat(t.a,t.b),Int64(3) + Int64(0)))")
+    'upper(concat(t.a,t.b))'
+    """
+    while (found := _CUT.search(name)) is not None:
+        depth, start = 0, found.start()
+        while start >= 0 and not (depth == 0 and name.endswith(_LEFT, 0, start)):
+            start -= 1
+            depth += (name[start] == ")") - (name[start] == "(")
+        if start < 0:
+            return name
+        name = name[: start - len(_LEFT)] + name[start : found.start()] + name[found.end() :]
+    return name
 
 
 def _lengths(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
@@ -45,13 +68,13 @@ def _edits(
     if tokens[place - 1].is_sign("::"):
         first = tokens[_operand(tokens, place - 2, opening)].start
         yield first, first, "left("
-        yield tokens[opened].start, tokens[end].stop, f", {length})"
+        yield tokens[opened].start, tokens[end].stop, f", {length} + 0)"
         return
     bracket = opening.get(end + 1)
     if bracket is not None and bracket and tokens[bracket - 1].word in _CASTS:
         yield tokens[bracket - 1].start, tokens[bracket - 1].start, "left("
         yield tokens[opened].start, tokens[end].stop, ""
-        yield tokens[end + 1].stop, tokens[end + 1].stop, f", {length})"
+        yield tokens[end + 1].stop, tokens[end + 1].stop, f", {length} + 0)"
 
 
 def _operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int]) -> int:

@@ -32,12 +32,14 @@ from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.sql.date_functions import date_signature, date_type, dates
+from lance_flight.engine.sql.date_patterns import without_strftime
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
 from lance_flight.engine.sql.operand_types import OPERAND, with_operands
 from lance_flight.engine.sql.signed_zeros import without_unsigned
 from lance_flight.engine.sql.sort_keys import written_once
+from lance_flight.engine.sql.text_lengths import without_lengths
 from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES, Distance, is_numbers, known_types
 from lance_flight.engine.sql.vector_operators import COSINE_OR_SAME, same_instead
@@ -114,15 +116,17 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
 
 def shown_name(column: str) -> str:
     """Return the name of a result column with the user's names of functions."""
-    return without_checks(
-        written_once(
-            without_unsigned(
-                without_guards(
-                    _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _CHECKED else found[0], column)
-                )
-            )
-        )
-    )
+    name = _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _CHECKED else found[0], column)
+    for as_written in (
+        without_guards,
+        without_unsigned,
+        written_once,
+        without_lengths,
+        without_strftime,
+        without_checks,
+    ):
+        name = as_written(name)
+    return name
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references, with_options
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
@@ -152,6 +153,7 @@ class _Making:
         session = self.new_session()
         frame = session.frame(self.statement.query, binding)
         schema = storable(frame.schema())
+        schema = pa.schema([field.with_name(shown_name(field.name)) for field in schema])
         session.prepare(frame)
         found = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
         return create(schema, properties, found)
