@@ -49,6 +49,8 @@ CHANGES_OF_PLAIN = [
 CHANGES = [*CHANGES_OF_PLAIN, ("DELETE FROM {t} WHERE id > 1",), ("ALTER TABLE {t} DROP COLUMN id",)]
 ROWS = pa.table({"k": [0, 0, 1, 1], "id": [1, 2, 3, 4]})
 
+from tests.engine.waiting import until
+
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[None]:
@@ -370,7 +372,8 @@ def test_a_kept_plan_keeps_no_call(engine: Engine) -> None:
     del call, issuer
     gc.collect()
     assert engine.plans.counts.plans == 1
-    assert gone() is None
+    # DataFusion's threads drop what they held of the run a moment after its last row.
+    until(lambda: gone() is None)
 
 
 def test_a_plan_whose_run_failed_is_not_kept(engine: Engine) -> None:
