@@ -41,7 +41,7 @@ def counted(sent: Sequence[Sent]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Statements:
-    """A bucket with a table of some partitions, and beside it a root with some tables; everything was read before."""
+    """A bucket with a table of some partitions and a plain one, and beside it a root with some tables; everything was read before."""
 
     bucket: Bucket
     engine: Engine
@@ -54,6 +54,7 @@ class Statements:
         engine, many = bucket.database.engine, Engine(Root(bucket.place("many")), target_partitions=1)
         engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
         engine.update(f"INSERT INTO t VALUES {', '.join(f'({n}, {n})' for n in range(partitions))}")
+        engine.update("CREATE TABLE u (id BIGINT)")
         for number in range(tables):
             many.update(f"CREATE TABLE t{number} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
         return cls(bucket, engine, many, partitions)
@@ -62,11 +63,15 @@ class Statements:
         """Add a row to each of some partitions."""
         self.engine.update(f"INSERT INTO t VALUES {', '.join(f'(1000, {n})' for n in range(count))}")
 
-    def select(self) -> None:
-        """Read one partition."""
-        planned = self.engine.plan("SELECT * FROM t WHERE p = 0")
+    def append_plain(self) -> None:
+        """Add a row to a table without partitions."""
+        self.engine.update("INSERT INTO u VALUES (1)")
+
+    def select(self, query: str = "SELECT * FROM t WHERE p = 0") -> None:
+        """Run a query: of one partition without."""
+        planned = self.engine.plan(query)
         assert planned is not None
-        assert self.engine.run(planned.tasks[0]).read_all().num_rows
+        assert self.engine.run(planned.tasks[0]).read_all().num_columns
 
     def update(self) -> None:
         """Change a row."""

@@ -33,22 +33,24 @@ def commit(partitions: int) -> Mapping[str, int]:
 
 # What a table that is not there takes: both of its directories, and the root's list of tables.
 ABSENT = {"LIST __manifest": 2, "LIST directory": 1}
+LISTED = {"LIST __manifest": 1, "LIST directory": 1, "LIST private": 1}
 CASES: Mapping[str, tuple[Callable[[Statements], object], Mapping[str, int]]] = {
     "SELECT of one partition": (Statements.select, LOOK),
+    "SELECT of a plain table": (partial(Statements.select, query="SELECT id FROM u"), {"LIST table/_versions": 1}),
+    "append to a plain table": (
+        Statements.append_plain,
+        {f"PUT table/{name}": 1 for name in ("data", "_transactions", "_versions")}
+        | {"LIST table/_versions": 2, "GET table/_versions": 1, "HEAD table/_versions": 1},
+    ),
+    "SHOW TABLES of both kinds": (partial(Statements.select, query="SHOW TABLES"), LISTED),
     "append to one partition": (partial(Statements.append, count=1), commit(1)),
     "append to three partitions": (partial(Statements.append, count=3), commit(3)),
     "UPDATE of one row": (Statements.update, {**commit(1), "GET table/data": 1, **ABSENT}),
-    "SHOW TABLES": (Statements.show_tables, {"LIST __manifest": 1, "LIST directory": 1, "LIST private": 1}),
-    "tables with columns": (Statements.columns, {"LIST __manifest": 1, "LIST directory": 1, "LIST private": 1}),
+    "SHOW TABLES": (Statements.show_tables, LISTED),
+    "tables with columns": (Statements.columns, LISTED),
     "tables with columns, in a new server": (
         Statements.columns_of_a_new_server,
-        {
-            "LIST __manifest": 1,
-            "LIST directory": 1,
-            "LIST private": 1,
-            "LIST __manifest/_versions": TABLES,
-            "HEAD private": 1,
-        },
+        {**LISTED, "LIST __manifest/_versions": TABLES, "HEAD private": 1},
     ),
 }
 

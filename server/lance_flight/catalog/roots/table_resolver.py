@@ -268,14 +268,31 @@ class TableResolver:
         whole, plain = place.child(name.name), place.child(name.name + PLAIN_SUFFIX)
         if whole.is_link or plain.is_link:
             raise _linked("table", name.name)
-        if self._is_namespace(whole):
+        if self._is_namespace(whole, within=_SHAPE_SECONDS if self._was_read(plain) else 0.0):
             return self._namespace(whole)
         return self._find_plain(name, plain, listing) or (self._namespace(whole) if has_lost_manifest(whole) else None)
 
     def _find_plain(self, name: TableName, place: Store, listing: Listing) -> PlainTable | None:
         """Return the plain table in a directory, if that counts under this name."""
-        is_found = _is_table(place) and not self._has_row(place, listing) and self._finds_directories(name.db_schema)
+        is_there = self._is_there_still(place) or _is_table(place)
+        is_found = is_there and not self._has_row(place, listing) and self._finds_directories(name.db_schema)
         return self._plain(place) if is_found else None
+
+    def _was_read(self, place: Store) -> bool:
+        """Return whether a plain table in an object store was read before, at this place."""
+        return place.is_remote and place.uri in self._opened and self._plain(place).log.was_read
+
+    def _is_there_still(self, place: Store) -> bool:
+        """Return whether a plain table that was read before has a newest version, which is what is asked next anyway."""
+        if not self._was_read(place):
+            return False
+        try:
+            self._plain(place).snapshot()
+        except NotFound:
+            return False
+        except Corrupt:
+            return True
+        return True
 
     def _finds_directories(self, db_schema: str) -> bool:
         """Return whether a plain table is there without a row: below the root itself a setting decides."""
@@ -302,13 +319,14 @@ class TableResolver:
                 name = directory.removesuffix(PLAIN_SUFFIX)
                 if not _is_safe(name) or place.child(directory).is_link:
                     continue
-                if self._is_listed_namespace(place.child(directory)):
+                lies_there = place.child(directory)
+                if self._is_listed_namespace(lies_there):
                     found[TableName(db_schema, directory)] = True
                 elif (
                     name != directory
                     and self._finds_directories(db_schema)
-                    and _is_table(plain := place.child(directory))
-                    and not self._has_row(plain, listing)
+                    and self._is_listed_table(lies_there)
+                    and not self._has_row(lies_there, listing)
                 ):
                     found.setdefault(TableName(db_schema, name), False)
                 elif name == directory and has_lost_manifest(place.child(directory)):
@@ -324,25 +342,37 @@ class TableResolver:
         """Return the names of the directories in one; in an object store they are listed once in a statement, and examined together."""
         if not place.is_remote:
             return place.directories()
-        names: list[str] = looks.find(place.uri, "directories", place.directories)
-        candidates = [place.child(name) for name in names if _is_safe(name) and not name.endswith(PLAIN_SUFFIX)]
+        names = _directories(place)
+        candidates = [place.child(name) for name in names if _is_safe(name)]
         unknown = [each for each in candidates if looks.known(each.uri, _KIND, within=LISTED_SECONDS) is None]
         if unknown:
-            map_tables(self._is_listed_namespace, unknown, "kinds")
+            map_tables(self._listed_kind, unknown, "kinds")
         return names
 
-    def _is_listed_namespace(self, place: Store) -> bool:
-        """Return whether a partitioned namespace lies in a directory; in an object store one that was there a moment ago is.
+    def _listed_kind(self, place: Store) -> bool | None:
+        """Return whether a table in a directory of an object store is partitioned, None for no table; one that was there a moment ago is.
 
         That the directory is there was just seen.
         """
-        if not place.is_remote:
-            return self._is_namespace(place)
-        if looks.known(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
+        known = looks.known(place.uri, _KIND, within=LISTED_SECONDS)
+        if known is not None and known[0] is not None:
+            return bool(known[0])
+        return looks.find(place.uri, _KIND, partial(self._kind, place))
+
+    def _kind(self, place: Store) -> bool | None:
+        if not place.name.endswith(PLAIN_SUFFIX):
+            return self._namespace(place).manifest.is_namespace() or None
+        if MANIFEST in _directories(place) and self._is_namespace(place):
             return True
-        is_plain = place.name.endswith(PLAIN_SUFFIX)
-        ask = partial(self._is_namespace, place) if is_plain else self._namespace(place).manifest.is_namespace
-        return looks.find(place.uri, _KIND, ask)
+        return False if _is_table(place) else None
+
+    def _is_listed_namespace(self, place: Store) -> bool:
+        """Return whether a partitioned namespace lies in a directory that was just listed."""
+        return self._listed_kind(place) is True if place.is_remote else self._is_namespace(place)
+
+    def _is_listed_table(self, place: Store) -> bool:
+        """Return whether a plain table lies in a directory that was just listed."""
+        return self._listed_kind(place) is False if place.is_remote else _is_table(place)
 
     def _is_directory(self, db_schema: str) -> bool:
         """Return whether a schema is the root or a plain sub-directory of it, and not merely listed."""
@@ -362,7 +392,7 @@ class TableResolver:
     def _reserved_directories(self) -> frozenset[str | None]:
         """Sub-directories that belong to a table, whatever they look like."""
         listed = self._manifest.listing().locations
-        if self.store.is_remote and VERSIONS not in looks.find(self.store.uri, "directories", self.store.directories):
+        if self.store.is_remote and VERSIONS not in _directories(self.store):
             return listed
         return listed | OF_A_LANCE_TABLE if _has_versions(self.store) else listed
 
@@ -370,8 +400,11 @@ class TableResolver:
         if not _is_safe(name) or name.endswith(PLAIN_SUFFIX) or name == PUBLIC or self.store.child(name).is_link:
             return False
         place = self.store.child(name)
-        if place.is_remote and looks.known(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
-            return False
+        if place.is_remote:
+            if looks.known(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
+                return False
+            inside = _directories(place)
+            return MANIFEST not in inside and (VERSIONS not in inside or not _has_versions(place))
         return not place.has(MANIFEST) and not _has_versions(place) and not has_lost_manifest(place)
 
     def _names(self, db_schema: str) -> list[str]:
@@ -431,7 +464,7 @@ class TableResolver:
             found = self._opened[place.uri] = PlainTable(place)
         return found
 
-    def _is_namespace(self, place: Store) -> bool:
+    def _is_namespace(self, place: Store, *, within: float = 0.0) -> bool:
         """Return whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec.
 
         A broken one is listed with the others, and opening it raises the reason.
@@ -439,7 +472,7 @@ class TableResolver:
         if place.is_remote and self._namespace(place).manifest.was_read:
             # Where it was, its newest version says in one request whether it still is.
             return self._namespace(place).manifest.is_namespace()
-        return place.has(MANIFEST) and self._namespace(place).manifest.is_namespace()
+        return place.has(MANIFEST, within=within) and self._namespace(place).manifest.is_namespace()
 
 
 def _by_sql_name(listing: Listing) -> dict[TableName, Listed]:
@@ -464,8 +497,13 @@ def _linked(what: str, name: str) -> OutsideRoot:
 def _is_table(place: Store) -> bool:
     if not place.is_remote:
         return place.has(VERSIONS) or has_lost_versions(place)
-    found = place.directories()  # by one request, whatever is there
+    found = _directories(place)  # by one request, whatever is there
     return VERSIONS in found or (TRANSACTIONS in found and has_lost_versions(place))
+
+
+def _directories(place: Store) -> list[str]:
+    """Return the names of the directories in a place in an object store, listed once in a statement."""
+    return looks.find(place.uri, "directories", place.directories)
 
 
 def _has_versions(place: Store) -> bool:
