@@ -29,6 +29,8 @@ from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.errors import Cancelled, LanceFlightError, SqlError
 
+from tests.engine.waiting import until
+
 pytestmark = pytest.mark.slow  # every change between two runs of every query
 
 QUERIES = {
@@ -48,8 +50,6 @@ CHANGES_OF_PLAIN = [
 ]
 CHANGES = [*CHANGES_OF_PLAIN, ("DELETE FROM {t} WHERE id > 1",), ("ALTER TABLE {t} DROP COLUMN id",)]
 ROWS = pa.table({"k": [0, 0, 1, 1], "id": [1, 2, 3, 4]})
-
-from tests.engine.waiting import until
 
 
 @pytest.fixture
