@@ -11,6 +11,7 @@ from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.client_sessions import Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import SerializationFailure
@@ -114,14 +115,14 @@ def check_second_run(table: Table, pair: Pair, isolation: Isolation) -> None:
     """The first one commits while the second one does; both are there afterwards, whether or not the second ran again."""
     commit, commits = SqlTransaction.commit, 0
 
-    def after_the_first(transaction: SqlTransaction) -> None:
+    def after_the_first(transaction: SqlTransaction, cancellation: Cancellation | None = None) -> None:
         nonlocal commits
         commits += 1
         if commits == 1:
             with pytest.MonkeyPatch.context() as unpatched:
                 unpatched.setattr(SqlTransaction, "commit", commit)
                 table.run(pair, first=True)
-        commit(transaction)
+        commit(transaction, cancellation)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SqlTransaction, "commit", after_the_first)

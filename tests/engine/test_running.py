@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import CancelStatus, IfExists
+from lance_flight.catalog.commits.staging import Staging
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.leases import SnapshotId, leased, leases
 from lance_flight.catalog.storage.store import Store
@@ -24,6 +26,7 @@ from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
 from tests.engine.waiting import until
+from tests.service.server_process import files
 
 ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")
 ROWS = pa.table({"k": list(range(100)), "x": list(range(100))})
@@ -238,6 +241,41 @@ def test_an_ingest_is_cancelled_between_its_batches(engine: Engine) -> None:
             scope=Scope(issuer=ALICE),
         )
     assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": ROWS.num_rows}]
+
+
+STAGED = 40
+STAGING = {
+    "INSERT INTO wide SELECT value + 1000, value FROM range(40)": True,
+    "CREATE TABLE made PARTITIONED BY (k) AS SELECT value AS k FROM range(40)": True,
+    "INSERT OVERWRITE wide SELECT value + 1000, value FROM range(40)": False,
+    "UPDATE wide SET k = k + 1000": False,
+}
+
+
+@pytest.mark.parametrize(("sql", "is_new"), STAGING.items())
+def test_a_commit_of_many_partitions_is_cancelled_while_they_are_staged(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, sql: str, *, is_new: bool
+) -> None:
+    engine.update("CREATE TABLE wide PARTITIONED BY (k) AS SELECT value AS k, value AS x FROM range(40)")
+    root = Path(engine.root.store.uri)
+    before, rows = files(root), engine.query("SELECT * FROM wide ORDER BY k")
+    stage, staged = Staging._stage, [0]
+
+    def cancelled(*arguments: Any, **options: Any) -> Any:
+        staged[0] += 1
+        if staged[0] == STAGED // 10:
+            (running,) = engine.running.records()
+            assert engine.running.cancel(running.id, ALICE, seconds=0) is CancelStatus.CANCELLING
+        return stage(*arguments, **options)
+
+    monkeypatch.setattr(Staging, "_stage", cancelled)
+    with pytest.raises(Cancelled):
+        engine.update(sql, scope=Scope(issuer=ALICE))
+    assert staged[0] < STAGED // 4
+    assert not is_new or files(root) == before
+    monkeypatch.undo()
+    assert engine.query("SELECT * FROM wide ORDER BY k").equals(rows)
+    engine.update(sql)
 
 
 def test_a_commit_is_not_interrupted(engine: Engine) -> None:

@@ -17,7 +17,7 @@ from lance import LanceDataset
 from lance_flight.catalog.commits.commit import Commits
 from lance_flight.catalog.commits.staging import namespace_key
 from lance_flight.catalog.commits.table_updates import TableUpdate
-from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.transaction import CommitGuard, Transaction
 from lance_flight.catalog.commits.writer import PartitionWriter
 from lance_flight.catalog.manifests.evolution import Change
 from lance_flight.catalog.manifests.idempotency import Once
@@ -131,6 +131,7 @@ class Table(ABC):
         of that many rows, which is not made twice.
         """
         transaction = self.begin()
+        transaction.guard = CommitGuard(check)
         with self.changing(transaction):
             count = self.write(transaction, tables, evaluate, operation=operation, check=check)
             transaction.once = None if once is None else once(count)

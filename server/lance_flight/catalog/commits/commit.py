@@ -115,6 +115,7 @@ class Commits:
 
     def _settled(self, staging: Staging, group: list[_Member], _: int) -> bool | None:
         """Return True once every member has its answer, None if another writer was first; answered members leave `group`."""
+        _end_guards(group)
         snapshot = self._newest()
         group[:] = _still_good(group, snapshot, self._root)
         if not group:
@@ -124,6 +125,7 @@ class Commits:
             rows = staging.rows(done, snapshot)
             failpoint("all_staged")
             once = [transaction.once for transaction in done if transaction.once is not None]
+            _begin_guards(done)
             version = self._log.make_visible(
                 snapshot,
                 remembering(snapshot, rows, once),
@@ -160,6 +162,16 @@ class Commits:
             return self._log.snapshot()
         except NotFound as exc:
             raise SerializationFailure(f"table {self._root.name!r} was dropped by another writer") from exc
+
+
+def _begin_guards(group: Sequence[Transaction]) -> None:
+    for transaction in group:
+        transaction.guard.begin_commit()
+
+
+def _end_guards(group: Sequence[_Member]) -> None:
+    for member in group:
+        member.transaction.guard.end_commit()
 
 
 def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:

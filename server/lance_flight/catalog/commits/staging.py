@@ -6,7 +6,7 @@ again. Several transactions that only add rows to a table share a version of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,7 +65,8 @@ class Staging:
         once = [t.once for t in group if t.once is not None]
         if once:
             said[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
-        staged = self._staged(targets, said, stable_row_ids=snapshot.has_stable_row_ids)
+        checks = [transaction.guard.check for transaction in group]
+        staged = self._staged(targets, said, checks, stable_row_ids=snapshot.has_stable_row_ids)
         changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
@@ -84,7 +85,14 @@ class Staging:
                 changed.append(builder.rows(values, [s.location for _, s in new], [s.pin for _, s in new]))
         return _without_repeats(pa.concat_tables(changed))
 
-    def _staged(self, targets: Sequence[_Target], said: Mapping[str, str], *, stable_row_ids: bool) -> list[Staged]:
+    def _staged(
+        self,
+        targets: Sequence[_Target],
+        said: Mapping[str, str],
+        checks: Sequence[Callable[[], None]],
+        *,
+        stable_row_ids: bool,
+    ) -> list[Staged]:
         stage = partial(self._stage, said=said, stable_row_ids=stable_row_ids)
         if len(targets) == 1:
             return [stage(targets[0])]
@@ -93,6 +101,8 @@ class Staging:
 
         def stage_waiting() -> None:
             for place, target in waiting:
+                for check in checks:
+                    check()
                 staged[place] = stage(target)
 
         # A task for each thread and not for each table, which costs as much as a part of its commit.

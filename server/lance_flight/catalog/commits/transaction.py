@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -61,6 +61,19 @@ class PartitionChange:
     owns_directory: bool = False
 
 
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CommitGuard:
+    """Guard of a commit: `check` ends it while its tables are staged. From `begin_commit` on nothing does, until `end_commit`."""
+
+    check: Callable[[], None] = _nothing
+    begin_commit: Callable[[], None] = _nothing
+    end_commit: Callable[[], None] = _nothing
+
+
 class Transaction:
     """Changes to the partition tables of one namespace that become visible together, or not at all.
 
@@ -83,6 +96,7 @@ class Transaction:
         self.hold: SnapshotLease | None = None
         self.once: Once | None = None
         self.reservation: str | None = None
+        self.guard = CommitGuard()
 
     @property
     def snapshot(self) -> Snapshot:

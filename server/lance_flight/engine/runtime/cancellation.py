@@ -169,6 +169,10 @@ class Cancellation:
             self.check()
             self._is_committing = True
 
+    def end_commit(self) -> None:
+        """Let the statement be cancelled again, as after an attempt that failed."""
+        self._is_committing = False
+
     @contextmanager
     def committing(self) -> Iterator[None]:
         """Guard a commit against cancellation; afterwards the statement can be cancelled again, since a failed commit may be retried."""
@@ -176,7 +180,7 @@ class Cancellation:
         try:
             yield
         finally:
-            self._is_committing = False
+            self.end_commit()
 
 
 def _run(work: Callable[[], T], outcome: Future[T]) -> None:

@@ -300,7 +300,7 @@ class StatementRegistry:
 
 
 def _watch(watched: weakref.ref[StatementRegistry]) -> None:
-    due = 0.0
+    due = time.monotonic() + TICK
     while (statements := watched()) is not None:
         is_short = statements.watch_memory()
         if due <= time.monotonic():

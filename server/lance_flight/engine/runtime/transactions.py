@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from copy import copy
 from typing import TypeVar
 
-from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.transaction import CommitGuard, Transaction
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, StagedTable, TableName, Visibility
 from lance_flight.catalog.storage.leases import SnapshotLease
@@ -198,9 +198,10 @@ class SqlTransaction:
         view.know(root.temporary, root.temporary_names)
         return view
 
-    def stage(self) -> None:
-        """Make the latest changes visible to the next statement of this transaction."""
+    def stage(self, cancellation: Cancellation) -> None:
+        """Make the latest changes visible to the next statement of this transaction, unless the statement is cancelled first."""
         if self._inner is not None and self._table is not None:
+            self._inner.guard = _guard_of(cancellation)
             try:
                 if self._table.is_partitioned:
                     self._table.commits.stage(self._inner)
@@ -211,11 +212,17 @@ class SqlTransaction:
             except Exception as exc:
                 self.torn = exc
                 raise
+            finally:
+                if self._inner is not None:
+                    self._inner.guard = CommitGuard()
 
-    def commit(self) -> None:
-        """Make all changes visible."""
+    def commit(self, cancellation: Cancellation | None = None) -> None:
+        """Make all changes visible, unless the statement is cancelled while its tables are staged."""
+        guard = CommitGuard() if cancellation is None else _guard_of(cancellation)
         if self._inner is not None and self._table is not None:
+            self._inner.guard = guard
             self._table.commits.commit(self._inner)
+        guard.begin_commit()
         if self._draft is not None:
             self._draft.publish()
             self._draft.close()
@@ -266,6 +273,10 @@ class SqlTransaction:
         return self._table is not None and self._table.place == table.place
 
 
+def _guard_of(cancellation: Cancellation) -> CommitGuard:
+    return CommitGuard(cancellation.check, cancellation.begin_commit, cancellation.end_commit)
+
+
 def autocommit(
     root: Root,
     work: Callable[[SqlTransaction], int],
@@ -281,12 +292,12 @@ def autocommit(
         transaction.check = cancellation.check
         try:
             count = work(transaction)
-            with cancellation.committing():
-                transaction.commit()
+            transaction.commit(cancellation)
         except OutcomeUnknown:
             raise
         except BaseException:
             transaction.rollback()
+            cancellation.end_commit()
             raise
         return count
 

@@ -66,8 +66,7 @@ class Changes:
             return autocommit(self.root, work, self.cancellation, serializable=self.serializable)
         self.transaction.check = self.cancellation.check
         count = work(self.transaction)
-        with self.cancellation.committing():
-            self.transaction.stage()
+        self.transaction.stage(self.cancellation)
         return count
 
     def check_alone(self, what: str) -> None:

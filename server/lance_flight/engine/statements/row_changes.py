@@ -85,7 +85,7 @@ class TargetChange(ChangeStatement):
         for place, binding in enumerate(changes.bindings()):
             try:
                 if place:
-                    transaction.stage()
+                    transaction.stage(changes.cancellation)
                 count += self.change(transaction.table(self.target_name), transaction, changes, policy, binding)
             except Exception as exc:
                 if place:

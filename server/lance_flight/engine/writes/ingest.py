@@ -345,8 +345,7 @@ def ingest(
         return stored.alone(root, root.table(name), policy, cancellation)
     transaction.check = cancellation.check
     count = stored.within(transaction, transaction.table(name), policy)
-    with cancellation.committing():
-        transaction.stage()
+    transaction.stage(cancellation)
     return count
 
 
