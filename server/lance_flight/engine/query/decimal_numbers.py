@@ -105,7 +105,7 @@ def _with_decimals(
     for _ in range(MOST_ROUNDS):
         marked = plan(edited(text, _edits(text, numbers, chosen, are_marked=True)))
         whole = marked.logical_plan()
-        found = _Meetings(context, planned, whole.display_indent())
+        found = _Meetings(context, whole.display_indent())
         found.read(Node.of(planned(partial(with_joined_subqueries, whole))))
         if found.decimals - found.doubles <= chosen:
             break
@@ -210,7 +210,6 @@ class _Meetings:
     """The numbers of a plan that meet decimals, and those that meet doubles."""
 
     context: SessionContext
-    planned: Callable[[Callable[[], Any]], Any]
     written: str
     """The plan as the statement writes it, whose casts are its own."""
     decimals: set[int] = field(default_factory=set)
@@ -326,12 +325,11 @@ class _Meetings:
     def _type(self, expression: Expr) -> pa.DataType:
         """Return the type of an expression over the rows of one of the inputs of its node; NULL's where none says it."""
         for node in self._inputs:
-            try:
-                chosen = self.context.create_dataframe_from_logical_plan(node.plan)
-                kind: pa.DataType = self.planned(lambda: chosen.select(expression).schema().field(0).type)  # noqa: B023 - called here
-            except LanceFlightError:
-                continue
-            return kind
+            with suppress(Exception):  # a column of the other input of a join
+                kind: pa.DataType = (
+                    self.context.create_dataframe_from_logical_plan(node.plan).select(expression).schema().field(0).type
+                )
+                return kind
         return pa.null()
 
 
