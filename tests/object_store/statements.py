@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import shared_session
 from lance_flight.engine.engine import Engine
 
 from tests.object_store.bucket import Bucket
@@ -88,16 +90,21 @@ class Statements:
         for name in self.many.tables():
             self.many.schema_of(name)
 
+    def columns_of_a_new_process(self) -> None:
+        """The same in a process that has read nothing yet."""
+        shared_session.cache_clear()
+        self.columns_of_a_new_server()
+
     def columns_of_a_new_server(self) -> None:
-        """The same in a server that has read nothing yet."""
+        """The same by an engine that has read nothing yet, in a process whose Lance has."""
         Statements(
             self.bucket, self.engine, Engine(Root(self.bucket.place("many")), target_partitions=1), self.partitions
         ).columns()
 
-    def sent(self, run: Callable[[Statements], object], *, warm_up: bool = True) -> Mapping[str, int]:
-        """The requests of a statement that was run before; leases are renewed by the clock, and left out."""
-        if warm_up:
-            run(self)
+    def sent(self, run: Callable[[Statements], object], *, pause: float = 0) -> Mapping[str, int]:
+        """The requests of a statement that was run `pause` seconds before; leases are renewed by the clock, and left out."""
+        run(self)
+        time.sleep(pause)
         with self.bucket.recorded() as sent:
             run(self)
         return counted([each for each in sent if place_of(each.key) != "leases"])

@@ -48,7 +48,7 @@ CASES: Mapping[str, tuple[Callable[[Statements], object], Mapping[str, int]]] = 
     "UPDATE of one row": (Statements.update, {**commit(1), "GET table/data": 1, **ABSENT}),
     "SHOW TABLES": (Statements.show_tables, LISTED),
     "tables with columns": (Statements.columns, LISTED),
-    "tables with columns, in a new server": (
+    "tables with columns, by a new engine": (
         Statements.columns_of_a_new_server,
         {**LISTED, "LIST __manifest/_versions": TABLES, "HEAD private": 1},
     ),
