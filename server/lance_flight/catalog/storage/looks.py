@@ -37,11 +37,13 @@ def looking_since(moment: float | None = None, *, longest: float | None = None) 
     They are `longest` seconds old, or `REMEMBERED_SECONDS`.
     """
     moment = time.monotonic() if moment is None else moment
-    token = _since.set((moment, REMEMBERED_SECONDS if longest is None else longest))
+    before = _since.get()
+    _since.set((moment, REMEMBERED_SECONDS if longest is None else longest))
     try:
         yield
     finally:
-        _since.reset(token)
+        # Not by its token: a statement may end on another thread than the one that it began on.
+        _since.set(before)
 
 
 @contextmanager
