@@ -164,6 +164,30 @@ def test_compressed_batches_are_bounded_before_they_are_decompressed(
         assert all("limit_exceeded" in said for said in pool.map(send, range(3)))
 
 
+def test_large_parameters_of_many_clients_become_handles_one_after_another(outgrown: Server) -> None:
+    batch = rows(pa.array(["x" * 60_000_000]))
+
+    def bind(_: int) -> str:
+        with flight.connect(outgrown.uri) as client:
+            handle = prepared(client, "SELECT length(?)")
+            writer, reader = client.do_put(
+                described(wire.PreparedStatementQuery(prepared_statement_handle=handle)), batch.schema
+            )
+            try:
+                with writer:
+                    writer.write_batch(batch)
+                    writer.done_writing()
+                    reader.read()
+            except flight.FlightServerError as exc:
+                return str(exc)
+        return "bound"
+
+    with bounded(outgrown, memory=4 << 30), ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(bind, range(16)))
+    assert answers.count("bound") >= 4
+    assert all(each == "bound" or "limit_exceeded" in each for each in answers)
+
+
 def test_values_that_are_missing_are_stored_in_parts(server: Server) -> None:
     missing = 250_000
     server.run("CREATE TABLE vectors (p BIGINT, b BIGINT, v FLOAT[1536]) PARTITIONED BY (p)")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from threading import Lock
 
 import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.decoded_sizes import fixed_bytes
-from lance_flight.errors import InvalidInput, Unavailable
+from lance_flight.errors import InvalidInput, LimitExceeded, Unavailable
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.calls import Call
 from lance_flight.flight.inputs import InputRules
@@ -32,6 +34,9 @@ from lance_flight.flight.wire import (
 )
 from lance_flight.lru_cache import LruCache
 
+LARGE_BYTES, LARGE_SECONDS = 4 << 20, 15.0
+"""Bytes from which on parameters become handles one set after another, and seconds that a set waits for its turn."""
+_large = Lock()
 _LONGEST_VALUE = 80
 """Characters of a refused value that its error shows."""
 
@@ -220,13 +225,14 @@ class PreparedStatements:
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
-        encoded = encode_rows(self._fitting(prepared, parameters))
-        if prepared.parameters is None:
-            # Its client may ignore the handle in the answer.
-            self._check_made_here(prepared)
-            self.bindings.put(prepared.identity, encoded, owner=call.caller.holder)
-        bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
-        answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
+        with _one_at_a_time(parameters.nbytes):
+            encoded = encode_rows(self._fitting(prepared, parameters))
+            if prepared.parameters is None:
+                # Its client may ignore the handle in the answer.
+                self._check_made_here(prepared)
+                self.bindings.put(prepared.identity, encoded, owner=call.caller.holder)
+            bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
+            answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer
 
     def statement(self, call: Call, handle: bytes, given: pa.RecordBatch | None = None) -> BoundStatement:
@@ -282,3 +288,19 @@ def _compressed(parameters: pa.Schema) -> bytes | None:
 def _message(schema: pa.Schema) -> bytes:
     message: bytes = schema.serialize().to_pybytes()
     return message
+
+
+@contextmanager
+def _one_at_a_time(size: int) -> Iterator[None]:
+    """Let large parameters become handles one after another: each takes several times its size meanwhile."""
+    if size < LARGE_BYTES:
+        yield
+        return
+    if not _large.acquire(timeout=LARGE_SECONDS):
+        raise LimitExceeded(
+            "many clients bind large parameters at this moment; expected a later try, an ingest, or smaller parameters"
+        )
+    try:
+        yield
+    finally:
+        _large.release()
