@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa  # a server bounds its memory before it imports it
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that change the terminal, or the direction of its text; line feeds and tabs do not."""
