@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from lance_flight.catalog.manifests.evolution import Evolution
-from lance_flight.catalog.manifests.new_partitions import NewPartitions
-from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.manifest_rows import NewPartitions
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec

@@ -68,7 +68,7 @@ AREAS: dict[str, Area] = {
         count=22,
         modules="""
             catalog/commits/commit.py catalog/commits/staging.py catalog/commits/transaction.py
-            catalog/manifests/manifest.py catalog/manifests/idempotency.py
+            catalog/manifests/manifest.py catalog/manifests/manifest_rows.py
         """,
         tests="""
             catalog/test_staging catalog/test_commit_ids catalog/test_dropped_meanwhile catalog/test_attachments
@@ -84,8 +84,8 @@ AREAS: dict[str, Area] = {
     "conflict checks": Area(
         count=24,
         modules="""
-            catalog/commits/checks.py catalog/manifests/differences.py:between,_different,_ours catalog/manifests/branch_publishing.py:difference,is_same,_tables_at,refuse,merged_specs
-            catalog/manifests/reservations.py:reservation_of,wait_for_release,reserved
+            catalog/commits/commit.py catalog/manifests/row_commits.py:between,_different,_ours catalog/manifests/row_commits.py:difference,is_same,_tables_at,refuse,merged_specs
+            catalog/manifests/evolution.py:reservation_of,wait_for_release,reserved
         """,
         tests="""
             catalog/test_reservations catalog/test_dropped_meanwhile catalog/test_commit_ids catalog/test_rollback
@@ -100,7 +100,7 @@ AREAS: dict[str, Area] = {
     "expiry": Area(
         count=10,
         modules="""
-            catalog/maintenance/expiry.py catalog/storage/leases.py
+            catalog/maintenance/sweep.py catalog/storage/leases.py
         """,
         tests="""
             catalog/test_leases
@@ -199,7 +199,7 @@ AREAS: dict[str, Area] = {
             engine/writes/row_changes.py engine/writes/row_changes.py engine/writes/row_changes.py
             engine/writes/row_changes.py engine/writes/writable_tables.py engine/statements/row_changes.py
             engine/statements/row_changes.py engine/statements/insert.py catalog/commits/removals.py
-            catalog/commits/partition_lookup.py
+            catalog/commits/removals.py
         """,
         tests="""
             engine/test_row_change_scans engine/test_merge_keys engine/test_bound_rows engine/test_drop_partition

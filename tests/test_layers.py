@@ -223,7 +223,7 @@ LIBRARIES = {
     "google.protobuf": {
         "lance_flight.flight",
         "lance_flight.catalog.storage.lance_fields",
-        "lance_flight.engine.sql.substrait_names",
+        "lance_flight.engine.sql.substrait",
     },
     "adbc_driver_flightsql": {"lance_flight_client"},
     "adbc_driver_manager": {"lance_flight_client"},

@@ -8,16 +8,14 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from lance_flight.catalog.backup.checking import check_backup
-from lance_flight.catalog.backup.restoring import restore
-from lance_flight.catalog.backup.saving import backup
-from lance_flight.catalog.backup.selection import BackupRules
-from lance_flight.catalog.backup.targets import backup_at, ids_in
+from lance_flight.catalog.backup.copying import backup_at, ids_in
+from lance_flight.catalog.backup.restoring import check_backup, restore
+from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.names import version_name
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import version_name
 from lance_flight.errors import Conflict, LanceFlightError
 
 from tests.backup.roots import content, engine_of, make, run

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.backup.checking import check_backup
-from lance_flight.catalog.backup.restoring import restore
-from lance_flight.catalog.backup.saving import backup
-from lance_flight.catalog.backup.selection import BackupRules
-from lance_flight.catalog.backup.targets import StoredBackup, backup_at
-from lance_flight.catalog.backup.version_files import with_base_paths
+from lance_flight.catalog.backup.copying import StoredBackup, backup_at
+from lance_flight.catalog.backup.restoring import check_backup, restore, with_base_paths
+from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, Unsupported

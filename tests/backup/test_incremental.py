@@ -6,12 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.backup.checking import check_backup
-from lance_flight.catalog.backup.restoring import restore
-from lance_flight.catalog.backup.saving import BackupReport, backup
-from lance_flight.catalog.backup.selection import BackupRules
+from lance_flight.catalog.backup.copying import backup_at, backups_in
+from lance_flight.catalog.backup.restoring import check_backup, restore
+from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.backup.snapshot_files import is_content
-from lance_flight.catalog.backup.targets import backup_at, backups_in
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 

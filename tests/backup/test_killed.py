@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.backup.checking import check_backup
-from lance_flight.catalog.backup.restoring import restore
-from lance_flight.catalog.backup.saving import BackupReport, backup
-from lance_flight.catalog.backup.selection import BackupRules
-from lance_flight.catalog.backup.targets import StoredBackup, backup_at, backups_in, ids_in
+from lance_flight.catalog.backup.copying import StoredBackup, backup_at, backups_in, ids_in
+from lance_flight.catalog.backup.restoring import check_backup, restore
+from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.inspect import existing_root

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import lance
 import pytest
-from lance_flight.catalog.backup.checking import check_backup
-from lance_flight.catalog.backup.restoring import restore
-from lance_flight.catalog.backup.saving import backup
-from lance_flight.catalog.backup.selection import BackupRules
-from lance_flight.catalog.backup.targets import backup_at
+from lance_flight.catalog.backup.copying import backup_at
+from lance_flight.catalog.backup.restoring import check_backup, restore
+from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import verify

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.commit import _Member
-from lance_flight.catalog.history.additions import Additions
+from lance_flight.catalog.history import Additions
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum

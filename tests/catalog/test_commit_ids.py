@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.commits import commit_tokens
 from lance_flight.catalog.commits.commit_tokens import KEPT, CommitToken, named_commit, named_commits
-from lance_flight.catalog.manifests.idempotency import LONGEST
+from lance_flight.catalog.manifests.manifest_rows import LONGEST
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate

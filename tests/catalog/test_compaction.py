@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from lance.optimize import Compaction
-from lance_flight.catalog.commits import checks
+from lance_flight.catalog.commits import commit
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
@@ -147,7 +147,7 @@ def test_a_table_whose_new_files_were_vacuumed_stays_as_it_was(
         vacuum(opened(place), VacuumRules())
         return original(*arguments) if answer is None else answer
 
-    monkeypatch.setattr(checks, "OLD_SECONDS", 0.0)
+    monkeypatch.setattr(commit, "OLD_SECONDS", 0.0)
     monkeypatch.setattr(changed, name, overtaken)
     report = compact(opened(place))
     assert data_files(place) == {"a": 3, "b": 1, "c": 1}

@@ -22,8 +22,8 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage import store as stores
 from lance_flight.catalog.storage.leases import Leases, SnapshotId, expiring, leased, put
+from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import create_index
-from lance_flight.catalog.maintenance.policies import DEFAULTS, MaintenancePolicy, chosen_options, policy_of, set_policy
-from lance_flight.catalog.maintenance.survey import Surveyor, TableState, expired_snapshots
+from lance_flight.catalog.maintenance.survey import (
+    DEFAULTS,
+    MaintenancePolicy,
+    Surveyor,
+    TableState,
+    chosen_options,
+    expired_snapshots,
+    policy_of,
+    set_policy,
+)
 from lance_flight.catalog.manifests.indices import IndexRules
-from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table

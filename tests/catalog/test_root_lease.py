@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from lance_flight.catalog.maintenance.root_lease import LEASE_FILE, LEASE_SECONDS, RENEWAL_SECONDS, RootLease
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 
 HOLDER = """

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from lance_flight.catalog.commits.removals import edit_of
-from lance_flight.catalog.commits.table_updates import Removal
-from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.history.row_history import steps_of
+from lance_flight.catalog.commits.transaction import Removal, Transaction
+from lance_flight.catalog.history import steps_of
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions

@@ -7,8 +7,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.tables.batch_sizes import BATCH_BYTES, BATCH_ROWS, LEAST_ROWS, rows_within
 from lance_flight.catalog.tables.rows import aligned, conform, fit, rounded
+from lance_flight.catalog.tables.scan import BATCH_BYTES, BATCH_ROWS, LEAST_ROWS, rows_within
 from lance_flight.decoded_sizes import has_open_width
 from lance_flight.errors import DataError, SchemaError
 

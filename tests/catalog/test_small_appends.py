@@ -11,7 +11,7 @@ import pytest
 from lance import LanceOperation
 from lance_flight.catalog.manifests.manifest_rows import FREE_ROWS, Rewrite, _folded
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.addresses import OFFSET_BITS
+from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import Layout

@@ -14,7 +14,7 @@ from lance_flight.catalog.commits import commit
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.leases import LEASES
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions

@@ -10,7 +10,7 @@ from lance_flight.catalog.bulk.stream_batches import StreamBatch, last_batch, la
 from lance_flight.catalog.commits import commit_tokens
 from lance_flight.catalog.commits.commit import _Member, _still_good
 from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commits
-from lance_flight.catalog.manifests.idempotency import LONGEST, Once
+from lance_flight.catalog.manifests.manifest_rows import LONGEST, Once
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate

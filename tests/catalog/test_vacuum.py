@@ -10,7 +10,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from lance_flight.catalog.commits import checks
+from lance_flight.catalog.commits import commit
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance import sweep
 from lance_flight.catalog.maintenance.compaction import compact
@@ -295,7 +295,7 @@ def test_a_transaction_in_progress_commits_after_a_vacuum(place: Path, how: str,
     if is_forced:
         clean(place)
     else:
-        age(place, hours=checks.OLD_SECONDS / 3600)
+        age(place, hours=commit.OLD_SECONDS / 3600)
         clean(place, VacuumRules(transaction_hours=TRANSACTION_FLOOR_HOURS))
     transaction.commit()
     assert ids(place) == [1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 14, 15]

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance import LanceDataset
-from lance_flight.catalog.search.best_rows import with_vectors
-from lance_flight.catalog.search.search_results import ADDRESS, DISTANCE
+from lance_flight.catalog.search.row_ranking import ADDRESS, DISTANCE, with_vectors
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions, vector_gaps

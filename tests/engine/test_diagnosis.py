@@ -14,7 +14,7 @@ from lance_flight.catalog.maintenance import diagnosis
 from lance_flight.catalog.maintenance.diagnosis import MANY_FILES, Level, diagnose
 from lance_flight.catalog.manifests.manifest import FENCE_KEY
 from lance_flight.catalog.storage.leases import GRACE
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
 from lance_flight.cli import main

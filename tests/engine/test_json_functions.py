@@ -18,8 +18,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import compute
-from lance_flight.engine.sql.json_functions import NAMES, json_values
-from lance_flight.engine.sql.json_operators import json_edits
+from lance_flight.engine.sql.json_functions import NAMES, json_edits, json_values
 from lance_flight.engine.sql.tokens import Token, edited, tokenize
 from lance_flight.errors import LanceFlightError, SqlError
 

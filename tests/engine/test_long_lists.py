@@ -17,9 +17,9 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.sql.boolean_chains import SHORT_CHAIN, chain_edits
-from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import session_config
 from lance_flight.engine.sql.parameters import parameter_count, with_listed_values
+from lance_flight.engine.sql.rewriting import datafusion_text
 from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, edited, spelled_out, tokenize
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError, LimitExceeded, SqlError

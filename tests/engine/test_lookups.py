@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage import links
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import LanceFlightError, NotFound

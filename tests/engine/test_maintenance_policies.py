@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.maintenance.policies import DEFAULTS, MaintenancePolicy, policy_of
+from lance_flight.catalog.maintenance.survey import DEFAULTS, MaintenancePolicy, policy_of
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import InvalidInput, SqlError

@@ -11,7 +11,7 @@ import pytest
 from lance.file import LanceFileReader
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits import writer
-from lance_flight.catalog.commits.write_memory import WriteMemory
+from lance_flight.catalog.commits.writer import WriteMemory
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine

@@ -11,7 +11,7 @@ from datafusion import DataFrame, SessionContext
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task
-from lance_flight.engine.sql import datafusion_text
+from lance_flight.engine.sql import rewriting
 from lance_flight.engine.statements import parsing
 from lance_flight.errors import SqlError
 from lance_flight.planning import pruning
@@ -112,13 +112,13 @@ def test_a_described_query_is_planned_by_then(engine: Engine, asked: Counter[str
 
 def test_a_text_is_read_once(engine: Engine) -> None:
     read = parsing._remembered.cache_info().misses
-    rewritten = datafusion_text._remembered.cache_info().misses
+    rewritten = rewriting._remembered.cache_info().misses
     sql = "SELECT sum(id) AS of_this_test_alone FROM t WHERE k = $1"
     engine.describe(sql)
     for number in range(3):
         engine.run(planned(engine, sql, pa.record_batch({"k": [number]}))).read_all()
     assert parsing._remembered.cache_info().misses == read + 1
-    assert datafusion_text._remembered.cache_info().misses == rewritten + 1
+    assert rewriting._remembered.cache_info().misses == rewritten + 1
 
 
 def test_other_parameters_are_bound_and_nothing_else(engine: Engine, asked: Counter[str]) -> None:

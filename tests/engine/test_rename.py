@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog import table
-from lance_flight.catalog.commits import table_updates, writer
+from lance_flight.catalog.commits import transaction, writer
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -214,7 +214,7 @@ WRITERS = [
     pytest.param("", table, "data_written", "INSERT INTO a VALUES (9)", id="plain, after they are"),
     pytest.param("", writer, "rows_received", "UPDATE a SET id = 2", id="plain, changed, before"),
     pytest.param("", table, "data_written", "UPDATE a SET id = 2", id="plain, changed, after"),
-    pytest.param("", table_updates, "rows_removed", "DELETE FROM a WHERE id = 1 OR id = 2", id="plain, deleted"),
+    pytest.param("", transaction, "rows_removed", "DELETE FROM a WHERE id = 1 OR id = 2", id="plain, deleted"),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import TEMPORARY
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access

@@ -16,8 +16,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import compute
 from lance_flight.engine.sql.tokens import edited, tokenize
-from lance_flight.engine.sql.vector_functions import DISTANCES, ROWS_AT_ONCE
-from lance_flight.engine.sql.vector_operators import operator_edits
+from lance_flight.engine.sql.vector_functions import DISTANCES, ROWS_AT_ONCE, operator_edits
 from lance_flight.errors import InvalidInput, LanceFlightError
 
 VALUES = [

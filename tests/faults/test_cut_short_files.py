@@ -8,7 +8,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.commits.table_updates import Removal
+from lance_flight.catalog.commits.transaction import Removal
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.partitions import write_files

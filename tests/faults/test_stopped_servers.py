@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
-from lance_flight.catalog.commits import checks
-from lance_flight.catalog.maintenance import expiry
+from lance_flight.catalog.commits import commit
+from lance_flight.catalog.maintenance import sweep
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.expiry import Expiry, expire
+from lance_flight.catalog.maintenance.sweep import Expiry, expire
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import Leases, expiring, leased
@@ -189,13 +189,13 @@ def test_a_vacuum_leaves_the_announcement_of_one_that_began_beside_it(
     with ExitStack() as beside:
 
         def meanwhile(namespace: Store, moment: float) -> set[tuple[str | None, int]]:
-            monkeypatch.setattr(expiry, "leased", leased)
+            monkeypatch.setattr(sweep, "leased", leased)
             others.append(
                 beside.enter_context(expire(namespace, namespace.child("__manifest"), retain=0, now=now, announce=True))
             )
             return leased(namespace, moment)
 
-        monkeypatch.setattr(expiry, "leased", meanwhile)
+        monkeypatch.setattr(sweep, "leased", meanwhile)
         with expire(store(place), store(place).child("__manifest"), retain=1e9, now=now, announce=True) as mine:
             assert not mine.expired
         (other,) = others
@@ -223,7 +223,7 @@ def test_a_transaction_whose_files_were_vacuumed_is_not_committed(
         transaction.stage()
     age(place, hours=25)
     vacuum(opened(place), VacuumRules())
-    monkeypatch.setattr(checks, "OLD_SECONDS", 0.0)
+    monkeypatch.setattr(commit, "OLD_SECONDS", 0.0)
     with pytest.raises(SerializationFailure, match="was vacuumed before its commit"):
         transaction.commit()
     assert ids(place) == [1, 2, 3, 4, 11, 12, 13, 14]
@@ -236,6 +236,6 @@ def test_an_old_transaction_whose_files_are_there_is_committed(
     transaction = written(place, (7, "a"), (8, "new"))
     if how == "staged":
         transaction.stage()
-    monkeypatch.setattr(checks, "OLD_SECONDS", 0.0)
+    monkeypatch.setattr(commit, "OLD_SECONDS", 0.0)
     transaction.commit()
     assert ids(place) == [1, 2, 3, 4, 7, 8, 11, 12, 13, 14]

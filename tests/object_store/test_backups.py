@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.backup.checking import check_backup
-from lance_flight.catalog.backup.restoring import check_restored, restore
-from lance_flight.catalog.backup.saving import backup
-from lance_flight.catalog.backup.selection import BackupRules
-from lance_flight.catalog.backup.targets import backup_at, ids_in
+from lance_flight.catalog.backup.copying import backup_at, ids_in
+from lance_flight.catalog.backup.restoring import check_backup, check_restored, restore
+from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store

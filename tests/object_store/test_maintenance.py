@@ -7,8 +7,8 @@ import time
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.policies import set_policy
 from lance_flight.catalog.maintenance.repair import repair
+from lance_flight.catalog.maintenance.survey import set_policy
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from lance_flight.catalog.backup.version_files import with_base_paths
+from lance_flight.catalog.backup.restoring import with_base_paths
 
 DATA = Path(__file__).parent.parent / "data" / "roots"
 PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"

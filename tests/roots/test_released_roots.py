@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from lance_flight.catalog.backup.copying import backup_at
 from lance_flight.catalog.backup.restoring import restore
-from lance_flight.catalog.backup.targets import backup_at
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
 from lance_flight.catalog.roots.directory import Root

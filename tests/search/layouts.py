@@ -10,7 +10,7 @@ from typing import Any
 
 import lance
 import pytest
-from lance_flight.catalog.storage.addresses import ROW_ADDRESS
+from lance_flight.catalog.storage.names import ROW_ADDRESS
 from lance_flight.catalog.tables.merged import Merged
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.engine.engine import Engine

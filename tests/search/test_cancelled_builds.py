@@ -15,8 +15,8 @@ import pytest
 from lance_flight.backend_values import CancelStatus, IfExists
 from lance_flight.catalog.bulk import pieces
 from lance_flight.catalog.bulk.pieces import check_stopped, workers_beside_queries
-from lance_flight.catalog.maintenance import index_segments, indexing
-from lance_flight.catalog.maintenance.index_segments import BuildSegment
+from lance_flight.catalog.maintenance import indexing
+from lance_flight.catalog.maintenance.indexing import BuildSegment
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.engine.engine import Engine
@@ -154,7 +154,7 @@ def test_a_segment_is_given_up_while_lance_builds_it(
         calls.append(None)
         raise Cancelled("enough")
 
-    monkeypatch.setattr(index_segments, "check_stopped", check)
+    monkeypatch.setattr(indexing, "check_stopped", check)
     with pytest.raises(Cancelled, match="enough"):
         docs.update(f"CREATE INDEX ON docs ({column}) USING {kind}")
     assert calls

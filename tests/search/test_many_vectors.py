@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.search import batches
+from lance_flight.catalog.search import searching
 from lance_flight.engine.engine import Engine
 
 from tests.examples import examples
@@ -157,18 +157,18 @@ def test_no_vectors_find_nothing(docs: tuple[Engine, str]) -> None:
 def test_lance_is_asked_once_for_all_vectors(docs: tuple[Engine, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is as near as the last row, no vector is searched for by itself."""
     asked: list[int] = []
-    first = batches._Batch.arguments
+    first = searching._Batch.arguments
 
     def arguments(self: Any, column: str, rows: int | None) -> Any:
         asked.append(len(self.vectors))
         return first(self, column, rows)
 
-    monkeypatch.setattr(batches._Batch, "arguments", arguments)
+    monkeypatch.setattr(searching._Batch, "arguments", arguments)
     queries = "(SELECT name, e FROM questions WHERE e IS NOT NULL LIMIT 7)"
     assert len(query(docs[0], search(docs, f"queries => {queries}, k => 2"))) == 14
     assert set(asked) == {7}
     asked.clear()
-    monkeypatch.setattr(batches, "ROWS_AT_ONCE", 9)
+    monkeypatch.setattr(searching, "ROWS_AT_ONCE", 9)
     assert len(query(docs[0], search(docs, f"queries => {queries}, k => 2"))) == 14
     assert set(asked) == {3}
 

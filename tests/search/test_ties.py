@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
-from lance_flight.catalog.search.search_results import SAME_SCORE, levelled
+from lance_flight.catalog.search.row_ranking import SAME_SCORE, levelled
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import search_target
 from lance_flight.errors import DataError

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance_flight.catalog.storage.blobs import open_blobs
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import TablePart
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
+from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.errors import InvalidInput
 from lance_flight.model.schema import is_blob

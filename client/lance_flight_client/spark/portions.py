@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import pyarrow as pa
-from lance_flight.catalog.history.additions import Added
+from lance_flight.catalog.history import Added
 from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.errors import DataError, LanceFlightError

@@ -12,7 +12,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from lance_flight.catalog.commits.staging import pinned_rows
-from lance_flight.catalog.manifests.evolution import Change, Evolutions, namespace_metadata, schema_text
+from lance_flight.catalog.manifests.evolution import Change, Evolutions, back_to, namespace_metadata, schema_text
 from lance_flight.catalog.manifests.manifest import (
     FENCE,
     FENCE_KEY,
@@ -21,20 +21,19 @@ from lance_flight.catalog.manifests.manifest import (
     create_table,
     manifest_schema,
 )
-from lance_flight.catalog.manifests.new_partitions import version_rows
-from lance_flight.catalog.manifests.properties import (
+from lance_flight.catalog.manifests.manifest_rows import version_rows
+from lance_flight.catalog.manifests.snapshot import (
     DERIVED_VALUES,
     FILE_VERSION,
     NAMESPACE_KEY,
     SCHEMA_KEY,
     STABLE_ROW_IDS,
+    Snapshot,
     check_in_place,
 )
-from lance_flight.catalog.manifests.rollback import back_to
-from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.storage.durability import committing
-from lance_flight.catalog.storage.file_versions import chosen_version
+from lance_flight.catalog.storage.formats import chosen_version
 from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table

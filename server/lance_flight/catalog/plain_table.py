@@ -13,18 +13,17 @@ from lance.fragment import write_fragments
 
 from lance_flight.catalog.manifests.evolution import Change
 from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text, with_note
-from lance_flight.catalog.manifests.new_partitions import guard_row
+from lance_flight.catalog.manifests.manifest_rows import guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing
-from lance_flight.catalog.storage.file_versions import check_values, chosen_version
+from lance_flight.catalog.storage.formats import check_values, chosen_version
 from lance_flight.catalog.storage.lance_fields import new_schema
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.retries import COMMIT, retry
+from lance_flight.catalog.storage.names import VERSIONS
+from lance_flight.catalog.storage.retries import COMMIT, conflicts, retry
 from lance_flight.catalog.storage.store import Store, shared_session
-from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.storage.whole_files import sealed
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows

@@ -16,20 +16,17 @@ from lance import LanceDataset
 
 from lance_flight.catalog.commits.commit import Commits
 from lance_flight.catalog.commits.staging import namespace_key
-from lance_flight.catalog.commits.table_updates import TableUpdate
-from lance_flight.catalog.commits.transaction import CommitGuard, Transaction
+from lance_flight.catalog.commits.transaction import CommitGuard, TableUpdate, Transaction
 from lance_flight.catalog.commits.writer import PartitionWriter
 from lance_flight.catalog.manifests.evolution import Change
-from lance_flight.catalog.manifests.idempotency import Once
-from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.manifest_rows import Once
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog
 from lance_flight.catalog.storage.blobs import all_rows
-from lance_flight.catalog.storage.branches import BranchRef
+from lance_flight.catalog.storage.branches import BranchRef, TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.leases import SnapshotLease, expiring, leases
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import NumberOf, conform
 from lance_flight.catalog.tables.rows import in_parts

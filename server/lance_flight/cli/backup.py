@@ -8,8 +8,7 @@ from pathlib import Path
 
 from lance_flight_client.terminal import Meter, readable
 
-from lance_flight.catalog.backup.saving import BackupReport, backup
-from lance_flight.catalog.backup.selection import BackupRules
+from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_root

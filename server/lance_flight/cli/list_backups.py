@@ -9,7 +9,7 @@ import pyarrow as pa
 from lance_flight_client.output import aligned
 from lance_flight_client.terminal import readable
 
-from lance_flight.catalog.backup.targets import ids_in, is_whole, read_backup
+from lance_flight.catalog.backup.copying import ids_in, is_whole, read_backup
 from lance_flight.cli.backup import place_of
 from lance_flight.errors import LanceFlightError
 

@@ -15,7 +15,7 @@ from lance_flight_client.adbc import execute, ingest
 from lance_flight_client.errors import ServerError
 
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.commits.write_memory import write_memory
+from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.interrupts import Begins

@@ -7,8 +7,7 @@ from functools import partial
 
 from lance_flight_client.terminal import progress
 
-from lance_flight.catalog.maintenance.format_migration import migrate_record, migrate_table
-from lance_flight.catalog.maintenance.migration import compact, migrate
+from lance_flight.catalog.maintenance.migration import compact, migrate, migrate_record, migrate_table
 from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.table import Table

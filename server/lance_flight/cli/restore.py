@@ -6,8 +6,8 @@ import argparse
 
 from lance_flight_client.terminal import Meter, readable
 
+from lance_flight.catalog.backup.copying import backup_at
 from lance_flight.catalog.backup.restoring import restore
-from lance_flight.catalog.backup.targets import backup_at
 from lance_flight.cli.backup import place_of
 from lance_flight.cli.inspect import named
 

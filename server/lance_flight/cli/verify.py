@@ -7,8 +7,8 @@ from functools import partial
 
 from lance_flight_client.terminal import progress
 
-from lance_flight.catalog.backup.checking import compare_with
-from lance_flight.catalog.backup.targets import StoredBackup, backup_at
+from lance_flight.catalog.backup.copying import StoredBackup, backup_at
+from lance_flight.catalog.backup.restoring import compare_with
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_tables

@@ -6,8 +6,8 @@ import argparse
 
 from lance_flight_client.terminal import Meter, readable
 
-from lance_flight.catalog.backup.checking import check_backup
-from lance_flight.catalog.backup.targets import StoredBackup, backup_at, backups_in
+from lance_flight.catalog.backup.copying import StoredBackup, backup_at, backups_in
+from lance_flight.catalog.backup.restoring import check_backup
 from lance_flight.cli.backup import place_of
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.formats import BACKUP
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import HERE
 from lance_flight.errors import Corrupt
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST

@@ -1,4 +1,6 @@
-"""Roots are restored from backups: every file is copied with its checksum checked, and nothing of it is seen before all is there.
+"""Restoring of a root from a backup, whose files are checked, with the addresses in version files.
+
+Lance names the directories that a version of a branch reads from (base paths) by absolute addresses.
 
 A local root is made beside its place and renamed. In an object store the files that make tables visible, those of their
 versions, are written last, and `.lance-flight/restore-begun.json` marks the root as unfinished until then.
@@ -7,7 +9,7 @@ versions, are written last, and `.lance-flight/restore-begun.json` marks the roo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,10 +17,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from lance_flight.catalog.backup.backup_manifest import BackupManifest, SavedFile
-from lance_flight.catalog.backup.checking import check_copy
 from lance_flight.catalog.backup.copying import (
     Journal,
     Progress,
+    StoredBackup,
     copy,
     digest_of,
     in_parallel,
@@ -27,17 +29,110 @@ from lance_flight.catalog.backup.copying import (
     put,
     sizes_below,
 )
-from lance_flight.catalog.backup.targets import StoredBackup
-from lance_flight.catalog.backup.version_files import with_base_paths
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.durability import flush
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
-from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
-from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unavailable
+from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, MORE, locate_message, split_fields
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound, Unavailable
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """Report of a verified backup: the files and bytes that were read, and each damaged file with what is wrong with it, by path."""
+
+    files: int
+    bytes: int
+    damaged: tuple[str, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """True if every file is there as it was written."""
+        return not self.damaged
+
+
+def check_backup(stored: StoredBackup, progress: Progress | None = None) -> CheckReport:
+    """Read every file of a backup, those that earlier backups hold for it too."""
+    damaged: list[str] = []
+    counter = Journal(stored.target, "", "backup_journaled", progress)
+    in_parallel(partial(_check, stored, counter, damaged), stored.manifest.files)
+    return CheckReport(files=len(stored.manifest.files), bytes=stored.manifest.size, damaged=tuple(sorted(damaged)))
+
+
+def check_copy(file: SavedFile, size: int, digest: str) -> None:
+    """Raise `Corrupt` unless what was read of a file has the size and the SHA-256 that the manifest says."""
+    if size != file.size:
+        raise Corrupt(f"{file.path!r} has {size:,} bytes in the backup; expected {file.size:,}")
+    if digest != file.sha256:
+        raise Corrupt(f"{file.path!r} has the SHA-256 {digest} in the backup; expected {file.sha256}")
+
+
+def compare_with(stored: StoredBackup, table: Store) -> list[str]:
+    """Return what is different in the files of a table that a backup holds, too; no file of a table changes once it is written."""
+    damaged = []
+    for file in stored.manifest.files:
+        location, _, path = file.path.partition("/")
+        if location == table.name and path and table.has(path):
+            size, digest = digest_of(pieces(table, path))
+            if (size, digest) != (file.size, file.sha256):
+                damaged.append(
+                    f"{file.path!r} is not the file that backup {stored.manifest.id} holds: {size:,} bytes, of {file.size:,}"
+                )
+    return damaged
+
+
+def _check(stored: StoredBackup, counter: Journal, damaged: list[str], file: SavedFile) -> None:
+    place, path = stored.place_of(file)
+    try:
+        check_copy(file, *digest_of(pieces(place, path)))
+    except LanceFlightError as exc:
+        damaged.append(str(exc))
+    counter.add(file, is_copied=False)
+
+
+_BASE_PATHS = 18
+"""Number of `Manifest.base_paths` in Lance's table.proto."""
+_PATH = 4
+"""Number of `BasePath.path` there."""
+
+
+def with_base_paths(content: bytes, name: str, moved: Callable[[str], str]) -> bytes:
+    """Return a version file in which each absolute address is what `moved` makes of it; the same bytes where none changes."""
+    try:
+        start, end = locate_message(content)
+        message = b"".join(_moved_fields(content[start:end], moved))
+    except (*MALFORMED, UnicodeDecodeError) as exc:
+        raise Corrupt(f"{name!r} is no version of a Lance table: {exc}") from exc
+    return content[: start - LENGTH.size] + LENGTH.pack(len(message)) + message + content[end:]
+
+
+def _moved_fields(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
+    for number, kind, raw, value in split_fields(message):
+        if number == _BASE_PATHS and kind == BYTES:
+            yield _of_bytes(_BASE_PATHS, b"".join(_moved_base(value, moved)))
+        else:
+            yield raw
+
+
+def _moved_base(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
+    for number, kind, raw, value in split_fields(message):
+        if number == _PATH and kind == BYTES:
+            yield _of_bytes(_PATH, moved(value.decode()).encode())
+        else:
+            yield raw
+
+
+def _of_bytes(number: int, payload: bytes) -> bytes:
+    return _encoded(number << 3 | BYTES) + _encoded(len(payload)) + payload
+
+
+def _encoded(value: int) -> bytes:
+    more, low = divmod(value, MORE)
+    return bytes([low | MORE]) + _encoded(more) if more else bytes([low])
+
 
 BEGUN = "restore-begun.json"
 JOURNAL = "restore-journal-"

@@ -15,10 +15,10 @@ from lance import LanceDataset
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.blobs import has_extension
-from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.storage.branches import tags_of
 from lance_flight.catalog.storage.retries import RetryPolicy, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store
-from lance_flight.catalog.storage.tags import tags_of
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import open_at
 from lance_flight.errors import Corrupt, NotFound, Unsupported

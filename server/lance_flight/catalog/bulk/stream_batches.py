@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.guard_notes import entries_of, with_note
-from lance_flight.catalog.manifests.idempotency import checked_name
-from lance_flight.catalog.manifests.new_partitions import guard_row
+from lance_flight.catalog.manifests.manifest_rows import checked_name, guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import AlreadyCommitted, AlreadyExists
 

@@ -17,12 +17,10 @@ from lance import FragmentMetadata, LanceOperation
 
 from lance_flight.catalog.commits.transaction import PartitionChange, Staged, Transaction
 from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text
-from lance_flight.catalog.manifests.idempotency import remembering
-from lance_flight.catalog.manifests.new_partitions import NewPartitions
-from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
-from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
+from lance_flight.catalog.manifests.manifest_rows import NewPartitions, remembering
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import said_of
-from lance_flight.catalog.storage.file_versions import version_of
+from lance_flight.catalog.storage.formats import file_version_of
 from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.retries import until_answered
 from lance_flight.catalog.storage.store import Store
@@ -239,7 +237,7 @@ def _move(root: Store, part: PartitionChange, location: str, place: str, base: F
     source = root.child(part.added.place)
     of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
     rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)
-    before, file_version = part.added.data_files, version_of(part.added.fragments) or NEWEST
+    before, file_version = part.added.data_files, file_version_of(part.added.fragments) or NEWEST
     store = root.child(place)
     part.added.fragments[:] = (
         partitions.write_new_files(store, part.added.schema, rows, file_version)

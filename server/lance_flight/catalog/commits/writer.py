@@ -1,4 +1,7 @@
-"""Rows on their way in: split by partition, vectorised, and written as data files in bounded memory.
+"""Rows on their way into partition tables: split by partition, held within a bound of memory, and written.
+
+Lance makes at least one page of each column for every piece that it is given. Ten pages of a partition's column cost twice the time of one
+to write, and a quarter more to read.
 
 Nothing written here is visible until a `Transaction` commits it.
 """
@@ -10,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Lock
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -17,17 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.commits.table_updates import TableUpdate
-from lance_flight.catalog.commits.write_memory import write_memory
-from lance_flight.catalog.manifests.new_partitions import NewPartitions
-from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.commits.transaction import TableUpdate
+from lance_flight.catalog.manifests.manifest_rows import NewPartitions
+from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.casting import writable
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
 from lance_flight.catalog.tables.rows import aligned
+from lance_flight.catalog.tables.schema_adapter import writable
 from lance_flight.faults import failpoint
 from lance_flight.machine import cores
 from lance_flight.model.arrow_types import contiguous, without_columns
@@ -35,6 +37,48 @@ from lance_flight.model.grouping import RowGroups, group, match
 from lance_flight.model.naming import directory_name
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, PartitionField
+
+DEFAULT_BYTES = 256 << 20
+LEAST_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class WriteMemory:
+    """A budget of bytes, shared by all writers of a process: `total` for all of them, `per_write` for each (None: all).
+
+    Each has its first `least` bytes whatever the others hold.
+    """
+
+    total: int = DEFAULT_BYTES
+    per_write: int | None = None
+    least: int = LEAST_BYTES
+    _taken: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def taken(self) -> int:
+        """The bytes that writers hold at this moment."""
+        return self._taken
+
+    def take(self, size: int, held: int) -> bool:
+        """Reserve `size` bytes for a writer that has `held` bytes already; False where they are not to be had."""
+        if self.per_write is not None and held + size > self.per_write:
+            return False
+        with self._lock:
+            if self._taken + size > self.total and held + size > self.least:
+                return False
+            self._taken += size
+            return True
+
+    def release(self, size: int) -> None:
+        """Return bytes that were taken."""
+        with self._lock:
+            self._taken -= size
+
+
+write_memory = WriteMemory()
+"""The budget of this process; a server sets its bounds before it writes anything."""
+
 
 CHUNK_BYTES = 96 << 20
 CHUNK_ROWS = 128 << 10  # a column of so many fits a core's cache: larger chunks take twice as long to arrange

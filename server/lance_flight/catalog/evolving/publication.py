@@ -17,14 +17,14 @@ from lance.fragment import DeletionFile
 from lance_flight.catalog.commits.staging import repinned
 from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
 from lance_flight.catalog.evolving.schema_evolution import StagedSchemas
-from lance_flight.catalog.manifests.branch_publishing import PUBLISHED, BranchMerge, met_at
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import definitions_of, note_of, published_definitions
+from lance_flight.catalog.manifests.row_commits import PUBLISHED, BranchMerge, met_at
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.formats import version_of
 from lance_flight.catalog.storage.lance_fields import field_id, numbers_of_columns
-from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import Unsupported
 from lance_flight.model.schema import DEFAULT, NamespaceSchema

@@ -20,23 +20,20 @@ from lance import LanceDataset, LanceOperation
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.commits.checks import has_data, is_old
+from lance_flight.catalog.commits.commit import has_data, is_old
 from lance_flight.catalog.commits.removals import edit_of
-from lance_flight.catalog.commits.table_updates import Removal, TableUpdate
-from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.maintenance.index_segments import stage_without
-from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices
+from lance_flight.catalog.commits.transaction import Removal, TableUpdate, Transaction
+from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices, stage_without
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.lance_fields import numbers
-from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.retries import COMMIT
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.storage.whole_files import DATA, sealed
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.index_coverage import all_segments
-from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
 from lance_flight.errors import OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import Pin

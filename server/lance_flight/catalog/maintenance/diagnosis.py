@@ -18,11 +18,11 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, TABLE, check_table
 from lance_flight.catalog.storage.leases import EXPIRING, GRACE, LEASES, SUFFIX
-from lance_flight.catalog.storage.opening import map_tables
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import RESERVE
 from lance_flight.catalog.storage.staging_area import LOCK, UNCLAIMED_SECONDS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import LanceFlightError, NewerFormat

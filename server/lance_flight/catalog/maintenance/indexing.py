@@ -1,4 +1,7 @@
-"""Indices of partition tables: built in pieces, and made part of their tables in the commit that moves the pins.
+"""Indices of a namespace: segments built over the files of each partition table, and committed together.
+
+Lance asks the whole table how many parts there are to be, and fails where the files of a segment have fewer vectors than
+that: they are counted here first.
 
 Lance's own indices: its readers use them for filters and searches, and the rows say nothing else with them. A table that is
 written to has the index for the files that it covers; the rest is read as without one, until the next run adds a segment.
@@ -6,43 +9,256 @@ written to has the index for the files that it covers; the rest is read as witho
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 
 import lance
+import numpy as np
 import pyarrow as pa
-from lance import LanceDataset
+from lance import LanceDataset, LanceOperation
 
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, check_stopped, of_tables
 from lance_flight.catalog.commits.staging import repinned
-from lance_flight.catalog.maintenance.index_segments import (
-    MOST_SEGMENTS,
-    BuildSegment,
-    check_possible,
-    stage,
-    stage_without,
-)
-from lance_flight.catalog.maintenance.vector_options import vector_options
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import said_of
-from lance_flight.catalog.storage.opening import OPENERS, map_tables
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import OPENERS, map_tables
+from lance_flight.catalog.storage.whole_files import INDICES, sealed_index
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import Coverage
-from lance_flight.catalog.tables.outdated_indices import holds_old_values
+from lance_flight.catalog.tables.index_coverage import Coverage, all_segments, holds_old_values
 from lance_flight.catalog.tables.schema_adapter import identified, path_within
-from lance_flight.errors import AlreadyExists
+from lance_flight.errors import AlreadyExists, Unsupported
 from lance_flight.faults import failpoint
-from lance_flight.model.arrow_types import field_at
-from lance_flight.model.index_kinds import Family, OptionValue
+from lance_flight.model.arrow_types import field_at, is_multivector, vector_type
+from lance_flight.model.index_kinds import BYTE_METRIC, PACKED_BITS, Family, IndexKind, OptionValue, metrics_of
 from lance_flight.model.pins import FixedPin
+
+MOST_SEGMENTS = 4
+"""Every search looks into each of them: beyond that the next one takes the place of all."""
+
+
+_REFUSALS = (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError)
+"""Errors of Lance for an index that it cannot build."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSegment:
+    """A piece of work: a segment of an index over some files of a version of a table, with `rows` in them."""
+
+    object_id: str
+    table: Store
+    base: FixedPin
+    place: Store
+    column: str
+    kind: IndexKind
+    options: tuple[tuple[str, OptionValue], ...]
+    name: str
+    fragments: frozenset[int]
+    rows: int
+
+    def run(self) -> lance.Index:
+        """Write the segment, which is part of no version yet; nothing of it is left if that fails or is given up."""
+        dataset = partitions.open_at(self.table, self.base)
+        # Lance takes no name for a segment of most scalar kinds: what these leave, the next vacuum removes.
+        segment = None if self.kind.family is Family.SCALAR else str(uuid.uuid4())
+        try:
+            built = _built(
+                dataset,
+                self.column,
+                self.kind,
+                dict(self.options),
+                name=self.name,
+                fragments=self.fragments,
+                segment=segment,
+                check=check_stopped,
+            )
+            return replace(built, uuid=sealed_index(self.place.uri, built.uuid))
+        except _REFUSALS as exc:
+            self._remove(segment)
+            reason = self.table.parent.words(exc)
+            what = _refused(field_at(dataset.schema, self.column), self.kind, reason)
+            raise Unsupported(f"partition table {self.object_id!r}: {what}") from exc
+        except BaseException:
+            self._remove(segment)
+            raise
+
+    def has_files(self, result: lance.Index) -> bool:
+        """Return whether the files of the segment are there: a vacuum removes one that was built long ago and is not committed."""
+        return bool(self.place.child(INDICES, result.uuid).files())
+
+    def undo(self, result: lance.Index) -> None:
+        """Delete the files of the segment."""
+        self._remove(result.uuid)
+
+    def _remove(self, segment: str | None) -> None:
+        if segment is not None:
+            self.place.child(INDICES, segment).remove()
+
+
+def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -> None:
+    """Refuse an index that Lance cannot build, or not with these options, by a trial build over a single row."""
+    kind, options = definition.of_kind, dict(definition.options)
+    if kind.is_quantised and BYTE_METRIC in metrics_of(column.type):
+        # Lance says so only where there are vectors enough to learn from: later REINDEX and COMPACT would fail.
+        raise Unsupported(_refused(column, kind, "bits are not quantised; expected ivf_flat or ivf_hnsw_flat"))
+    row = pa.array([_trial_value(column.type)], column.type)
+    dataset = lance.write_dataset(pa.table({column.name: row}), f"memory://{secrets.token_hex(8)}")
+    if kind.is_quantised:
+        options.setdefault("num_sub_vectors", 1)
+    if "num_partitions" in options:
+        # Lance warns of more parts than there are rows.
+        options["num_partitions"] = 1
+    try:
+        _built(dataset, column.name, kind, options, name=definition.name, fragments=[0])
+    except _REFUSALS as exc:
+        raise Unsupported(_refused(column, kind, root.words(exc))) from exc
+
+
+def _trial_value(kind: pa.DataType) -> list[object] | None:
+    """Return a vector or multivector of a type; None for any other type."""
+    if is_multivector(kind):
+        return [_trial_value(kind.value_type)]
+    return [1] * kind.list_size if pa.types.is_fixed_size_list(kind) else None
+
+
+def _built(
+    dataset: LanceDataset,
+    column: str,
+    kind: IndexKind,
+    options: Mapping[str, OptionValue],
+    *,
+    name: str,
+    fragments: Iterable[int],
+    segment: str | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> lance.Index:
+    """Build a segment, called `segment` (None: by any name); `check` may end it where Lance says how far it is."""
+    built = dataset.create_index_uncommitted(
+        column,
+        kind.lance,
+        name=name,
+        replace=True,
+        fragment_ids=sorted(fragments),
+        index_uuid=segment,
+        progress_callback=partial(_checked, check),
+        **options,
+    )
+    if kind.family is Family.TEXT:
+        # Its parts are one only then.
+        dataset.merge_index_metadata(built.uuid, kind.lance)
+    # Lance may come to the end before it looks at what a stage has raised.
+    check()
+    return built
+
+
+def _checked(check: Callable[[], None], event: lance.IndexProgress) -> None:
+    # Lance only warns of an error at the end of a stage.
+    if event.event != "complete":
+        check()
+
+
+def _refused(column: pa.Field, kind: IndexKind, reason: str) -> str:
+    return f"no {kind.name} index of column {column.name!r} ({column.type}): {reason}"
+
+
+def stage(piece: BuildSegment, built: lance.Index, said: Mapping[str, str]) -> FixedPin:
+    """Stage a version of the table with the built index; it is invisible, except in a plain table, which stores `said`."""
+    dataset = partitions.open_at(piece.table, piece.base)
+    old = Coverage.of(dataset, piece.name, piece.column, piece.kind)
+    operation = LanceOperation.CreateIndex([built], old.replaced_by(piece.fragments))
+    return partitions.stage(piece.table, piece.base, operation, said)
+
+
+def stage_without(
+    table: Store, base: FixedPin, name: str | None = None, said: Mapping[str, str] = MappingProxyType({})
+) -> FixedPin | None:
+    """Stage a version of a table without an index (None: any), invisible until it is committed.
+
+    None where it has none of that name.
+    """
+    old = [each for each in all_segments(partitions.open_at(table, base)) if name in (None, each.name)]
+    return partitions.stage(table, base, LanceOperation.CreateIndex([], old), said) if old else None
+
+
+MOST_PARTS = 4096
+_NUMBERS_OF_SUB_VECTOR = (8, 4, 2)
+_BITS = 8
+_BATCH_ROWS = 1024
+
+
+def vector_options(
+    dataset: LanceDataset,
+    column: str,
+    kind: IndexKind,
+    options: Mapping[str, OptionValue],
+    fragments: Mapping[int, int],
+) -> dict[str, OptionValue] | None:
+    """Return the options of a segment over some files (with their rows), including those that Lance has no default for.
+
+    None where there are too few vectors to learn from. NULL and what has a number that is not finite does not count.
+    """
+    stored = field_at(dataset.schema, column).type
+    vectors = vector_type(stored)
+    if not pa.types.is_fixed_size_list(vectors):
+        return dict(options)  # Lance says what is the matter
+    count = sum(fragments.values())
+    if is_multivector(stored):
+        count = round(count * _vectors_of_row(dataset, column, fragments))
+    parts = int(options.get("num_partitions", 0)) or min(max(1, count // kind.rows_of_part), MOST_PARTS)
+    least, more = 1, {}
+    if kind.is_quantised:
+        least = 1 << int(options.get("num_bits", _BITS))
+        more = {"num_sub_vectors": _sub_vectors(vectors.list_size, options)}
+    found = _vectors(dataset, column, fragments, most=max(parts, least))
+    return {**more, **options, "num_partitions": min(parts, found)} if found >= least else None
+
+
+def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
+    """Return the number of sub-vectors, of eight numbers each if possible: with twice as many recall falls by a third.
+
+    Lance packs two of four bits into a byte, and takes an even number of those.
+    """
+    packed = 2 if options.get("num_bits") == PACKED_BITS else 1
+    return next((size // each for each in _NUMBERS_OF_SUB_VECTOR if size % (each * packed) == 0), packed)
+
+
+def _vectors_of_row(dataset: LanceDataset, column: str, fragments: Iterable[int]) -> float:
+    """Return how many vectors a multivector has on average, by the first rows of some files."""
+    first = next(_batches(dataset, column, fragments), None)
+    return len(first.flatten()) / len(first) if first is not None and len(first) else 0.0
+
+
+def _batches(dataset: LanceDataset, column: str, fragments: Iterable[int]) -> Iterator[pa.Array]:
+    files = [dataset.get_fragment(number) for number in sorted(fragments)]
+    for batch in dataset.scanner(columns=[column], fragments=files, batch_size=_BATCH_ROWS).to_batches():
+        yield batch.column(0)
+
+
+def _vectors(dataset: LanceDataset, column: str, fragments: Iterable[int], most: int) -> int:
+    """Return how many vectors some files have, up to a number."""
+    found = 0
+    for stored in _batches(dataset, column, fragments):
+        found += _usable(stored.flatten() if is_multivector(stored.type) else stored)
+        if found >= most:
+            return most
+    return found
+
+
+def _usable(vectors: pa.FixedSizeListArray) -> int:
+    stored = vectors.drop_null()
+    numbers = stored.flatten().to_numpy(zero_copy_only=False).reshape(-1, vectors.type.list_size)
+    return int(np.isfinite(numbers).all(axis=1).sum())
+
 
 TABLES_PER_COMMIT = 256
 COMMIT_SECONDS = 5.0

@@ -1,21 +1,32 @@
-"""Migration of the specs and the schema of a namespace to the place that the spec demands, in one commit.
+"""Migration of tables: from stock namespaces, and from one version of our formats to the next.
 
 What stands in the other places is left there, and counts no more.
+
+A table goes from version to version, each step in one commit that every concurrent writer conflicts with; what a step demands of the
+rows is done before it. A run that dies leaves each table at one version, and the next run goes on from there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.properties import Misplaced
+from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.maintenance.rewriting import rewrite
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, NAMESPACE_KEY, Misplaced, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.formats import FORMAT_KEY, FORMATS, TABLE, version_of
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.errors import Conflict, Unsupported
+from lance_flight.faults import failpoint
+from lance_flight.model.spec import Evaluate
 
 MIGRATION_SCHEMA = pa.schema(
     [
@@ -79,3 +90,102 @@ def _without_nulls(value: Any) -> Any:
             return [_without_nulls(member) for member in value]
         case _:
             return value
+
+
+@dataclass(frozen=True, slots=True)
+class FormatStep:
+    """One step of a table to the version `to`: what it promises, how that is brought about, and what the table metadata says then."""
+
+    to: int
+    promise: str
+    prepare: Callable[[PartitionedNamespace, Evaluate, Progress | None], None]
+    metadata: Mapping[str, str]
+
+
+def _move_rows(namespace: PartitionedNamespace, evaluate: Evaluate, progress: Progress | None) -> None:
+    if namespace.snapshot().doubtful_fields:
+        rewrite(namespace, evaluate, progress=progress)
+
+
+STEPS: tuple[FormatStep, ...] = (
+    FormatStep(
+        to=2,
+        promise="all rows are in the partitions of their values",
+        prepare=_move_rows,
+        metadata=MappingProxyType({DERIVED_VALUES: str(True)}),
+    ),
+)
+"""Every step, in the order of their versions: the last one is to the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatChange:
+    """A step that a branch of a table has made, or would make: None for the main branch."""
+
+    branch: str | None
+    found: int
+    step: FormatStep
+
+    def __str__(self) -> str:
+        where = "" if self.branch is None else f"branch {self.branch!r}: "
+        return f"{where}table format {self.found} to {self.step.to} ({self.step.promise})"
+
+
+def migrate_table(
+    namespace: PartitionedNamespace, evaluate: Evaluate, progress: Progress | None = None, *, dry_run: bool = False
+) -> Iterator[FormatChange]:
+    """Bring a table and its branches to the newest table format, and yield each step when it is done.
+
+    A table that only other writers have written has no format of ours yet. Branches come first: main alone is published to.
+    """
+    if NAMESPACE_KEY not in namespace.snapshot().metadata:
+        return
+    for each in [*(namespace.on_branch(branch.name) for branch in namespace.branches), namespace]:
+        if not dry_run:
+            each.manifest.follow(each.snapshot())  # of a run that died after its commit
+        for step in STEPS:
+            found = TABLE.check(version_of(each.snapshot().metadata), f"table {namespace.name!r}")
+            if found >= step.to:
+                continue
+            if not dry_run:
+                step.prepare(each, evaluate, progress)
+                failpoint("format_rows_moved")
+                each.evolve(_change_to(step))
+                failpoint("format_raised")
+            change = FormatChange(
+                branch=None if each.branch is None else each.branch.name, found=step.to - 1, step=step
+            )
+            yield change
+
+
+def migrate_record(root: Root, *, dry_run: bool = False) -> Mapping[str, int]:
+    """Let new things in a root have the newest versions, and return those that its record did not say, by format.
+
+    After all tables: an unfinished migration leaves the record as it was.
+    """
+    known = root.formats.versions()
+    missing = {
+        name: kind.newest
+        for name, kind in FORMATS.items()
+        if name != "backup" and _is_below(known.get(name), kind.newest)
+    }
+    if missing and not dry_run:
+        root.formats.check_now()
+        root.formats.write(missing)
+        failpoint("formats_recorded")
+    return missing
+
+
+def _change_to(step: FormatStep) -> Callable[[Snapshot], Evolution | None]:
+    def change(snapshot: Snapshot) -> Evolution | None:
+        if TABLE.check(version_of(snapshot.metadata), "the table") >= step.to:
+            return None  # another run was first
+        return Evolution(
+            operation=f"migrate to table format {step.to}", further={FORMAT_KEY: str(step.to), **step.metadata}
+        )
+
+    return change
+
+
+def _is_below(recorded: object, newest: int) -> bool:
+    return not isinstance(recorded, int) or recorded < newest

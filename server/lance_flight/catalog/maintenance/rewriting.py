@@ -20,15 +20,14 @@ from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_table
 from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenPart, edits_of
 from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.maintenance.misplaced_rows import RewrittenTables, move_misplaced
-from lance_flight.catalog.manifests.reservations import reserved
+from lance_flight.catalog.maintenance.verification import RewrittenTables, move_misplaced
+from lance_flight.catalog.manifests.evolution import reserved
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
-from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided, row_counts
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.errors import SerializationFailure
 from lance_flight.model.rules import check_least

@@ -15,9 +15,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.commits.checks import OLD_SECONDS
-from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
-from lance_flight.catalog.maintenance.sweep import Sweep, SweepTotals
+from lance_flight.catalog.commits.commit import OLD_SECONDS
+from lance_flight.catalog.maintenance.sweep import Expiry, Pins, Sweep, SweepTotals, expire, pins_of
 from lance_flight.catalog.storage.leases import GRACE, INTERVAL, clock_of, leases
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.reserve import last_full, run_with_reserve

@@ -15,23 +15,19 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset, Transaction
 
-from lance_flight.catalog.manifests.column_types import retyped
-from lance_flight.catalog.manifests.manifest_rows import Rewrite
-from lance_flight.catalog.manifests.new_partitions import guard_row
-from lance_flight.catalog.manifests.properties import check_in_place
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.manifest_rows import Rewrite, guard_row, retyped
+from lance_flight.catalog.manifests.snapshot import Snapshot, check_in_place
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog, existing, said_of
 from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.further_files import FurtherFiles
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.retries import ANSWER, was_sent_once
+from lance_flight.catalog.storage.names import BRANCHES, VERSIONS, is_version_name
+from lance_flight.catalog.storage.retries import ANSWER, conflicts, was_sent_once
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
-from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, is_version_name
 from lance_flight.errors import (
     Conflict,
     Corrupt,

@@ -1,24 +1,45 @@
-"""Rewriting of changed rows of `__manifest`: deleted where they were, and written to one new fragment (decision 14).
+"""Rows of a `__manifest`: rewritten by a commit, of new partitions, with new column types, and found by commit ids.
 
 A snapshot knows the address of every row, so nothing has to be searched. Small fragments are folded into the new one
 in the same commit, as in a log-structured merge: their number stays logarithmic, each row is written again a
 logarithmic number of times, and no compaction runs beside the commits.
+
+Lance's own `alter_columns` is a commit by itself, and an overwrite conflicts with no writer. A merge takes a schema and
+fragments, conflicts with every commit of rows, and wants to see each fragment that is there with the new columns: they are
+handed over as deleted whole, and Lance leaves such ones out of the version.
+
+Spec: Physical Layout and Naming, Appendix C; decisions 4 and 6.
+
+So two commits of the same thing conflict, and the second one finds the first. Snapshots expire, and this does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance.fragment import DeletionFile, write_fragments
+from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
-from lance_flight.catalog.storage.whole_files import sealed_deletions
+from lance_flight.catalog.storage.further_files import FileLayout
+from lance_flight.catalog.storage.lance_fields import chosen_numbers, least_number, numbers, walk, with_numbers
+from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS
+from lance_flight.catalog.storage.store import SMALL_BYTES, Store
+from lance_flight.catalog.storage.whole_files import DATA, sealed, sealed_deletions
+from lance_flight.errors import InvalidInput
+from lance_flight.model.grouping import match
+from lance_flight.model.naming import SEPARATOR, TABLE, namespace_name, spec_namespace
+from lance_flight.model.pins import Pin
+from lance_flight.model.spec import PartitionSpec
 
 FREE_ROWS = 1 << 10
 """Written again in the time that one deletion file takes."""
@@ -109,3 +130,167 @@ def _folded(fragments: np.ndarray, changed: int) -> set[int]:
         folded.add(int(numbers[place]))
         total += int(sizes[place])
     return folded
+
+
+def retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceOperation.Merge:
+    """Write all `rows` of the next version of a table at a place, in columns of other types, and return its operation."""
+    schema = _schema(dataset, rows.schema)
+    written = _written(place, dataset, rows, schema)
+    (written,) = sealed(place.uri, [written])
+    known = [fragment.metadata for fragment in dataset.get_fragments()]
+    # An index may list fragments that are gone: their numbers are not given again.
+    segments = (segment for index in dataset.describe_indices() for segment in index.segments)
+    indexed = {number for segment in segments for number in segment.fragment_ids}
+    new = written.to_json() | {"id": max([*indexed, *(each.id for each in known)], default=-1) + 1}
+    deleted = [_deleted(each, written, dataset) for each in known]
+    return LanceOperation.Merge([*deleted, FragmentMetadata.from_json(json.dumps(new))], schema)
+
+
+def _schema(dataset: LanceDataset, columns: pa.Schema) -> LanceSchema:
+    """Return the columns with Lance's numbers for them, and new ones where the type is another."""
+    changed = {(None, each.name) for each in dataset.schema if columns.field(each.name).type != each.type}
+    stored = zip(walk(list(dataset.schema)), numbers(dataset.lance_schema), strict=True)
+    known = {key: number for (key, _), number in stored if key not in changed}
+    return with_numbers(columns, known | chosen_numbers(columns, known, least_number(dataset)))
+
+
+def _written(place: Store, dataset: LanceDataset, rows: pa.Table, schema: LanceSchema) -> FragmentMetadata:
+    """Write rows as one file that nothing refers to yet, laid out as Lance lays out the file of a new table."""
+    sample = f"memory://{secrets.token_hex(8)}"
+    version = dataset.data_storage_version
+    (like,) = write_fragments(rows.slice(0, 1), sample, schema=rows.schema, mode="create", data_storage_version=version)
+    name, layout = f"{secrets.token_hex(16)}.lance", FileLayout.of(like.files[0]).numbered(numbers(schema))
+    writer = layout.writer(place.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
+    writer.write_batch(rows)
+    writer.close()
+    return layout.fragment(name, writer.size_bytes, rows.num_rows)
+
+
+def _deleted(fragment: FragmentMetadata, written: FragmentMetadata, dataset: LanceDataset) -> FragmentMetadata:
+    """Return a fragment all of whose rows are deleted, by a file that Lance does not read."""
+    file = DeletionFile(int(dataset.version), secrets.randbits(32), "array", fragment.physical_rows, None)
+    return replace(fragment, files=written.files, deletion_file=file)
+
+
+class NewPartitions:
+    """Names partitions under one spec version, below the namespaces that a snapshot has already.
+
+    An existing namespace is found by its values, never by its name; a new one is named with the key.
+    """
+
+    def __init__(self, snapshot: Snapshot, spec: PartitionSpec, key: bytes) -> None:
+        self._snapshot = snapshot
+        self._spec = spec
+        self._key = key
+
+    def object_ids(self, values: pa.Table) -> list[str]:
+        """Return the object id of the partition table for each row of `values`."""
+        return [parent + SEPARATOR + TABLE for parent in self._namespaces(values, {})]
+
+    def rows(self, values: pa.Table, locations: Sequence[str], pins: Sequence[Pin]) -> pa.Table:
+        """Make manifest rows for partitions `values` stored at `locations`: namespaces, tables, a missing `v<N>` row."""
+        made: dict[str, dict[str, Any]] = {}
+        for place, parent in enumerate(self._namespaces(values, made)):
+            object_id = parent + SEPARATOR + TABLE
+            made[object_id] = {
+                **_object(object_id, "table"),
+                **_row(values, place),
+                **pins[place].columns._asdict(),
+                "location": locations[place],
+            }
+        return pa.concat_tables([self._version_row(), _table(list(made.values()), self._snapshot.rows.schema)])
+
+    def _namespaces(self, values: pa.Table, made: dict[str, dict[str, Any]]) -> list[str]:
+        """Return the object id of each partition's innermost namespace; rows of new ones are put into `made`."""
+        parents = [spec_namespace(self._spec.id)] * values.num_rows
+        for level in range(1, values.num_columns + 1):
+            parents = self._level(level, values, parents, made)
+        return parents
+
+    def _level(self, level: int, values: pa.Table, parents: list[str], made: dict[str, dict[str, Any]]) -> list[str]:
+        prefix = values.select(values.column_names[:level])
+        existing = self._snapshot.namespaces_of(self._spec.id, level)
+        ids = []
+        for place, row in enumerate(match(prefix, existing.select(prefix.column_names))):
+            if row >= 0:
+                ids.append(existing["object_id"][int(row)].as_py())
+                continue
+            scalars = [column[place] for column in prefix.columns]
+            ids.append(parents[place] + SEPARATOR + namespace_name(self._key, self._spec.id, scalars))
+            made[ids[-1]] = {**_object(ids[-1], "namespace"), **_row(prefix, place)}
+        return ids
+
+    def _version_row(self) -> pa.Table:
+        name = spec_namespace(self._spec.id)
+        missing = [] if self._snapshot.row(name).num_rows else [_object(name, "namespace")]
+        return _table(missing, self._snapshot.rows.schema)
+
+
+def guard_row(snapshot: Snapshot) -> pa.Table:
+    """Return the row of the oldest spec, made if it is missing.
+
+    Every commit writes it back, so that any two commits conflict.
+    """
+    found = snapshot.oldest_spec
+    return found if found.num_rows else version_rows(snapshot.specs[:1], snapshot.rows.schema)
+
+
+def version_rows(specs: Sequence[PartitionSpec], schema: pa.Schema) -> pa.Table:
+    """Return the `v<N>` rows of a new namespace."""
+    return _table([_object(spec_namespace(spec.id), "namespace") for spec in specs], schema)
+
+
+def _object(object_id: str, object_type: str) -> dict[str, Any]:
+    return {"object_id": object_id, "object_type": object_type, "metadata": "{}"}
+
+
+def _row(values: pa.Table, place: int) -> Mapping[str, pa.Scalar]:
+    return {name: values[name][place] for name in values.column_names}
+
+
+def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows of a manifest; columns that a row does not name, ours or foreign, are NULL."""
+    return pa.Table.from_arrays([pa.array([r.get(f.name) for r in rows], f.type) for f in schema], schema=schema)
+
+
+LONGEST = 200
+"""Characters of a name: all that are remembered are written with every commit."""
+
+
+def checked_name(what: str, name: str) -> str:
+    """Return the name itself; `InvalidInput` for an empty or a long one.
+
+    >>> checked_name("commit_id", "flights 2013")
+    'flights 2013'
+    """
+    if not 0 < len(name) <= LONGEST:
+        raise InvalidInput(f"{what} has {len(name)} characters; expected 1 to {LONGEST}")
+    return name
+
+
+class Once(Protocol):
+    """A commit that another process may try as well, or have made already."""
+
+    @property
+    def name(self) -> str:
+        """The name in errors; at most one of a name is in a commit."""
+        ...
+
+    def check(self, newest: Snapshot) -> None:
+        """Raise `AlreadyCommitted` where it was made before."""
+        ...
+
+    def noted(self, head: pa.Table) -> pa.Table:
+        """Return the guard row that remembers it as well."""
+        ...
+
+
+def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[Once]) -> pa.Table:
+    """Return the rows of a commit on top of `snapshot`, with the guard row among them that remembers `new`."""
+    if not new:
+        return rows
+    head = guard_row(snapshot)
+    others = rows.filter(pc.not_equal(rows["object_id"], head["object_id"][0]))
+    for once in new:
+        head = once.noted(head)
+    return pa.concat_tables([head, others])

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
-from lance_flight.catalog.manifests.pending import PENDING, pending
-from lance_flight.catalog.manifests.properties import SCHEMA_KEY, misplaced
-from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.addresses import ROW_ADDRESS
+from lance_flight.catalog.manifests.guard_notes import PENDING, pending
+from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, misplaced
 from lance_flight.catalog.storage.formats import check_table
+from lance_flight.catalog.storage.names import ROW_ADDRESS
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.arrow_types import is_string

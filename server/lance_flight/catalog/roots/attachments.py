@@ -19,19 +19,18 @@ from lance import LanceDataset
 
 from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.staging import namespace_key
-from lance_flight.catalog.commits.table_updates import TableUpdate, removed_rows
-from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
 from lance_flight.catalog.commits.writer import partition_values
-from lance_flight.catalog.manifests.new_partitions import NewPartitions
+from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.storage.blobs import columns_of
+from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import VERSIONS
-from lance_flight.catalog.tables.casting import readable
 from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.schema_adapter import readable
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.errors import AlreadyExists, Conflict, DataError, SchemaError, SerializationFailure, Unsupported
 from lance_flight.faults import failpoint

@@ -1,5 +1,7 @@
 """A root: its tables are found, made, renamed and dropped.
 
+The first commit claims the place, for one of several who want it; the last one shows the table, whole.
+
 Directory-namespace spec; architecture, Names.
 """
 
@@ -11,16 +13,17 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from lance_flight.catalog.manifests.manifest import Manifest, create_table
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain_table import PlainTable
+from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory_manifest import Listed, path_of
-from lance_flight.catalog.roots.publishing import publish_copy
 from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE
+from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.staging_area import StagingArea, place_of_removal, private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store
@@ -38,8 +41,32 @@ from lance_flight.errors import (
     storage_error,
 )
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import LONGEST_FILE_NAME, PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
+from lance_flight.model.naming import (
+    LONGEST_FILE_NAME,
+    MANIFEST,
+    PLAIN_SUFFIX,
+    SEPARATOR,
+    check_directory_name,
+    is_same_text,
+)
 from lance_flight.model.schema import check_schema
+
+
+def publish_copy(table: Table, place: Store) -> None:
+    """Copy a table to `place`; raise `Conflict` where another writer has claimed it."""
+    match table:
+        case PlainTable():
+            write_plain(place, table.open().schema, table.rows())
+        case PartitionedNamespace():
+            snapshot = table.snapshot()
+            claimed = create_table(place.child(MANIFEST), snapshot.rows.schema)
+            for partition in snapshot.all_tables():
+                table.store.child(partition.location).copy_to(place.child(partition.location))
+            claimed.merge_insert("object_id").when_not_matched_insert_all().execute(snapshot.rows)
+            claimed.update_metadata(dict(snapshot.metadata))
+            looks.replace(place.uri)
+            Manifest(place.child(MANIFEST)).snapshot()
+
 
 __all__ = ["BRANCH_SIGN", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, create_table
-from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing, flush, settle
 from lance_flight.catalog.storage.looks import looks
+from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.staging_area import private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, Unsupported

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lance_flight.catalog.storage.durability import write_file
 from lance_flight.catalog.storage.formats import FIRST, ROOT, StoredFormat
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Corrupt
 from lance_flight.faults import failpoint

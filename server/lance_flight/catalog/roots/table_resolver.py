@@ -20,9 +20,9 @@ from lance_flight.catalog.roots.root_formats import RootFormats
 from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.views import ViewDefinition, Views
 from lance_flight.catalog.storage.looks import LISTED_SECONDS, look_again, looks
-from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.storage.names import VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.plain_log import TRANSACTIONS, has_lost_versions
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest

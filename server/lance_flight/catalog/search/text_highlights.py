@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
-from lance_flight.catalog.search.text_indices import cutting
-from lance_flight.catalog.search.text_queries import Cut
-from lance_flight.catalog.search.text_syntax import Node, Phrase, leaves
+from lance_flight.catalog.search.text_search import cutting
+from lance_flight.catalog.search.text_syntax import Cut, Node, Phrase, leaves
 from lance_flight.errors import InvalidInput, LimitExceeded
 from lance_flight.model.index_kinds import KINDS
 

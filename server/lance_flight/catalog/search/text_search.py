@@ -1,4 +1,7 @@
-"""Full-text searches: of the files of a table that an index covers, and of the rest, which get one in memory.
+"""Full-text searches over many tables, ranked by statistics of all of them.
+
+A word that `frequency` of `documents` texts have is worth `ln(1 + (documents - frequency + ½) / (frequency + ½))` in Lance, times
+what a text makes of it. So a table's scores become those of any other statistics by a factor for each word.
 
 Lance cuts texts into words by their index, and where there is none by rules of its own. It scores each part by the
 statistics of that part; to be compared, words are given the weights that those of all parts together would give them.
@@ -7,34 +10,160 @@ statistics of that part; to be compared, words are given the weights that those 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, Protocol, Self, TypeAlias
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import LanceFragment
-from lance.query import FullTextQuery
+from lance import LanceDataset, LanceFragment
+from lance.query import FullTextQuery, MatchQuery
 
-from lance_flight.catalog.search import chosen_rows
-from lance_flight.catalog.search.best_rows import best_rows
-from lance_flight.catalog.search.chosen_rows import Addresses
-from lance_flight.catalog.search.search_results import SAME_SCORE, SCORE, TABLE
-from lance_flight.catalog.search.text_indices import IndexedTexts
-from lance_flight.catalog.search.text_queries import SearchedColumn, needs_index, query_of, weighed_words
-from lance_flight.catalog.search.text_statistics import Statistics
-from lance_flight.catalog.search.text_syntax import Node
-from lance_flight.catalog.tables.casting import physical
-from lance_flight.catalog.tables.index_coverage import covered, index_of
-from lance_flight.catalog.tables.outdated_indices import is_outdated
+from lance_flight.catalog.search import row_ranking
+from lance_flight.catalog.search.row_ranking import SAME_SCORE, SCORE, TABLE, Addresses, best_rows
+from lance_flight.catalog.search.text_syntax import (
+    Cut,
+    Node,
+    SearchedColumn,
+    Word,
+    needs_index,
+    query_of,
+    weighed_words,
+)
+from lance_flight.catalog.tables import index_coverage
+from lance_flight.catalog.tables.index_coverage import covered, index_of, is_outdated
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
+from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.errors import Unsupported
+from lance_flight.lru_cache import LruCache
 from lance_flight.model.index_kinds import KINDS, OptionValue
+
+KEPT_COUNTS = 65_536
+_HALF = np.float32(0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Number of texts, and of those with each token."""
+
+    documents: float = 0
+    frequencies: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def together(cls, parts: Iterable[Self]) -> Self:
+        """Return the statistics of several sets of texts together.
+
+        >>> round(Statistics.together([Statistics(documents=2, frequencies={"a": 1}), Statistics(documents=3)]).idf("a"), 6)
+        1.386294
+        """
+        documents, frequencies = 0.0, dict[str, float]()
+        for part in parts:
+            documents += part.documents
+            for token, count in part.frequencies.items():
+                frequencies[token] = frequencies.get(token, 0) + count
+        return cls(documents=documents, frequencies=frequencies)
+
+    def idf(self, token: str) -> float:
+        """Return what a token is worth: the less, the more texts have it; in float32, as Lance does, which costs a common one some digits."""
+        documents, frequency = np.float32(self.documents), np.float32(self.frequencies.get(token, 0))
+        others = np.maximum(documents - frequency, np.float32(0)) + _HALF
+        return float(np.log(others / (frequency + _HALF) + np.float32(1)))
+
+
+class Counts:
+    """Cache of numbers that never change, the `KEPT_COUNTS` used last. Safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._known = LruCache[tuple[str, ...], int](KEPT_COUNTS)
+
+    def of(self, key: tuple[str, ...], count: Callable[[], int]) -> int:
+        """Return the number of a key, counted if it is not known."""
+        found = self._known.get(key)
+        if found is None:
+            found = count()
+            self._known.put(key, found)
+        return found
+
+
+_NO_CUTTING = frozenset({"lance_tokenizer", "with_position", "block_size", "document_granularity"})
+"""Parameters of an index beside those of its tokenizer."""
+
+_counts = Counts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedTexts:
+    """The texts that an index is about, as Lance counts them: `documents`, rows that were deleted since among them.
+
+    Of these it finds a part, `live`. `key` names them for good, where that is worth something.
+    """
+
+    dataset: LanceDataset
+    column: str
+    cut: Cut
+    documents: float
+    live: float
+    key: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, dataset: LanceDataset, column: str, index: lance.IndexDescription, *, is_lasting: bool = True) -> Self:
+        """Return the statistics of a column's index; not `is_lasting` if the counts need not be remembered."""
+        segments = dataset.stats.index_stats(index.name)["segments"]
+        documents = sum(segment["num_docs"] for segment in segments)
+        covered = index_coverage.covered(index)
+        here = [file for file in dataset.get_fragments() if file.fragment_id in covered]
+        rows, stored = sum(file.count_rows() for file in here), sum(file.physical_rows for file in here)
+        # How many rows removed files had is not known any more: as many as the other files, it is assumed.
+        live = documents * rows * len(here) / (stored * len(covered)) if stored else 0.0
+        options = {name: value for name, value in segments[0]["params"].items() if name not in _NO_CUTTING}
+        return cls(
+            dataset=dataset,
+            column=column,
+            cut=cutting(options),
+            documents=documents,
+            live=live,
+            key=(dataset.uri, str(dataset.version), *(str(each.uuid) for each in index.segments))
+            if is_lasting
+            else None,
+        )
+
+    def statistics(self, words: Iterable[Word]) -> Statistics:
+        """Return the statistics that Lance scores some words by, from its counts; deleted rows are taken to be like the rest."""
+        share = self.documents / self.live if self.live else 1.0
+        found = {str(word.token): min(share * self._frequency(word), self.documents) for word in words}
+        return Statistics(documents=self.documents, frequencies=found)
+
+    def _frequency(self, word: Word) -> int:
+        if self.key is None:
+            return self._count_word(word)
+        return _counts.of((*self.key, self.column, word.text), lambda: self._count_word(word))
+
+    def _count_word(self, word: Word) -> int:
+        scanner = self.dataset.scanner(
+            columns=[],
+            with_row_id=True,
+            full_text_query=MatchQuery(word.text, self.column),
+            fast_search=True,
+            disable_scoring_autoprojection=True,
+        )
+        return int(scanner.to_table().num_rows)
+
+
+def cutting(options: Mapping[str, Any]) -> Cut:
+    """Return how an index with some options cuts texts into tokens."""
+
+    @lru_cache(64)
+    def cut(text: str) -> tuple[str, ...]:
+        return tuple(token.text for token in lance.tokenize(text, **options))
+
+    return cut
+
 
 MOST_UNINDEXED = 200_000
 _PLACE = "_place"
@@ -262,7 +391,7 @@ class _Indexed:
         if asked is None:
             return schema.empty_table()
         search = replace(self.search, is_indexed=True, count=count, asked=asked)
-        rows = chosen_rows.found(search, replace(self.scan, schema=schema), self.source)
+        rows = row_ranking.found(search, replace(self.scan, schema=schema), self.source)
         return _scaled(rows, search.result, scale)
 
 
@@ -283,7 +412,7 @@ class _Mixed:
         if asked is None:
             return schema.empty_table()
         search = replace(self.search, count=count, asked=asked)
-        rows = chosen_rows.found(search, replace(self.scan, schema=schema), self.source)
+        rows = row_ranking.found(search, replace(self.scan, schema=schema), self.source)
         return _scaled(rows, search.result, scale)
 
 
@@ -312,7 +441,7 @@ class _Unindexed:
         searched = [column.name for column in self.search.columns]
         made = {field.name: field for field in (*self.scan.source, *ADDRESS_FIELDS)}
         schema = pa.schema([made[name] for name in dict.fromkeys([*names, *searched])])
-        rows = chosen_rows.rows_among(self.search.among, replace(self.scan, search=None, schema=schema), self.source)
+        rows = row_ranking.rows_among(self.search.among, replace(self.scan, search=None, schema=schema), self.source)
         if rows.num_rows > MOST_UNINDEXED:
             raise Unsupported(
                 f"partition table {self.source.name!r} has {rows.num_rows:,} rows without a text index of column"

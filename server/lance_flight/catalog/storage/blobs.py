@@ -1,4 +1,4 @@
-"""Blobs as binary columns: values that Lance keeps apart from the others, and describes unless it is asked for them.
+"""Columns that Lance stores in forms of its own: blobs, and documents as binary JSON.
 
 Files of versions before 2.2 have a binary column with a mark. Those of 2.2 have an extension type, whose values lie in the file,
 in files beside it, or at any URI; Lance writes what has the mark in this form, too. A URI is never followed: it leads out of the root.
@@ -6,15 +6,20 @@ in files beside it, or at any URI; Lance writes what has the mark in this form, 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
+import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 from lance.blob import BlobType
 
 from lance_flight.errors import Unsupported
+from lance_flight.model.arrow_json import EXTENSION_NAME
+from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.schema import MARKED, is_blob
 
 BLOB_BATCH_BYTES = 16 << 20
@@ -90,3 +95,29 @@ def _check_inside(dataset: LanceDataset, columns: list[str], fragments: Sequence
                     f"blob column {name!r} has values that lie at URIs of their own, which are not read;"
                     " expected values that are stored in the table"
                 )
+
+
+_STORED = {EXTENSION_NAME: "lance.json"}
+
+
+def with_documents(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    """Return a batch with the documents of some columns that are in Lance's form; Lance reads them, from a table in memory.
+
+    On a thread of its own: batches come in the midst of Lance's work, where it takes no further calls.
+    """
+    found = [name for name in batch.schema.names if name in names]
+    if not found:
+        return batch
+    columns = {name: batch.column(name) for name in found}
+    schema = pa.schema([pa.field(name, column.type, metadata=_STORED) for name, column in columns.items()])
+    stored = pa.Table.from_arrays(list(columns.values()), schema=schema)
+    with ThreadPoolExecutor(1, thread_name_prefix="json") as pool:
+        read = pool.submit(_read, stored).result()
+    for name in found:
+        column = contiguous(read.column(name))
+        batch = batch.set_column(batch.schema.get_field_index(name), pa.field(name, column.type), column)
+    return batch
+
+
+def _read(stored: pa.Table) -> pa.Table:
+    return lance.write_dataset(stored, f"memory://{secrets.token_hex(8)}").to_table()

@@ -1,4 +1,4 @@
-"""Branches of a namespace: Lance branches of its `__manifest`, and of each partition table that is written on one.
+"""Branches and tags of Lance tables.
 
 Decision 27. A name may be used again after its branch was dropped or published, while pins still refer to what was
 written on it: so the Lance branches of the partition tables are called after this very branch, not its name alone.
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from lance import LanceDataset
 
+from lance_flight.catalog.storage.names import BRANCHES, VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, is_version_name
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, storage_error
 from lance_flight.model.naming import check_label
 
@@ -135,3 +135,38 @@ def drop_branch(manifest: LanceDataset, name: str) -> None:
         if "referenced" not in str(exc):
             raise
         raise InvalidInput(f"branch {name!r} cannot be dropped: a tag or another branch refers to it") from exc
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TagRef:
+    """A tag: its name, and the version (of a branch; None: the main one) that it refers to."""
+
+    name: str
+    version: int
+    branch: str | None = None
+
+
+def tags_of(table: LanceDataset) -> list[TagRef]:
+    """Return all tags of a table, by name."""
+    return sorted(TagRef(name, int(tag["version"]), tag["branch"]) for name, tag in table.tags.list().items())
+
+
+def create_tag(table: LanceDataset, name: str, version: int) -> None:
+    """Name a version of the main branch; `AlreadyExists` where a tag or a branch is called so."""
+    check_label("tag", name)
+    if name in table.branches.list():
+        raise AlreadyExists(f"tag {name!r} cannot be: a branch is called so, and they share their names")
+    try:
+        table.tags.create(name, version)
+    except ValueError as exc:
+        if "already exists" not in str(exc):
+            raise
+        raise AlreadyExists(f"tag {name!r} is there already") from exc
+
+
+def drop_tag(table: LanceDataset, name: str) -> None:
+    """Delete a tag; the version itself stays."""
+    known = table.tags.list()
+    if name not in known:
+        raise NotFound.named("tag", name, known)
+    table.tags.delete(name)

@@ -36,10 +36,8 @@ import lance
 from lance import FragmentMetadata
 
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.private_directory import PRIVATE
-from lance_flight.catalog.storage.version_content import is_whole
-from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, parse_version, version_names
-from lance_flight.catalog.storage.whole_files import check_data, check_deletions
+from lance_flight.catalog.storage.names import BRANCHES, PRIVATE, VERSIONS, parse_version, version_names
+from lance_flight.catalog.storage.whole_files import check_data, check_deletions, is_whole
 from lance_flight.errors import Conflict, OutcomeUnknown, SerializationFailure, StorageFull, Unavailable
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lance_flight.catalog.storage.leases import GRACE
+from lance_flight.catalog.storage.names import VERSIONS, version_name
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import VERSIONS, version_name
 
 TRUSTED_SECONDS = GRACE / 2
 """Vacuum leaves what was the newest version within `GRACE`: for less than that, nothing behind it can be missing."""

@@ -25,10 +25,9 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.formats import LEASE
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE, VERSIONS
 from lance_flight.catalog.storage.reserve import note_full
 from lance_flight.catalog.storage.store import Store, StoredFile
-from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.errors import NotFound, OutsideRoot, StorageFull
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST

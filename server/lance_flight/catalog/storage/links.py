@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypeAlias
 
-from lance_flight.catalog.storage.version_names import BRANCHES, VERSIONS, version_names
+from lance_flight.catalog.storage.names import BRANCHES, VERSIONS, version_names
 from lance_flight.errors import OutsideRoot
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import MANIFEST

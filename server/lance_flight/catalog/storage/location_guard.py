@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lance_flight.catalog.storage.names import VERSIONS, is_version_name, version_name, version_names
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name, version_name, version_names
 from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.naming import MANIFEST
 

@@ -1,4 +1,4 @@
-"""Retry policies against concurrent writers: one for each step, and the loop that all of them share.
+"""Retry policies against concurrent writers, and Lance's errors for them.
 
 The steps are nested, so that their bounds multiply in the worst case: a statement that finds its rows again after a
 serialization failure (`STATEMENT`) commits each time (`COMMIT`), and each attempt of a commit stages its partition tables
@@ -11,9 +11,12 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
+
+from lance.commit import CommitConflictError
 
 from lance_flight.catalog.storage.looks import look_again
 from lance_flight.errors import Conflict, SerializationFailure
@@ -112,3 +115,20 @@ def retry(
     raise Conflict(
         f"{name!r}: gave up after {policy.attempts} attempts against other writers; nothing was stored"
     ) from met
+
+
+_WORDS = ("conflict", "concurrent")
+
+
+@contextmanager
+def conflicts(message: str) -> Iterator[None]:
+    """Turn a commit that Lance refused because another one came first into `Conflict`; other errors pass."""
+    try:
+        yield
+    except CommitConflictError as exc:
+        raise Conflict(message) from exc
+    except OSError as exc:
+        # Some conflicts come as plain I/O errors, which only their text tells from a full disk.
+        if not any(word in str(exc).lower() for word in _WORDS):
+            raise
+        raise Conflict(message) from exc

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lance_flight.catalog.storage.durability import flush
-from lance_flight.catalog.storage.private_directory import PRIVATE
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import RESERVE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import StorageFull

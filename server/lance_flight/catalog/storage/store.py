@@ -23,7 +23,7 @@ from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name, parse_version, version_names
+from lance_flight.catalog.storage.names import VERSIONS, is_version_name, parse_version, version_names
 from lance_flight.errors import (
     AlreadyExists,
     Corrupt,

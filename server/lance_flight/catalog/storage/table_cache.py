@@ -1,4 +1,4 @@
-"""Caches of tables: as this process has just committed them, for the next write on top of one, and as scans have opened them.
+"""Caches of tables, as this process has committed and scans have opened them, and work on many tables at a time.
 
 A version is told by its file, so that a table which was made again in the same place is another one; in an object store, where to look at
 the file is a request, by the moment of its commit, or by a place that no other table ever has. Each caller gets an object of its own
@@ -7,8 +7,12 @@ on what is in memory: a restore moves the very dataset that it is called on, and
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import partial
+from typing import TypeVar
 
 from lance import LanceDataset
 
@@ -121,3 +125,17 @@ def _remote_file(dataset: LanceDataset) -> VersionFile:
 
 kept_tables, opened_tables = TableCache(), OpenedTables()
 """Those of this process."""
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+OPENERS = 8
+"""Threads of one piece of work that open tables at once."""
+
+
+def map_tables(work: Callable[[S], T], tables: Iterable[S], name: str) -> list[T]:
+    """Call `work` with each table, `OPENERS` at a time in threads of a `name`, and return the results in order."""
+    context = copy_context()
+    with ThreadPoolExecutor(OPENERS, thread_name_prefix=name) as pool:
+        return list(pool.map(lambda table: context.copy().run(work, table), tables))

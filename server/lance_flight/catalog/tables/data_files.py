@@ -17,7 +17,7 @@ from lance import FragmentMetadata, LanceDataset
 from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.storage.file_versions import check_values, unstorable_in
+from lance_flight.catalog.storage.formats import check_values, unstorable_in
 from lance_flight.catalog.storage.further_files import FileLayout
 from lance_flight.catalog.storage.lance_fields import new_schema, numbers
 from lance_flight.catalog.storage.store import Store

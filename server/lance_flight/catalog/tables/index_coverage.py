@@ -1,16 +1,34 @@
-"""Coverage of a table version by an index: segments, each about some of its files, and the files without one."""
+"""Rows that the indices of a partition table cover, which indices are outdated, and which a merged table carries.
+
+A segment names rows by their addresses, so that tables whose files have the same numbers cannot bring theirs both.
+
+A row that is changed keeps its id, and an index that has the id with the old value keeps that as well. Lance skips such an entry while no
+segment covers the file with the new value. Where one does, a bitmap, a list of labels or an index of texts finds the row by both values, and
+not where one of them is NULL (https://github.com/lance-format/lance/issues/7795, seen with 14.0.2, which is right about B-trees, n-grams and
+vectors). Older releases merged segments of all kinds like this (https://github.com/lance-format/lance/pull/7359). A segment, a merged one as
+well, names the oldest version of the table that it was made of. Unnecessary with a release that skips old entries in every kind of index.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import json
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import lance
+import pyarrow as pa
 from lance import LanceDataset
+from lance.dataset import IndexFile
 
 from lance_flight.catalog.manifests.indices import IndexDefinition
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import INDICES
+from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
 from lance_flight.model.index_kinds import KINDS, Family, IndexKind
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -124,3 +142,114 @@ def _plain(kind: str) -> str:
 
 _KINDS = {_plain(name): kind for name, kind in KINDS.items()}
 """The kinds of index by the names that Lance has for them, without underscores."""
+
+
+_OF_TEXTS = "Inverted"
+_NO_OPTIONS = frozenset({"lance_tokenizer", "document_granularity"})
+"""Details of a text index that are not options of its creation."""
+
+Signature = tuple[tuple[int, ...], str, str | None]
+"""Signature that indices of one name must share: columns, kind, and how they measure vectors or cut texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedIndices:
+    """The segments of one version of a table, and by the name of each index what it is."""
+
+    segments: tuple[lance.Index, ...] = ()
+    kinds: tuple[tuple[str, Signature], ...] = ()
+
+    @classmethod
+    def of(cls, dataset: LanceDataset, places: Mapping[int | None, Store]) -> CarriedIndices:
+        """Return the indices of a table whose files lie at `places`, by the base paths that they name."""
+        found = dataset.describe_indices()
+        carried = [
+            replace(
+                segment,
+                # A reader that does not know their sizes requests them in each search.
+                files=[
+                    IndexFile(file.path, file.size)
+                    for file in places[segment.base_id].child(INDICES, segment.uuid).tree()
+                ],
+                index_details=_details(index),
+            )
+            for index in found
+            for segment in segments(index)
+        ]
+        kinds = [(index.name, _signature(index)) for index in found]
+        # Texts of a column are searched by one index, whatever others there are.
+        kinds += [
+            (f"{index.fields}", (tuple(index.fields), index.name, None)) for index in found if _is_of_texts(index)
+        ]
+        return cls(tuple(carried), tuple(kinds))
+
+    def under_bases(self, numbers: Mapping[int | None, int], version: int) -> list[lance.Index]:
+        """Return the same for a version of another dataset, under the base paths that take the place of theirs."""
+        return [replace(each, base_id=numbers[each.base_id], dataset_version=version) for each in self.segments]
+
+
+def _signature(index: lance.IndexDescription) -> Signature:
+    told = str(sorted(index.details.items())) if _is_of_texts(index) else index.details.get("metric_type")
+    return tuple(index.fields), index.index_type, told
+
+
+def _is_of_texts(index: lance.IndexDescription) -> bool:
+    return bool(index.index_type == _OF_TEXTS)
+
+
+def _details(index: lance.IndexDescription) -> tuple[str, bytes]:
+    """Return the type and details of an index for a manifest: Lance uses those of text indices, and reads files else."""
+    if not _is_of_texts(index):
+        return index.type_url, b""
+    options = {name: value for name, value in index.details.items() if name not in _NO_OPTIONS and value is not None}
+    return _text_details(json.dumps(options, sort_keys=True))
+
+
+@lru_cache(64)
+def _text_details(options: str) -> tuple[str, bytes]:
+    """Return what Lance writes down of an index of texts with some options (as JSON): found out by making one."""
+    empty = pa.table({"text": pa.array([""])})
+    dataset = lance.write_dataset(empty, f"memory://{secrets.token_hex(8)}")
+    dataset.create_scalar_index("text", "INVERTED", **json.loads(options))
+    (made,) = dataset.read_transaction(dataset.version).operation.new_indices
+    told: tuple[str, bytes] = made.index_details
+    return told
+
+
+_, _CREATED, _UPDATED = (field.name for field in LINEAGE_FIELDS)
+
+
+def holds_old_values(dataset: LanceDataset, index: Sequence[lance.Index], fragments: Collection[int]) -> bool:
+    """Return whether the segments of an index may hold old values of rows in some fragments that they cover, or would cover."""
+    if not (dataset.has_stable_row_ids and index and fragments):
+        return False
+    made = min(segment.dataset_version for segment in index)
+    found = dataset.scanner(
+        columns=[_UPDATED],
+        filter=f"{_UPDATED} > {made} AND {_UPDATED} > {_CREATED}",
+        fragments=[file for file in dataset.get_fragments() if file.fragment_id in fragments],
+        limit=1,
+    )
+    return bool(found.to_table().num_rows)
+
+
+def is_outdated(dataset: LanceDataset, index: lance.IndexDescription) -> bool:
+    """Return whether an index may hold old values of rows that it covers."""
+    mine = list(segments(index))
+    covered = frozenset[int]().union(*(segment.fragment_ids for segment in mine))
+    return holds_old_values(dataset, mine, covered)
+
+
+def has_outdated_index(dataset: LanceDataset) -> bool:
+    """Return whether conditions must not be looked up in the indices of a version."""
+    if not (dataset.has_stable_row_ids and dataset.has_index):
+        return False
+    known = _known.get(dataset)
+    if known is None:
+        indices = [index for index in dataset.describe_indices() if not is_of_vectors(index)]
+        known = _known[dataset] = any(is_outdated(dataset, index) for index in indices)
+    return known
+
+
+_known: WeakKeyDictionary[LanceDataset, bool] = WeakKeyDictionary()
+"""Answers for the versions that are open, which never change."""

@@ -1,20 +1,25 @@
-"""Row lineage: ids that rows keep for as long as their table does, and the versions in which they came and were changed.
+"""Lineage of rows: the versions that added and changed them, and the names that they keep.
 
 Lance's format has both where stable row ids are on ("Row ID & Lineage"), which is said once, when a table is made. The
 rows of a partition table are numbered by themselves: what names a row is the partition and its id.
+
+A name is the partition with the id of the row there, `v1$a$dataset#7`, where rows have stable ids. Elsewhere it holds for one version of
+the partition table, which the name says: `v1$a$dataset@12.5f3a#4294967296`, with the time of the version, since one of the
+same number may be another one (a transaction was rolled back), and the address of the row.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import FragmentMetadata
+from lance import FragmentMetadata, LanceDataset
 from lance.fragment import RowIdSequence
 
-from lance_flight.catalog.storage.addresses import TABLE_NUMBER
+from lance_flight.catalog.storage.names import OFFSET_BITS, TABLE_NUMBER
 from lance_flight.catalog.tables import rows
 from lance_flight.errors import DataError
 
@@ -101,3 +106,61 @@ def without(fragments: Sequence[FragmentMetadata]) -> list[FragmentMetadata]:
         replace(fragment, row_id_meta=None, created_at_version_meta=None, last_updated_at_version_meta=None)
         for fragment in fragments
     ]
+
+
+ROW_NAME_FIELD = pa.field(ROW_ID, pa.utf8())
+"""Column with the names of rows; in SQL it hides the number that Lance calls by the same name."""
+
+_NAME = re.compile(r"(?P<partition>.*?)(?:@(?P<version>\d{1,20})\.[0-9a-f]+)?#\d{1,20}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Partition of a named row ("" of a plain table), and the version of its table that the name holds for (None: any)."""
+
+    partition: str
+    version: int | None
+
+
+def place_of(name: str) -> RowPlace | None:
+    """Return where a named row lies; None for a text that is no name of a row.
+
+    >>> place_of("v1$a$dataset@12.5f3a#0"), place_of("v1$a$dataset#7"), place_of("seven")
+    (RowPlace(partition='v1$a$dataset', version=12), RowPlace(partition='v1$a$dataset', version=None), None)
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    return RowPlace(found["partition"], None if found["version"] is None else int(found["version"]))
+
+
+def row_names(
+    dataset: LanceDataset, partition: str | None, places: pa.Array, before: LanceDataset | None = None
+) -> pa.Array:
+    """Return the names of rows of one table, from their stable ids if it has such, else from their addresses.
+
+    Rows that the version `before` has in the same files have their names from there: files never change.
+    """
+    if dataset.has_stable_row_ids:
+        return _joined(f"{partition or ''}#", places)
+    named = _joined(f"{partition or ''}{_version(dataset)}#", places)
+    if before is None:
+        return named
+    files = _files(before)
+    same = [number for number, path in _files(dataset).items() if files.get(number) == path]
+    is_same = pc.is_in(pc.shift_right(places, OFFSET_BITS), value_set=pa.array(same, places.type))
+    return pc.if_else(is_same, _joined(f"{partition or ''}{_version(before)}#", places), named)
+
+
+def _joined(prefix: str, places: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(prefix, places.cast(pa.utf8()), "")
+
+
+def _version(dataset: LanceDataset) -> str:
+    committed_at = dataset.get_version()["timestamp"]
+    return f"@{dataset.version}.{round(committed_at.timestamp() * 1e6):x}"
+
+
+def _files(dataset: LanceDataset) -> dict[int, str]:
+    """Return the path of the first file of each fragment, by the fragment's number."""
+    return {each.fragment_id: each.metadata.files[0].path for each in dataset.get_fragments()}

@@ -24,18 +24,17 @@ import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.manifests.partition_context import PartitionContext
+from lance_flight.catalog.manifests.snapshot import PartitionContext
 from lance_flight.catalog.storage.blobs import columns_of, has_extension
-from lance_flight.catalog.storage.file_versions import version_of
+from lance_flight.catalog.storage.formats import file_version_of
 from lance_flight.catalog.storage.lance_fields import Key, leaves, numbers, walk
+from lance_flight.catalog.storage.names import BRANCHES
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import BRANCHES
-from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
-from lance_flight.catalog.tables.filling import partly_stored
+from lance_flight.catalog.tables.index_coverage import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, path_of_base, under_bases
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
@@ -220,7 +219,7 @@ def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
     store = _store(place)
     dataset = open_at(store, pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-    version = version_of(fragments) if fragments else str(dataset.data_storage_version)
+    version = file_version_of(fragments) if fragments else str(dataset.data_storage_version)
     places = _places(dataset, store, pin)
     if places is None or any(each.overlays for each in fragments) or version not in FILE_VERSIONS:
         return None

@@ -26,16 +26,15 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import open_branch
-from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
-from lance_flight.catalog.storage.file_versions import check_values, version_of
+from lance_flight.catalog.storage.formats import check_values, file_version_of
 from lance_flight.catalog.storage.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
 from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.location_guard import LocationGuard
-from lance_flight.catalog.storage.retries import STAGE, retry
+from lance_flight.catalog.storage.names import BRANCHES
+from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
-from lance_flight.catalog.storage.version_names import BRANCHES
 from lance_flight.catalog.storage.whole_files import DATA, sealed
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
@@ -128,7 +127,7 @@ def in_memory(
     """
     place = f"memory://{secrets.token_hex(8)}"
     paths = [DatasetBasePath(uri, id=number, is_dataset_root=True) for number, uri in enumerate(bases, 1)]
-    version, storage_options = version_of(fragments) or NEWEST, dict(options or {}) or None
+    version, storage_options = file_version_of(fragments) or NEWEST, dict(options or {}) or None
     are_new = [each.id for each in fragments] == list(range(len(fragments)))
     if are_new and not is_evolved(schema, fragments) and all(each.deletion_file is None for each in fragments):
         overwrite = LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths)
@@ -199,7 +198,7 @@ def create(
             seed,
             enable_v2_manifest_paths=True,
             enable_stable_row_ids=stable_row_ids,
-            data_storage_version=version_of(fragments) or NEWEST,
+            data_storage_version=file_version_of(fragments) or NEWEST,
             storage_options=options,
             session=store.session or shared_session(),
         )

@@ -1,17 +1,18 @@
-"""Partition tables at fixed versions, and parts of them, as work is divided: values that may go to other processes."""
+"""Partition tables opened at their pinned versions, and their row counts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lance import LanceDataset
 
-from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import opened_tables
+from lance_flight.catalog.storage.table_cache import map_tables, opened_tables
 from lance_flight.catalog.tables.partitions import open_at, open_table
 from lance_flight.catalog.tables.sources import Source
+from lance_flight.lru_cache import VersionCache
 from lance_flight.model.pins import FixedPin
 
 
@@ -67,3 +68,24 @@ def divided(table: PinnedTable, rows: int, share: int) -> list[tuple[TablePart, 
         return [(TablePart(table), rows)]
     of = min(-(-rows // share), len(table.open().get_fragments()))
     return [(TablePart(table, part, of), rows // of) for part in range(of)]
+
+
+KEPT = 1_000_000
+_counted = VersionCache[str, FixedPin, int](KEPT)
+
+
+def row_counts(tables: Sequence[PinnedTable]) -> list[int]:
+    """Count the live rows of each table."""
+    known = [_counted.get(table.store.uri, table.pin) for table in tables]
+    missing = {(table.store.uri, table.pin): table for table, count in zip(tables, known, strict=True) if count is None}
+    found = dict(zip(missing, map_tables(_count, missing.values(), "row-counts"), strict=True)) if missing else {}
+    for (uri, pin), count in found.items():
+        _counted.put(uri, pin, count)
+    return [
+        found[table.store.uri, table.pin] if count is None else count[0]
+        for table, count in zip(tables, known, strict=True)
+    ]
+
+
+def _count(table: PinnedTable) -> int:
+    return int(table.open().count_rows())

@@ -21,16 +21,15 @@ from lance import LanceDataset, LanceOperation
 from lance_flight.catalog.manifests.guard_notes import NOTES
 from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
-from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
-from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
+from lance_flight.catalog.storage.names import VERSIONS, is_version_name
+from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.table_cache import kept_tables
-from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.tables.index_coverage import definitions
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound
 from lance_flight.model.file_versions import FILE_VERSIONS

@@ -1,4 +1,4 @@
-"""Reading tables one after another as one stream of batches in the namespace's schema.
+"""Reading tables one after another as one stream of batches.
 
 The columns of a partition table are found by their ids, names or numbers (`schema_adapter.py`); what a table lacks is its
 partition value under the identity, else NULL, and another type is cast (first draft, section 4). The next tables are opened ahead, so that their
@@ -16,28 +16,52 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.storage.addresses import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.blobs import blob_arguments
 from lance_flight.catalog.storage.lance_fields import field_id
-from lance_flight.catalog.tables.batch_sizes import BATCH_BYTES, BATCH_ROWS
-from lance_flight.catalog.tables.casting import Misfit, cast, physical
-from lance_flight.catalog.tables.filling import Filling, Fills
+from lance_flight.catalog.storage.names import ROW_ADDRESS, TABLE_NUMBER
+from lance_flight.catalog.tables.index_coverage import has_outdated_index
 from lance_flight.catalog.tables.lineage import (
     LINEAGE,
     LINEAGE_FIELDS,
     PARTITION,
     PARTITION_FIELD,
     ROW_ID,
+    ROW_NAME_FIELD,
     ROW_ORIGIN_FIELD,
+    row_names,
 )
-from lance_flight.catalog.tables.outdated_indices import has_outdated_index
-from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
-from lance_flight.catalog.tables.schema_adapter import ids_within, missing, path_of, same_fields
+from lance_flight.catalog.tables.schema_adapter import (
+    Filling,
+    Fills,
+    Misfit,
+    cast,
+    ids_within,
+    missing,
+    path_of,
+    physical,
+    same_fields,
+)
 from lance_flight.catalog.tables.sources import Open, Source
-from lance_flight.decoded_sizes import has_open_width
+from lance_flight.decoded_sizes import fixed_bytes, has_open_width
 from lance_flight.model.arrow_types import children, within
 from lance_flight.model.json_documents import filtered, is_json
 from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
+
+BATCH_ROWS = 64 * 1024
+BATCH_BYTES = 16 << 20
+"""Bytes of a batch of wide rows; a wide row alone may be larger."""
+LEAST_ROWS = 64
+
+
+def rows_within(schema: pa.Schema, rows: int = BATCH_ROWS) -> int:
+    """Return how many rows, `rows` at most, have no more than `BATCH_BYTES` by the widths of their types; what varies in width counts for nothing.
+
+    >>> rows_within(pa.schema({"id": pa.int64(), "vector": pa.list_(pa.float32(), 1024)}))
+    4088
+    """
+    width = sum(fixed_bytes(field.type) for field in schema)
+    return min(rows, max(LEAST_ROWS, BATCH_BYTES // max(width, 1)))
+
 
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20

@@ -1,25 +1,174 @@
-"""A column of one table as the namespace has it: fields found at every depth, types cast, what is missing filled or NULL.
+"""Rows of partition tables made to fit the schema of the namespace: missing columns are filled, others are cast.
+
+Some writers leave the columns of identity fields out of their tables, since the manifest says what all rows have there.
+Files may also lack a column that their table has, as Lance lets an append leave out columns.
 
 First draft of the spec, section 4 (reads). A field of a table holds that of the namespace whose id is in its metadata. Where
 none of its neighbours has an id there, it is the one of its name, and else the one whose id is Lance's own number of it. Names come
 first, since Lance numbers the columns of a new table by position: a writer that leaves out a column, or has them in another
 order, gives the others numbers of which the namespace knows nothing, but nobody gives a column another's name unawares.
+
+First draft, section 4. Columns of one name, or one field id, are cast, nested fields by their names: what is missing reads
+as NULL, what is extra is left out. Who writes leaves nothing out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
-from lance_flight.catalog.storage.blobs import columns_of
-from lance_flight.catalog.storage.lance_fields import field_id, numbered_columns
-from lance_flight.catalog.tables.filling import NO_FILLS, Fill, Fills
-from lance_flight.model.arrow_types import children, is_binary, is_string, rebuilt
+from lance_flight.catalog.manifests.snapshot import PartitionContext
+from lance_flight.catalog.storage.blobs import columns_of, columns_with_metadata
+from lance_flight.catalog.storage.lance_fields import field_id, leaves, numbered_columns, numbers, walk
+from lance_flight.catalog.storage.names import OFFSET_BITS, ROW_ADDRESS
+from lance_flight.errors import DataError, SchemaError
+from lance_flight.lru_cache import VersionCache
+from lance_flight.model.arrow_types import children, contiguous, is_binary, is_string, rebuilt
 from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema, Path
+
+KEPT_TABLES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The values of a column for the rows of a batch; `rows` are those whose files lack it (None: all)."""
+
+    values: pa.Array
+    rows: pa.Array | None = None
+
+
+Fills = Mapping[int, Fill]
+"""By the ids of the columns."""
+NO_FILLS: Fills = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Filling of the columns that the files of a dataset lack, by their ids.
+
+    `values` has one value for each table that the dataset is made of, `fragments` and `tables` say which fragment is of which
+    (none where there is one table). `partly` names the fragments without a column that others have.
+    """
+
+    values: Mapping[int, pa.Array] = dataclasses.field(default_factory=dict)
+    fragments: np.ndarray | None = None
+    tables: np.ndarray | None = None
+    partly: Mapping[int, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    @property
+    def absent(self) -> set[int]:
+        """The columns that no file has."""
+        return set(self.values) - set(self.partly)
+
+    @property
+    def is_by_address(self) -> bool:
+        """True if the address of a row decides its value."""
+        return bool(self.values) and (self.tables is not None or bool(self.partly))
+
+    def of(self, batch: pa.RecordBatch) -> dict[int, Fill]:
+        """Return the values for the rows of a batch, which has their addresses where these decide."""
+        fragments = batch[ROW_ADDRESS].to_numpy() >> OFFSET_BITS if self.is_by_address else None
+        return {number: self._fill(number, fragments, batch.num_rows) for number in self.values}
+
+    def _fill(self, number: int, fragments: np.ndarray | None, rows: int) -> Fill:
+        values = self.values[number]
+        if fragments is None:
+            return Fill(pa.repeat(values[0], rows))
+        if self.tables is not None and self.fragments is not None:
+            return Fill(values.take(pa.array(self.tables[np.searchsorted(self.fragments, fragments)])))
+        lacking = self.partly.get(number)
+        rows_lacking = None if lacking is None else pa.array(np.isin(fragments, lacking))
+        return Fill(pa.repeat(values[0], rows), rows_lacking)
+
+
+NOTHING = Filling()
+
+
+def filling(
+    dataset: LanceDataset,
+    columns: Iterable[pa.Field],
+    contexts: tuple[PartitionContext, ...],
+    tables: Callable[[], Mapping[int, int]] | None,
+    wanted: Collection[int],
+) -> Filling:
+    """Return what is to be filled of the `wanted` columns; `columns` are those of the dataset with the ids that they hold.
+
+    The dataset is one table, or made of one for each context: `tables` says then by fragment which.
+    """
+    identity = {number for context in contexts for number in context.identity.by_source}.intersection(wanted)
+    if not identity:
+        return NOTHING
+    stored = {number for _, each in walk(list(columns)) if (number := field_id(each)) is not None}
+    partly = {} if tables is not None else partly_stored(dataset, columns, identity)
+    lacking = [number for number in identity if number not in stored or number in partly]
+    values = {number: _values(contexts, number) for number in lacking}
+    if tables is None or not values:
+        return Filling(values, partly=partly)
+    bases = tables()
+    order = sorted(bases)
+    return Filling(values, np.array(order, np.uint64), np.array([bases[number] for number in order]), partly)
+
+
+def partly_stored(dataset: LanceDataset, columns: Iterable[pa.Field], wanted: Iterable[int]) -> dict[int, np.ndarray]:
+    """Return the fragments whose files lack a column that the table has, by the ids of those of the `wanted` columns.
+
+    What Lance writes anew of them by itself has NULL there.
+    """
+    unstored = _unstored(dataset)
+    if not unstored:
+        return {}
+    keys = [key for key, _ in walk(list(columns))]
+    by_key = dict(zip(keys, numbers(dataset.lance_schema), strict=True))
+    found = {number: unstored.get(by_key.get(number, -1), ()) for number in wanted}
+    return {number: np.array(sorted(lacking), np.uint64) for number, lacking in found.items() if lacking}
+
+
+def _values(contexts: tuple[PartitionContext, ...], number: int) -> pa.Array:
+    """Return the value of a column in each table, in the type that the namespace has."""
+    path, column = contexts[0].schema.paths[number]
+    found = [context.identity.by_source.get(number) for context in contexts]
+    try:
+        return pa.concat_arrays([_cast(value, column.type) for value in found])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        raise DataError(
+            f"a partition value of column {path!r}, which the files lack, is no {column.type}: {exc}"
+        ) from exc
+
+
+def _cast(value: pa.Scalar | None, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(1, kind) if value is None else pa.array([value], value.type).cast(kind)
+
+
+def _unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
+    """Return the fields of a table, by Lance's numbers, that the files of some fragments lack, and those fragments."""
+    version = int(dataset.version), dataset.get_version()["timestamp"]
+    return _known.find(str(dataset.uri), version, partial(_read_unstored, dataset))
+
+
+def _read_unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
+    expected = set(leaves(dataset.lance_schema))
+    lacking: dict[int, set[int]] = {}
+    for fragment in dataset.get_fragments():
+        held = {number for file in fragment.metadata.files for number in file.fields}
+        for number in expected - held:
+            lacking.setdefault(number, set()).add(fragment.fragment_id)
+    return {number: frozenset(fragments) for number, fragments in lacking.items()}
+
+
+_known = VersionCache[str, tuple[int, datetime], Mapping[int, frozenset[int]]](KEPT_TABLES)
 
 
 def namespace_id(field: pa.Field) -> int | None:
@@ -190,3 +339,152 @@ def same_fields(physical: pa.Field, target: pa.Field) -> bool:
 
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+
+_NO_CAST = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+
+
+class Misfit(DataError):
+    """Values of a column that cannot be had in another type."""
+
+
+def physical(columns: Iterable[pa.Field], name: str, field_id: int | None) -> pa.Field | None:
+    """Return the column of a table's own schema that holds the namespace's column.
+
+    By field id, or by name where it keeps none.
+    """
+    if field_id is not None:
+        by_id = {(f.metadata or {}).get(TABLE_FIELD_ID): f for f in columns}
+        if any(by_id):
+            return by_id.get(str(field_id).encode())
+    return next((field for field in columns if field.name == name), None)
+
+
+def cast(
+    column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, table: str, fills: Fills = NO_FILLS
+) -> pa.Array | pa.ChunkedArray:
+    """Return a column, which is `theirs` there, as `field`.
+
+    `Misfit` names the column, the table and the first value that cannot be.
+    """
+    try:
+        return _converted(column, theirs, field, fills)
+    except _NO_CAST as exc:
+        why = _what_fails(column, theirs, field)
+        raise Misfit(f"column {field.name!r} of table {table!r} {why}: {exc}") from exc
+
+
+def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, table: str) -> pa.Table:
+    """Return rows of the namespace in a table's own columns: converted, and NULL in those that the namespace has not.
+
+    What the manifest says of all rows may be missing in the table.
+    """
+    schema, ids, known = identified(dataset, context.schema), context.schema.ids, context.identity.by_source
+    mine = {field.name: field for field in context.schema.table}
+    found = {name: physical(schema, name, ids[name]) for name in rows.column_names}
+    names = {field.name: name for name, field in found.items() if field is not None}
+    problems = [
+        f"column {name!r} is not in the table"
+        for name, field in found.items()
+        if field is None and not known.keys() >= _leaves(mine[name])
+    ]
+    problems += [
+        f"column {field.name!r} is NOT NULL there, and no column of the namespace"
+        for field in schema
+        if field.name not in names and not field.nullable
+    ]
+    for field in schema:
+        if field.name in names:
+            problems += _lost(field.name, mine[names[field.name]], field, known)
+    if problems:
+        raise SchemaError(f"partition table {table!r}", problems)
+    columns = [
+        _with_values(cast(rows[names[field.name]], mine[names[field.name]], field, table), field, table)
+        if field.name in names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=columns_with_metadata(dataset))
+
+
+def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
+    """Return what keeps a table with other columns, found by name, from being read as `schema`, whatever its rows are."""
+    problems = []
+    for field in schema:
+        at = table.get_field_index(field.name)
+        if at < 0:
+            problems += [f"column {field.name!r} ({field.type} NOT NULL) is missing"] * (not field.nullable)
+            continue
+        try:
+            pa.nulls(0, table.field(at).type).cast(field.type)
+        except _NO_CAST:
+            problems.append(f"column {field.name!r} is {table.field(at).type}; expected {field.type}")
+    return problems
+
+
+def _what_fails(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field) -> str:
+    """Return the first value without a counterpart; without one, the types alone do not go together."""
+    flat = contiguous(column)
+    if not len(flat) or not _fits(flat.take(pa.array([], pa.int64())), theirs, field):
+        return f"is {flat.type}, not {field.type}"
+    # The first place up to which the values do not all fit; a slice of a list would bring along what lies around it.
+    low, high = 0, len(flat) - 1
+    while low < high:
+        middle = (low + high) // 2
+        fits = _fits(flat.take(pa.array(range(low, middle + 1))), theirs, field)
+        low, high = (middle + 1, high) if fits else (low, middle)
+    return f"holds {flat[low].as_py()!r} ({flat.type}), which is no {field.type}"
+
+
+def _converted(
+    column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, fills: Fills = NO_FILLS
+) -> pa.Array | pa.ChunkedArray:
+    """Return a column cast, at every depth.
+
+    Arrow itself takes a NULL struct for one whose fields are NULL against their type.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_converted(chunk, theirs, field) for chunk in column.chunks], field.type)
+    return adapted(column, theirs, field, fills)
+
+
+def _fits(column: pa.Array, theirs: pa.Field, field: pa.Field) -> bool:
+    try:
+        _converted(column, theirs, field)
+    except _NO_CAST:
+        return False
+    return True
+
+
+def _lost(path: str, source: pa.Field, target: pa.Field, known: Collection[int]) -> Iterator[str]:
+    """Yield the nested fields of `source` that `target` has no place for, and those that it must have and does not get.
+
+    Those that are `known` by their ids need no place.
+    """
+    mine, theirs = children(source.type), children(target.type)
+    if not (pa.types.is_struct(source.type) and pa.types.is_struct(target.type)):
+        # Of a map the keys have no fields inside.
+        for inner, place in list(zip(mine, theirs, strict=False))[-1:]:
+            yield from _lost(path, inner, place, known)
+        return
+    places = [matching(field, theirs) for field in mine]
+    for field, place in zip(mine, places, strict=True):
+        if place is not None:
+            yield from _lost(f"{path}.{field.name}", field, theirs[place], known)
+        elif field_id(field) not in known:
+            yield f"field {path}.{field.name} is not in the table"
+    for number, field in enumerate(theirs):
+        if number not in places and not field.nullable:
+            yield f"field {path}.{field.name} is NOT NULL there, and no field of the namespace"
+
+
+def _leaves(field: pa.Field) -> set[int | None]:
+    """Return the ids of the fields with values of their own inside a column, or its own."""
+    inner = children(field.type) if pa.types.is_struct(field.type) else []
+    return set().union(*map(_leaves, inner)) if inner else {field_id(field)}
+
+
+def _with_values(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.ChunkedArray:
+    if not field.nullable and column.null_count:
+        raise DataError(f"column {field.name!r} of table {table!r} is NOT NULL there, and a row has NULL for it")
+    return column

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
-from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.storage.addresses import OFFSET_BITS
+from lance_flight.catalog.manifests.snapshot import PartitionContext
 from lance_flight.catalog.storage.blobs import columns_of
+from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.filling import Filling, filling
-from lance_flight.catalog.tables.schema_adapter import identified
+from lance_flight.catalog.tables.schema_adapter import Filling, filling, identified
 from lance_flight.model.schema import NamespaceSchema
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lance_flight.catalog.maintenance.policies import MaintenancePolicy
-from lance_flight.catalog.maintenance.survey import LATE, Surveyor, TableSurvey, expired_snapshots
+from lance_flight.catalog.maintenance.survey import LATE, MaintenancePolicy, Surveyor, TableSurvey, expired_snapshots
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import UNREADABLE

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Keep, Piece, R, Threads, Told
-from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
+from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import refresh_indices
 from lance_flight.catalog.maintenance.root_lease import RootLease

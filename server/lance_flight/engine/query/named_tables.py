@@ -14,8 +14,7 @@ import pyarrow.dataset as pads
 from lance_flight import audit
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
-from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ORIGIN_FIELD
-from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
+from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_NAME_FIELD, ROW_ORIGIN_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query import metadata_tables
 from lance_flight.engine.query.computed_tables import ComputedTable
@@ -33,8 +32,8 @@ from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table
 from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
+from lance_flight.engine.sql.references import Point, Reference, naming, point
 from lance_flight.engine.sql.signed_zeros import DOUBLE, REAL
-from lance_flight.engine.sql.time_travel import Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of

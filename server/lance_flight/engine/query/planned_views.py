@@ -16,8 +16,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.engine.query.policies.restrictions import MaskedTable
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.time_travel import Reference
+from lance_flight.engine.sql.references import Reference, quoted
 from lance_flight.errors import Conflict, LanceFlightError, LimitExceeded, NotFound, Refused, SqlError
 
 MOST_VIEWS = 100

@@ -24,12 +24,11 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import UNREADABLE
-from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import LookedUp, Scan, empty_batches
+from lance_flight.catalog.tables.scan import BATCH_ROWS, LookedUp, Scan, empty_batches, rows_within
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.streams import HeldBytes

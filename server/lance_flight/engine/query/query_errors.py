@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.provider import ScanLog
-from lance_flight.engine.sql.habits import file_advice
+from lance_flight.engine.sql.foreign_functions import file_advice
 from lance_flight.engine.sql.plan_messages import plain_error
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import (

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from lance_flight.catalog.maintenance.rewriting import Choose
-from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.provider import filter_of

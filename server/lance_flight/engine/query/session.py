@@ -18,7 +18,7 @@ from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS, rows_within
+from lance_flight.catalog.tables.scan import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
 from lance_flight.engine.query.decimal_numbers import are_doubles_decimals, with_decimal_numbers
@@ -62,7 +62,6 @@ from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic, sorts_rows
-from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.growth import Growth
@@ -74,9 +73,9 @@ from lance_flight.engine.sql.operand_types import MOST_OPERANDS, with_doubles, w
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
-from lance_flight.engine.sql.references import CATALOG, quoted
+from lance_flight.engine.sql.references import CATALOG, Point, quoted
+from lance_flight.engine.sql.rewriting import datafusion_text
 from lance_flight.engine.sql.signed_zeros import compares_bits, is_number, may_compare_bits, without_signed_zeros
-from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported

@@ -11,8 +11,8 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.history.row_history import RowsMoved, Step, steps_of
-from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
+from lance_flight.catalog.history import RowsMoved, Step, steps_of
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
@@ -22,7 +22,7 @@ from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.tables import failure
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.time_travel import Point, point
+from lance_flight.engine.sql.references import Point, point
 from lance_flight.errors import LanceFlightError, SchemaError, SqlError
 
 TABLE_CHANGES = "table_changes"

@@ -20,16 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.manifests.indices import indices_of
-from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
-from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.lineage import PARTITION
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.row_counts import row_counts
-from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, RowPlace, place_of
+from lance_flight.catalog.tables.lineage import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
+from lance_flight.catalog.tables.pinned_tables import PinnedTable, row_counts
 from lance_flight.engine.query.provider import Arrange, ScanLog, Work, deal, is_lookup, mixed
 from lance_flight.engine.query.scalar_expressions import has_computed, with_stored_expressions
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, Unsupported, storage_error

@@ -1,4 +1,4 @@
-"""Handling of clauses that DataFusion parses and drops: simple ones are rewritten, others refused by name.
+"""Clauses that DataFusion parses and drops: simple ones are rewritten, others refused by name; TOP, FETCH FIRST and FOR VERSION.
 
 sqlparser's generic dialect reads more clauses than DataFusion plans. A clause counts by its position alone: where a name may stand
 (as a column, after AS or a dot, as an alias), its word is a name.
@@ -6,10 +6,14 @@ sqlparser's generic dialect reads more clauses than DataFusion plans. A clause c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
+from enum import Enum
+from types import MappingProxyType
 
-from lance_flight.engine.sql.clause_levels import BracketContent, QueryLevel
 from lance_flight.engine.sql.clause_words import (
     AFTER_CALL,
     AFTER_FROM,
@@ -37,12 +41,194 @@ from lance_flight.engine.sql.clause_words import (
     WITHIN,
 )
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Point, point
 from lance_flight.engine.sql.routines import is_aggregate
-from lance_flight.engine.sql.row_limits import is_top, read_fetch, read_top
-from lance_flight.engine.sql.token_places import TokenPlaces
-from lance_flight.engine.sql.tokens import Kind, Token
-from lance_flight.engine.sql.version_clauses import version_edits
-from lance_flight.errors import Unsupported
+from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, folded
+from lance_flight.errors import SqlError, Unsupported
+from lance_flight.model.naming import check_label
+
+_COUNTS = frozenset({Kind.NUMBER, Kind.PARAMETER})
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimit:
+    """A limit of rows: how many, as it is written, and the places of its first token and of the first one behind it."""
+
+    count: str
+    at: int
+    end: int
+
+
+def is_top(places: TokenPlaces, at: int) -> bool:
+    """Return whether a word TOP begins a limit; else it is a name."""
+    return places.kind(at + 1) in _COUNTS or places.text(at + 1) == "("
+
+
+def read_top(places: TokenPlaces, at: int) -> RowLimit | None:
+    """Return the limit of `TOP n` or `TOP (n)`; None for PERCENT, WITH TIES and computed numbers."""
+    is_bracketed = places.text(at + 1) == "("
+    number = at + 1 + is_bracketed
+    end = number + 1 + is_bracketed
+    if places.kind(number) not in _COUNTS or (is_bracketed and places.text(number + 1) != ")"):
+        return None
+    return None if places.word_at(end) in {"PERCENT", "WITH"} else RowLimit(places.text(number), at, end)
+
+
+def read_fetch(places: TokenPlaces, at: int) -> RowLimit | None:
+    """Return the limit of `FETCH FIRST [n] ROWS ONLY`; None for PERCENT and WITH TIES."""
+    has_number = places.kind(at + 2) in _COUNTS
+    rows = at + 2 + has_number
+    if places.word_at(rows) not in {"ROW", "ROWS"} or places.word_at(rows + 1) != "ONLY":
+        return None
+    return RowLimit(places.text(at + 2) if has_number else "1", at, rows + 2)
+
+
+class BracketContent(Enum):
+    """Content of a bracket."""
+
+    QUERY = "query"
+    TABLES = "tables"
+    """Joined tables, in a FROM."""
+    CALL = "call"
+    """The arguments of a function."""
+    NAMES = "names"
+    """The columns of an alias, or of a WITH query."""
+    OTHER = "other"
+
+
+@dataclass(slots=True)
+class QueryLevel:
+    """Open bracket, or the whole text; places are those of tokens.
+
+    `clause` is the one that is being read, or the one that the bracket stands in. `function` is the one that is called.
+    `top` is its TOP, `is_limited` tells that it has a LIMIT, an OFFSET or a FETCH, `has_set` a set operator.
+    `join` are the words before the last JOIN.
+    `has_recursion` tells that the query begins with WITH RECURSIVE, `is_recursive` that it is named by one.
+    """
+
+    kind: BracketContent
+    start: int
+    clause: str = ""
+    function: str = ""
+    has_recursion: bool = False
+    is_recursive: bool = False
+    has_union: bool = False
+    has_set: bool = False
+    is_limited: bool = False
+    top: RowLimit | None = None
+    lone_from: int | None = None
+    table: int = 0
+    join: frozenset[str] = frozenset()
+    group: int = 0
+
+
+_VERSION, _TIME, _TAG = "VERSION", "TIMESTAMP", "TAG"
+_FORMS: Mapping[tuple[str, ...], str] = MappingProxyType(
+    {
+        ("FOR", "VERSION", "AS", "OF"): _VERSION,
+        ("FOR", "SYSTEM_VERSION", "AS", "OF"): _VERSION,
+        ("VERSION", "AS", "OF"): _VERSION,
+        ("FOR", "TIMESTAMP", "AS", "OF"): _TIME,
+        ("FOR", "SYSTEM_TIME", "AS", "OF"): _TIME,
+        ("TIMESTAMP", "AS", "OF"): _TIME,
+        ("FOR", "TAG"): _TAG,
+    }
+)
+"""Words of each form, and what follows them."""
+_EXPECTED = {
+    _VERSION: "the number of a version, or the name of a tag or branch in quotes",
+    _TIME: "a time in quotes, as in '2026-01-31 12:00:00'",
+    _TAG: "the name of a tag",
+}
+_TIME_TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
+_NO_ALIASES = AFTER_FROM | JOINS | SET_OPERATORS | FIRST_WORDS | {"ON", "USING", "WHEN", "FETCH"}
+"""Words that follow a table and are not its alias."""
+_NAME = re.compile(r"(?P<table>[^$@]+)(?P<metadata>\$[a-z]+)?", re.DOTALL)
+
+_Update = tuple[int, int, str]
+
+
+def read_version(cursor: Cursor) -> Point | None:
+    """Read a version clause from a cursor; None where none begins."""
+    kind = next((kind for words, kind in _FORMS.items() if cursor.accept(*words)), None)
+    if kind is None:
+        return None
+    if not cursor.done and cursor.tokens[cursor.at].kind is Kind.PARAMETER:
+        raise SqlError(
+            "the version of a table is no parameter: it decides which columns the query has, before values are bound;"
+            f" expected {_EXPECTED[kind]}"
+        )
+    match kind:
+        case "VERSION":
+            return _version(cursor)
+        case "TIMESTAMP":
+            return _time(cursor)
+        case _:
+            return check_label("tag", cursor.text_or_name(_EXPECTED[kind]))
+
+
+def version_edits(cursor: Cursor, table: int, named_queries: Collection[str]) -> list[_Update] | None:
+    """Rewrite `t FOR VERSION AS OF 12` as `"t@12" AS t`, from the token `table` on; the cursor, which is at the clause, moves past it.
+
+    None where there is no table of the root: a function, a query in brackets, or one of the `named_queries` of WITH.
+    """
+    first, clause = cursor.tokens[table], cursor.at
+    named = TABLE.fullmatch(cursor.text, first.start, cursor.tokens[clause - 1].stop)
+    parts = [] if named is None else [token for token in cursor.tokens[table:clause] if token.stop <= named.end("name")]
+    if named is None or (len(parts) == 1 and folded(parts[0]) in named_queries):
+        return None
+    if _NAME.fullmatch(folded(parts[-1])) is None:
+        raise SqlError(f"{parts[-1].text!r} has a version already; expected one of the two")
+    at = read_version(cursor)
+    if at is None:
+        return None
+    versioned = _quoted(versioned_name(folded(parts[-1]), at))
+    has_alias = named["alias"] is not None or (not cursor.done and is_alias(cursor.tokens[cursor.at]))
+    alias = "" if has_alias else f" AS {named['last']}"
+    return [
+        (parts[-1].start, parts[-1].stop, versioned),
+        (cursor.tokens[clause].start, cursor.tokens[cursor.at - 1].stop, alias),
+    ]
+
+
+def _version(cursor: Cursor) -> Point:
+    if cursor.done or cursor.tokens[cursor.at].kind is not Kind.STRING:
+        return cursor.number(_EXPECTED[_VERSION])
+    text = cursor.string(_EXPECTED[_VERSION])
+    found = point(text)
+    return found if isinstance(found, int) else check_label("tag", text)
+
+
+def _time(cursor: Cursor) -> datetime:
+    for word in _TIME_TYPES:
+        cursor.accept(word)
+    text = cursor.string(_EXPECTED[_TIME])
+    try:
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError as exc:
+        raise SqlError(f"{text!r} is no time; expected {_EXPECTED[_TIME]}") from exc
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def versioned_name(name: str, at: Point) -> str:
+    """Return the name of a table, or of a metadata table, at a version.
+
+    >>> versioned_name("t$files", 12)
+    't@12$files'
+    """
+    table, sign, metadata = name.partition("$")
+    return f"{table}@{at.isoformat() if isinstance(at, datetime) else at}{sign}{metadata}"
+
+
+def is_alias(token: Token) -> bool:
+    """Return whether the token behind a table begins its alias."""
+    return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in _NO_ALIASES)
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
 
 TableUpdate = tuple[int, int, str]
 """Edit of a text: a range (start, stop), and its replacement."""

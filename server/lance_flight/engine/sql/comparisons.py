@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lance_flight.engine.sql.token_places import TokenPlaces
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces
 
 SIGNS = frozenset("<>=!")
 """Signs of comparisons."""

@@ -1,4 +1,4 @@
-"""Rewrites of queries for DataFusion: placeholders, type names, operators that it lacks, and the clauses that it would drop.
+"""Rewrites of queries for DataFusion: placeholders, type names, operators that it lacks, and clauses that it would drop.
 
 Queries reach DataFusion as the client wrote them but for these.
 """
@@ -6,16 +6,18 @@ Queries reach DataFusion as the client wrote them but for these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, pairwise
 
 from lance_flight.engine.sql.boolean_chains import chain_edits
-from lance_flight.engine.sql.bounds import check_bounds
+from lance_flight.engine.sql.bounds import check_bounds, is_costly, is_long_by_lists
 from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.date_patterns import date_pattern_edits
-from lance_flight.engine.sql.growth import growth_of
+from lance_flight.engine.sql.growth import Growth, growth_of
 from lance_flight.engine.sql.interval_products import interval_edits
-from lance_flight.engine.sql.json_operators import json_edits
+from lance_flight.engine.sql.json_functions import json_edits
 from lance_flight.engine.sql.lateral_unnest import unnest_edits
 from lance_flight.engine.sql.long_numbers import decimal_edits
 from lance_flight.engine.sql.memberships import check_negated_exists, membership_edits
@@ -28,8 +30,8 @@ from lance_flight.engine.sql.selected_memberships import selected_edits
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.text_lengths import text_length_edits
 from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
-from lance_flight.engine.sql.typed_calls import NUMBERED
-from lance_flight.engine.sql.vector_operators import operator_edits
+from lance_flight.engine.sql.typed_calls import NUMBERED, TypedCalls
+from lance_flight.engine.sql.vector_functions import operator_edits
 from lance_flight.engine.sql.wildcard_options import wildcard_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded, Unsupported
@@ -177,3 +179,41 @@ def _type_places(tokens: list[Token]) -> Iterable[int]:
             yield place
         elif tokens[place].kind is Kind.STRING and before.word in _MOMENTS:
             yield place - 1
+
+
+LONGEST_KEPT = 16 << 10
+MOST_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class DataFusionText:
+    """SQL text for DataFusion with its `calls` of typed functions, whether planning it may be costly, and whether queries are in it.
+
+    One that is costly and `is_linear` is a single query that is costly by its lists of literals alone.
+    """
+
+    calls: TypedCalls
+    is_costly: bool
+    is_linear: bool
+    is_nested: bool
+    growth: Growth
+
+
+def datafusion_text(sql: str) -> DataFusionText:
+    """Rewrite a query for DataFusion; the results for short texts are cached."""
+    return _remembered(sql) if len(sql) <= LONGEST_KEPT else _rewrite(sql)
+
+
+def _rewrite(sql: str) -> DataFusionText:
+    text = for_datafusion(sql)
+    tokens = tokenize(text)
+    words = [token.word for token in tokens]
+    is_nested = words.count("SELECT") > 1 or words.count("FROM") > 1 or "|>" in text
+    is_linear = not is_nested and is_long_by_lists(text, tokens)
+    growth = growth_of(text, tokens)
+    return DataFusionText(
+        TypedCalls.of(text, copies=growth.copies), is_costly(text, tokens), is_linear, is_nested, growth
+    )
+
+
+_remembered = lru_cache(MOST_KEPT)(_rewrite)

@@ -12,8 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.sql.routines import volatile_functions
-from lance_flight.engine.sql.token_places import TokenPlaces
-from lance_flight.engine.sql.tokens import Kind, Token, edited
+from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, edited
 
 REPEATED = "greatest"
 """Function of a key, twice, that gives the key: of any type, and NULL only of NULL."""

@@ -41,8 +41,14 @@ from lance_flight.engine.sql.signed_zeros import without_unsigned
 from lance_flight.engine.sql.sort_keys import written_once
 from lance_flight.engine.sql.text_lengths import without_lengths
 from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
-from lance_flight.engine.sql.vector_functions import DISTANCES, Distance, is_numbers, known_types
-from lance_flight.engine.sql.vector_operators import COSINE_OR_SAME, same_instead
+from lance_flight.engine.sql.vector_functions import (
+    COSINE_OR_SAME,
+    DISTANCES,
+    Distance,
+    is_numbers,
+    known_types,
+    same_instead,
+)
 from lance_flight.errors import SqlError
 from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.select_lists import items
-from lance_flight.engine.sql.token_places import TokenPlaces
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places, folded
+from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, closing_places, folded
 from lance_flight.errors import SqlError
 
 _NAMES = (Kind.WORD, Kind.NAME)

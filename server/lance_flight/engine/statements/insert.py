@@ -19,9 +19,8 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import LONG, pieces
-from lance_flight.engine.sql.parameters import row_of_parameters
+from lance_flight.engine.sql.parameters import column_types, row_of_parameters
 from lance_flight.engine.sql.references import TableRef, table_name
-from lance_flight.engine.sql.result_parameters import column_types
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required

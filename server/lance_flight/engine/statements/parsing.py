@@ -12,10 +12,10 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias
 
-from lance_flight.engine.sql import habits, references
+from lance_flight.engine.sql import foreign_functions, references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.escapes import without_escapes
-from lance_flight.engine.sql.habits import instead_of
+from lance_flight.engine.sql.foreign_functions import instead_of
 from lance_flight.engine.sql.long_values import insert_head
 from lance_flight.engine.sql.rewriting import numbered
 from lance_flight.engine.sql.select_into import without_into
@@ -129,6 +129,8 @@ def _reader(forms: Sequence[_Form]) -> Reader:
 
 _READERS = _readers(STATEMENTS)
 _BEGINNINGS = frozenset(
-    tuple(form.split(f" {TABLE} ")[0].split()[: habits.LONGEST]) for statement in STATEMENTS for form in statement.forms
+    tuple(form.split(f" {TABLE} ")[0].split()[: foreign_functions.LONGEST])
+    for statement in STATEMENTS
+    for form in statement.forms
 )
 """First words of the supported statements, which are not mistaken for statements of another system."""

@@ -13,10 +13,10 @@ from datafusion import DataFrame
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references, substrait
+from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import enclosed, quoted
 from lance_flight.engine.sql.type_names import type_name
-from lance_flight.engine.sql.version_clauses import read_version
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import LimitExceeded
 

@@ -18,9 +18,9 @@ from lance_flight.engine.query.policies.restrictions import RowPolicy
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
+from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, quoted, table_name
-from lance_flight.engine.sql.version_clauses import read_version
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import REMOVING, ChangeStatement, Required, TableStatement
 from lance_flight.engine.writes.row_changes import (

@@ -11,7 +11,7 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.backend_values import SettingValue
-from lance_flight.catalog.maintenance.policies import chosen_options
+from lance_flight.catalog.maintenance.survey import chosen_options
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.planned_query import PlannedQuery

@@ -12,7 +12,7 @@ from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
 from lance_flight.catalog.evolving.schema_evolution import INSTEAD, SchemaEvolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.file_versions import unstorable_in
+from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.session import QuerySession

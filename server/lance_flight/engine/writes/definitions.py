@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import Table
-from lance_flight.catalog.storage.file_versions import chosen_version, unstorable_in
+from lance_flight.catalog.storage.formats import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.cursor import Cursor

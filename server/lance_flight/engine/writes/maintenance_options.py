@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from types import MappingProxyType
 
-from lance_flight.catalog.maintenance.policies import PolicyValue
+from lance_flight.catalog.maintenance.survey import PolicyValue
 from lance_flight.catalog.maintenance.vacuum import HOUR, TRANSACTION_FLOOR_HOURS
 from lance_flight.errors import InvalidInput
 from lance_flight.quantities import TIME_EXPECTED, parse_seconds

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.catalog.commits.removals import dropped
-from lance_flight.catalog.commits.table_updates import removed_rows
+from lance_flight.catalog.commits.transaction import removed_rows
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace, display, partitioned
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.storage.file_versions import unstorable_in
+from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.runtime.transactions import SqlTransaction

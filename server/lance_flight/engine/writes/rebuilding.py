@@ -18,8 +18,8 @@ from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.attachments import Attachment
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.blobs import columns_of
+from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.engine.sql.functions import evaluate

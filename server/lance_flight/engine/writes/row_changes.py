@@ -33,9 +33,8 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import cast, unsteady
-from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.sql.parameters import column_name, column_types, equal_columns, parameter_count, result_types
 from lance_flight.engine.sql.references import TableRef, enclosed, quoted, table
-from lance_flight.engine.sql.result_parameters import column_name, column_types, equal_columns, result_types
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.errors import DataError, NotFound, SqlError
 from lance_flight.model.arrow_types import is_string

@@ -9,8 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lance_flight.catalog.commits.removals import all_removed, combined, replaced, rows_removed
-from lance_flight.catalog.commits.table_updates import removed_rows
-from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.transaction import Transaction, removed_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.restrictions import EVERY_ROW, RowPolicy

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.search.search_results import DISTANCE, SCORE
+from lance_flight.catalog.search.row_ranking import DISTANCE, SCORE
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch
 from lance_flight.catalog.search.text_search import TextColumn, TextSearch
 from lance_flight.catalog.search.text_syntax import MOST_BOOST, MOST_FUZZINESS, MOST_SLOP, SYNTAXES, Mode, Node, parse

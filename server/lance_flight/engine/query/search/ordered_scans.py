@@ -22,11 +22,10 @@ from datafusion import DataFrame, Expr, SessionContext
 from datafusion.expr import Filter, Projection, Sort, SubqueryAlias, TableScan
 
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
-from lance_flight.catalog.search.search_results import DISTANCE
+from lance_flight.catalog.search.row_ranking import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
-from lance_flight.catalog.tables.batch_sizes import BATCH_ROWS
 from lance_flight.catalog.tables.lineage import ROW_ID
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, BATCH_ROWS
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.partition_wise.plan_rebuilding import named, rebuilt, selected
 from lance_flight.engine.query.partition_wise.plans import (

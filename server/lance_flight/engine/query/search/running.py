@@ -13,17 +13,21 @@ from itertools import islice
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.indices import IndexDefinition
-from lance_flight.catalog.search.batches import best_of_each, keys_of_rows
-from lance_flight.catalog.search.row_naming import names_of
-from lance_flight.catalog.search.search_results import ADDRESS
-from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best, best_of_equal
-from lance_flight.catalog.storage.opening import map_tables
-from lance_flight.catalog.tables.casting import physical
+from lance_flight.catalog.search.row_ranking import ADDRESS, names_of
+from lance_flight.catalog.search.searching import (
+    AnySearch,
+    VectorSearch,
+    best,
+    best_of_each,
+    best_of_equal,
+    keys_of_rows,
+)
+from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables.index_coverage import Coverage
-from lance_flight.catalog.tables.lineage import ROW_ID
+from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
+from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.search_target import Planner, SearchResult, SearchTarget, check_free

@@ -16,7 +16,7 @@ from datafusion import DataFrame, ExecutionPlan, LogicalPlan
 
 from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.search.chosen_rows import Addresses
+from lance_flight.catalog.search.row_ranking import Addresses
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.search.search_results import DISTANCE
+from lance_flight.catalog.search.row_ranking import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.engine.query.search.arguments import Arguments

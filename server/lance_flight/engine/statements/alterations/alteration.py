@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from typing import ClassVar
 
-from lance_flight.catalog.manifests.properties import check_in_place
+from lance_flight.catalog.manifests.snapshot import check_in_place
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Access, Privilege

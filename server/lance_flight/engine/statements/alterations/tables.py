@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lance_flight.catalog.evolving.publication import publish
-from lance_flight.catalog.maintenance.policies import PolicyValue, set_policy
+from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
@@ -17,8 +17,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.sql import with_options
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, table_name
-from lance_flight.engine.sql.time_travel import Point, naming, read_as_of, read_point
+from lance_flight.engine.sql.references import Point, TableRef, naming, read_as_of, read_point, table_name
 from lance_flight.engine.statements.alterations.alteration import NOT_ALTERED, Alteration, HistoryAlteration
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import MAKING, REMOVING, Required, on

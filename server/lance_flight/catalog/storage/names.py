@@ -1,4 +1,4 @@
-"""The names of the files of a Lance table's versions, in its directory `_versions`, and in those of its branches.
+"""Names of the files and directories of a Lance table, and of the column of row addresses.
 
 A version is named by its distance to the largest number of 64 bits, in 20 digits, so that the newest comes first in order; in tables
 of older releases by its number alone. The name of a detached version, which belongs to no branch, begins with a `d`.
@@ -53,3 +53,13 @@ def parse_version(name: str) -> int | None:
     if found is None or found[1]:
         return None
     return _LARGEST - int(found[2]) if len(found[2]) == _DIGITS else int(found[2])
+
+
+PRIVATE = ".lance-flight"
+
+
+ROW_ADDRESS = "_rowaddr"
+TABLE_NUMBER = "_table_number"
+"""Column with the number of a table within one scan."""
+OFFSET_BITS = 32
+OFFSETS = (1 << OFFSET_BITS) - 1

@@ -1,1 +1,0 @@
-"""Changes of rows from snapshot to snapshot."""
