@@ -237,6 +237,32 @@ def test_statements_that_free_room_run_on_a_device_that_is_entirely_full(device:
         assert len(list((root / RESERVE).iterdir())) == 32
 
 
+@pytest.mark.parametrize(
+    ("made", "dropped", "shown"),
+    [
+        ("CREATE INDEX numbers ON t (n)", "DROP INDEX numbers ON t", "SHOW INDEXES FROM t"),
+        ("ALTER TABLE t CREATE BRANCH dev", "ALTER TABLE t DROP BRANCH dev", "SELECT name FROM t$branches"),
+        ("ALTER TABLE t CREATE TAG old", "ALTER TABLE t DROP TAG old", "SELECT name FROM t$tags"),
+        ("CREATE VIEW v AS SELECT 1 AS x", "DROP VIEW v", "SHOW VIEWS"),
+        ("CREATE SCHEMA s", "DROP SCHEMA s", "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 's'"),
+    ],
+)
+def test_definitions_are_dropped_on_a_device_that_is_entirely_full(
+    device: Disk, root: Path, made: str, dropped: str, shown: str
+) -> None:
+    with serving(root) as server:
+        INGEST.set_up(server, "t")
+        none = server.rows(shown)
+        server.run(made)
+        assert server.rows(shown) != none
+        with device.with_room(files=0, pages=0):
+            assert "[storage_full]" in server.refuses("INSERT INTO t VALUES (100, 'a', 1)")
+            server.run(dropped)
+        assert server.rows(shown) == none
+        server.run("VACUUM t")
+        assert len(list((root / RESERVE).iterdir())) == 32, "it is there again once there is room"
+
+
 def test_a_truncated_table_is_vacuumed_on_the_device_that_is_still_full(device: Disk, root: Path) -> None:
     """A query of another server is at work with the old rows: its lease found no room."""
     with serving(root) as server, serving(root) as other:

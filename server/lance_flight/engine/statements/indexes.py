@@ -95,6 +95,7 @@ class DropIndex(TableStatement, ChangeStatement):
     """DROP INDEX [IF EXISTS] name ON t."""
 
     forms = ("DROP INDEX",)
+    frees_room = True
     needs = (Privilege.DDL,)
 
     table: TableRef

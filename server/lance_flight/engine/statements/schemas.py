@@ -57,6 +57,7 @@ class DropSchema(ChangeStatement):
     """DROP SCHEMA [IF EXISTS] s [RESTRICT]."""
 
     forms = ("DROP SCHEMA",)
+    frees_room = True
 
     db_schema: str
     if_exists: bool = False

@@ -104,6 +104,7 @@ class DropView(TableStatement, ChangeStatement):
     """DROP VIEW [IF EXISTS] v."""
 
     forms = ("DROP VIEW",)
+    frees_room = True
     needs = (Privilege.DDL,)
 
     table: TableRef

@@ -75,6 +75,7 @@ class DropBranch(_BranchAlteration):
     """ALTER TABLE t DROP BRANCH name."""
 
     forms = ("ALTER TABLE t DROP BRANCH",)
+    frees_room = True
 
     table: TableRef
     branch: str
@@ -288,6 +289,7 @@ class DropTag(HistoryAlteration):
     """ALTER TABLE t DROP TAG name."""
 
     forms = ("ALTER TABLE t DROP TAG",)
+    frees_room = True
 
     table: TableRef
     tag: str
