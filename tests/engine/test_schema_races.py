@@ -16,6 +16,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import AlreadyExists, Conflict, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
@@ -194,10 +195,10 @@ def before_its_commit(monkeypatch: pytest.MonkeyPatch, other: Callable[[], objec
     """Let something happen right before the next commit of a statement."""
     commit = SqlTransaction.commit
 
-    def late(transaction: SqlTransaction) -> None:
+    def late(transaction: SqlTransaction, cancellation: Cancellation | None = None) -> None:
         monkeypatch.setattr(SqlTransaction, "commit", commit)
         other()
-        commit(transaction)
+        commit(transaction, cancellation)
 
     monkeypatch.setattr(SqlTransaction, "commit", late)
 

@@ -244,7 +244,11 @@ def test_statements_that_free_room_run_on_a_device_that_is_entirely_full(device:
         ("ALTER TABLE t CREATE BRANCH dev", "ALTER TABLE t DROP BRANCH dev", "SELECT name FROM t$branches"),
         ("ALTER TABLE t CREATE TAG old", "ALTER TABLE t DROP TAG old", "SELECT name FROM t$tags"),
         ("CREATE VIEW v AS SELECT 1 AS x", "DROP VIEW v", "SHOW VIEWS"),
-        ("CREATE SCHEMA s", "DROP SCHEMA s", "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 's'"),
+        (
+            "CREATE SCHEMA s",
+            "DROP SCHEMA s",
+            "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 's'",
+        ),
     ],
 )
 def test_definitions_are_dropped_on_a_device_that_is_entirely_full(

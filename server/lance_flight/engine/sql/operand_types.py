@@ -128,7 +128,9 @@ def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
         word, found = "" if reader.is_name(at) else token.word, []
         if word == "IN" and reader.is_sign(at + 1, "(") and reader.word_at(at + 2) not in QUERIES:
             operator = at - (reader.word_at(at - 1) == "NOT")
-            listed = [span for span in reader.listed(at + 1) if reader.kind(span[0]) is not Kind.LITERALS]
+            listed = [
+                span for span in reader.listed(at + 1) if reader.kind(span[0]) not in {Kind.LITERALS, Kind.PARAMETERS}
+            ]
             found = [(reader.compared(operator), operator), *listed]
         elif word == "NULLIF" and reader.is_sign(at + 1, "("):
             found = reader.listed(at + 1)
