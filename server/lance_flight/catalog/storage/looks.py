@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -27,7 +28,18 @@ LONGEST_SECONDS = 10.0
 """Age from which on an answer is good for nothing."""
 _MOST_ANSWERS, _MOST_CHANGES = 16_384, 4_096
 
-_since: ContextVar[tuple[float, float]] = ContextVar("_since", default=(math.inf, 0.0))
+
+@dataclass(eq=False, slots=True)
+class _Block:
+    """A block that takes answers which were asked for after a moment, up to an age in seconds; `outer` is the block around it."""
+
+    moment: float
+    longest: float
+    outer: _Block | None
+    is_over: bool = False
+
+
+_innermost: ContextVar[_Block | None] = ContextVar("_innermost", default=None)
 
 
 @contextmanager
@@ -37,13 +49,14 @@ def looking_since(moment: float | None = None, *, longest: float | None = None) 
     They are `longest` seconds old, or `REMEMBERED_SECONDS`.
     """
     moment = time.monotonic() if moment is None else moment
-    before = _since.get()
-    _since.set((moment, REMEMBERED_SECONDS if longest is None else longest))
+    block = _Block(moment, REMEMBERED_SECONDS if longest is None else longest, _current())
+    _innermost.set(block)
     try:
         yield
     finally:
-        # Not by its token: a statement may end on another thread than the one that it began on.
-        _since.set(before)
+        # A statement may end on another thread than it began on, and before one that began within it: blocks of generators.
+        block.is_over = True
+        _innermost.set(_current())
 
 
 @contextmanager
@@ -55,9 +68,17 @@ def listing() -> Iterator[None]:
 
 def look_again() -> None:
     """Take no answer from before this moment for the rest of the block: what was met says that they are out of date."""
-    moment, longest = _since.get()
-    if moment < math.inf:
-        _since.set((time.monotonic(), longest))
+    block = _current()
+    if block is not None:
+        block.moment = time.monotonic()
+
+
+def _current() -> _Block | None:
+    """Return the innermost block that still runs; None outside of a statement."""
+    block = _innermost.get()
+    while block is not None and block.is_over:
+        block = block.outer
+    return block
 
 
 class Looks:
@@ -86,8 +107,8 @@ class Looks:
         found, now = self._answers.get((place, what)), self._clock()
         if found is None:
             return None
-        moment, longest = _since.get()
-        is_of_statement = found[1] >= moment and now - found[1] <= longest
+        block = _current()
+        is_of_statement = block is not None and found[1] >= block.moment and now - found[1] <= block.longest
         if not (is_of_statement or now - found[1] <= within) or not self._holds(place, found[1]):
             return None
         return (found[0],)
