@@ -365,7 +365,8 @@ class QuerySession:
         """Plan a query with its calls, and the views that it names."""
         whole = partial(self._plan_whole, plan) if calls.has_checks else plan
         return self._planned_views.plan(
-            lambda: self.planned(lambda: calls.plan(self.datafusion, whole)), self._frame_of_view
+            lambda: self.planned(lambda: calls.plan(self.datafusion, whole, partial(_check_running, self.log))),
+            self._frame_of_view,
         )
 
     def _plan_whole(self, plan: Callable[[str], DataFrame], text: str) -> DataFrame:
@@ -822,6 +823,11 @@ def _check_calls(frame: DataFrame) -> None:
         # Anything else is said when the query, once coerced, is planned to run.
         if refuses_call(exc):
             raise
+
+
+def _check_running(log: ScanLog) -> None:
+    """Raise an error if the statement that runs now has been cancelled."""
+    log.cancellation.check()
 
 
 def _with_other_words(sql: str, refusal: LanceFlightError) -> str:

@@ -185,10 +185,15 @@ class TypedCalls:
             if self.calls[name] == OPERAND
         }
 
-    def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
-        """Plan the query, registering each call in `context` with the types of its arguments."""
+    def plan(
+        self, context: SessionContext, plan: Callable[[str], DataFrame], check: Callable[[], None] = lambda: None
+    ) -> DataFrame:
+        """Plan the query, registering each call in `context` with the types of its arguments.
+
+        The calls `check` before each batch: DataFusion goes on with a product of rows that nobody reads any more.
+        """
         budget = Budget(self.copies)
-        register = partial(_register, context, budget)
+        register = partial(_register, context, budget, check=check)
         register_guards(context, self.guards, budget)
         for name, word in self.calls.items():
             register(name, word, signature(word)[0] if word in _CHECKED else [NEVER])
@@ -208,7 +213,7 @@ class TypedCalls:
                 if word in _CHECKED:
                     sql = without_check(sql, found["name"])
                 elif self.written is not None and is_again:
-                    return TypedCalls.of(self.written, is_shared=False, copies=self.copies).plan(context, plan)
+                    return TypedCalls.of(self.written, is_shared=False, copies=self.copies).plan(context, plan, check)
                 elif word == COSINE_OR_SAME and not any(map(is_numbers, types)):
                     sql = same_instead(sql, found["name"])
                 else:
@@ -315,7 +320,15 @@ NUMBERED = frozenset(FUNCTIONS) - _SHARED
 _TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
 
 
-def _register(context: SessionContext, budget: Budget, name: str, word: str, types: Sequence[pa.DataType]) -> None:
+def _register(
+    context: SessionContext,
+    budget: Budget,
+    name: str,
+    word: str,
+    types: Sequence[pa.DataType],
+    *,
+    check: Callable[[], None],
+) -> None:
     function = FUNCTIONS[word]
     if function.signature is not None:
         types = function.signature(types)
@@ -323,6 +336,7 @@ def _register(context: SessionContext, budget: Budget, name: str, word: str, typ
     result = _result(function, word, kinds, is_final=NEVER not in types)
 
     def computed(*columns: pa.Array) -> pa.Array:
+        check()
         # NULL alone is what even that signature takes.
         columns = tuple(pa.nulls(len(column)) if column.type == NEVER else column for column in columns)
         if pa.types.is_null(result):
