@@ -11,23 +11,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from lance_flight.errors import DataError, InvalidInput, NotFound
+from lance_flight.errors import InvalidInput, NotFound
 from pyarrow import fs
 
 from lance_flight_client.files.formats import FORMATS, format_of
-from lance_flight_client.output import CsvWriter, JsonWriter
-
-
-@contextmanager
-def written_as(format: str) -> Iterator[None]:
-    """Name the format in an error of Arrow's writers."""
-    try:
-        yield
-    except pa.ArrowException as exc:
-        raise DataError(
-            f"the rows cannot be written as {format}: {exc}; expected other types, or another format"
-        ) from exc
-
+from lance_flight_client.output import CsvWriter, JsonWriter, written_as
 
 _DRAFT, _WHOLE = ".part", "_SUCCESS"
 
