@@ -6,7 +6,6 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import partial
@@ -16,7 +15,6 @@ from typing import IO, Any, Self, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
-from lance_flight.errors import DataError
 
 from lance_flight_client.terminal import printable
 
@@ -277,14 +275,3 @@ def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | 
 FORMATS: Mapping[str, Callable[[pa.Schema, Iterable[pa.RecordBatch], int | None, TextIO], None]] = MappingProxyType(
     {"table": _write_table, "csv": _write_csv, "json": _write_json, "arrow": _write_arrow}
 )
-
-
-@contextmanager
-def written_as(format: str) -> Iterator[None]:
-    """Name the format in an error of Arrow's writers."""
-    try:
-        yield
-    except pa.ArrowException as exc:
-        raise DataError(
-            f"the rows cannot be written as {format}: {exc}; expected other types, or another format"
-        ) from exc

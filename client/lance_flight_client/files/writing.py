@@ -15,7 +15,8 @@ from lance_flight.errors import InvalidInput, NotFound
 from pyarrow import fs
 
 from lance_flight_client.files.formats import FORMATS, format_of
-from lance_flight_client.output import CsvWriter, JsonWriter, written_as
+from lance_flight_client.files.writing_errors import written_as
+from lance_flight_client.output import CsvWriter, JsonWriter
 
 _DRAFT, _WHOLE = ".part", "_SUCCESS"
 

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from lance_flight_client.adbc import answered
 from lance_flight_client.errors import ServerError
-from lance_flight_client.output import write, written_as
+from lance_flight_client.files.writing_errors import written_as
+from lance_flight_client.output import write
 from lance_flight_client.terminal import Meter
 
 from lance_flight.cli.arguments import add_number, add_server
