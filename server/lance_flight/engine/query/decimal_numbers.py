@@ -26,7 +26,7 @@ from lance_flight.engine.query.partition_wise.plans import Node, expressions
 from lance_flight.engine.query.plan_bounds import with_coercions, with_joined_subqueries
 from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
 from lance_flight.engine.sql.select_lists import REFUSAL
-from lance_flight.engine.sql.tokens import RUNS, Kind, Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import RUNS, Edit, Kind, Token, closing_places, edited, tokenize
 from lance_flight.errors import LanceFlightError
 
 MOST_ROUNDS = 8
@@ -158,7 +158,7 @@ def with_wide_arguments(text: str) -> str:
     """
     tokens = tokenize(text)
     closing = closing_places(tokens)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     for place, token in enumerate(tokens[:-1]):
         stop = closing.get(place + 1)
         if token.word in {"CEIL", "FLOOR"} and stop is not None:
@@ -182,7 +182,7 @@ def _numbers(text: str) -> list[Token]:
     return found
 
 
-def _edits(text: str, numbers: _Marked, chosen: frozenset[int], *, are_marked: bool) -> Iterator[tuple[int, int, str]]:
+def _edits(text: str, numbers: _Marked, chosen: frozenset[int], *, are_marked: bool) -> Iterator[Edit]:
     """Yield the edits that make decimals of the chosen numbers, and mark the first number of each other token."""
     for mark, token in numbers:
         for each in _FRACTION.finditer(text, token.start, token.stop):

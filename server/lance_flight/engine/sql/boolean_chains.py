@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lance_flight.engine.sql.bounds import CLAUSES, JOINS, SETS
-from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, comparisons, literals
-
-TableUpdate = tuple[int, int, str]
+from lance_flight.engine.sql.tokens import QUOTED, Edit, Kind, Token, comparisons, literals
 
 SHORT_CHAIN = 32
 """Longest chain, in operands, that is left as it was written."""
@@ -53,7 +51,7 @@ class _Expression:
     has_run: bool = False
 
 
-def chain_edits(tokens: Sequence[Token]) -> list[TableUpdate]:
+def chain_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits (start, stop, new) that make the long chains of a text shallow.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
@@ -102,7 +100,7 @@ def _is_call(tokens: Sequence[Token], place: int) -> bool:
     return tokens[place].word in JOINS and place + 1 < len(tokens) and tokens[place + 1].is_sign("(")
 
 
-def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[str] | None) -> Iterator[TableUpdate]:
+def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[str] | None) -> Iterator[Edit]:
     """Yield the edits of one condition: of its chain of OR, and of the chains of AND in that."""
     operands: list[_Operand] = []
     start, ands = found.start, list[int]()
@@ -120,9 +118,7 @@ def _split_operands(start: int, places: Sequence[int], stop: int) -> list[_Opera
     return [_Operand(*each) for each in zip([start, *(place + 1 for place in places)], [*places, stop], strict=True)]
 
 
-def _chain(
-    tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str] | None
-) -> Iterator[TableUpdate]:
+def _chain(tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str] | None) -> Iterator[Edit]:
     """Yield the edits of one chain if it is long; `listed` are the columns that have an IN list already, None: all of them."""
     if len(operands) == 1 or any(start >= stop for start, stop in operands):
         return
@@ -156,7 +152,7 @@ def _spans(tokens: Sequence[Token], operand: _Operand) -> Iterator[_Span]:
         yield _Span(tokens[operand.start].start, tokens[operand.stop - 1].stop)
 
 
-def _balance(operands: Sequence[_Span]) -> Iterator[TableUpdate]:
+def _balance(operands: Sequence[_Span]) -> Iterator[Edit]:
     """Yield brackets that turn a chain of operands into a balanced tree."""
     if len(operands) > 1:
         first, last = operands[0].start, operands[-1].stop
@@ -169,7 +165,7 @@ def _balance(operands: Sequence[_Span]) -> Iterator[TableUpdate]:
 
 def _lists(
     tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str]
-) -> tuple[list[_Operand], list[TableUpdate]]:
+) -> tuple[list[_Operand], list[Edit]]:
     """Join comparisons of one column with literals of one kind into lists; return the remaining operands, and the edits."""
     sign, listing = _COMPARED[word]
     groups: dict[tuple[str, Kind], list[tuple[_Operand, list[str]]]] = {}
@@ -183,7 +179,7 @@ def _lists(
         if compared is not None:
             column, kind, literal = compared
             groups.setdefault((column, kind), []).append((operand, [literal]))
-    edits: list[TableUpdate] = []
+    edits: list[Edit] = []
     joined: set[_Operand] = set()
     for (column, _), found in groups.items():
         name = column.rpartition(".")[2].strip('"').lower()

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datafusion import SessionContext, udf
 
-from lance_flight.engine.sql.tokens import STRINGS, Kind, Token
+from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError
 
 MOST_BYTES, MOST_BYTES_OF_A_ROW = 256 << 20, 4 << 10
@@ -37,7 +37,6 @@ MOST_SHORT = 1_000
 MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
 """Pairs of characters that one levenshtein call compares in one batch, and in one row: constants are computed while planning."""
 
-TableUpdate = tuple[int, int, str]
 ResultType = Callable[[str, Sequence[pa.DataType]], pa.DataType]
 Compute = Callable[[Sequence[pa.Array], "Made"], pa.Array]
 
@@ -330,9 +329,9 @@ def register_guards(context: SessionContext, names: Iterable[str], budget: Budge
         context.register_udf(udf(partial(guard, budget.of(name)), [kind], kind, "immutable", name))
 
 
-def guard_edits(text: str, tokens: Sequence[Token]) -> tuple[list[TableUpdate], list[str]]:
+def guard_edits(text: str, tokens: Sequence[Token]) -> tuple[list[Edit], list[str]]:
     """Return the edits that insert guards into the calls of a text, and their names; arguments that are short literals need none."""
-    edits: list[TableUpdate] = []
+    edits: list[Edit] = []
     names: list[str] = []
     for place, token in enumerate(tokens[:-1]):
         guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None

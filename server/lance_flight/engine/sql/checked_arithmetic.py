@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edited, tokenize
 from lance_flight.errors import LimitExceeded, SqlError
 
 SIGNS: Mapping[str, str] = MappingProxyType({"checked_add": "+", "checked_subtract": "-", "checked_multiply": "*"})
@@ -75,8 +75,8 @@ def with_checked_arithmetic(text: str) -> str:
     """
     tokens = tokenize(text)
     factors = _Factors(tokens)
-    opened: list[tuple[int, int, str]] = []
-    edits: list[tuple[int, int, str]] = []
+    opened: list[Edit] = []
+    edits: list[Edit] = []
     for at in _operators(factors):
         sign = tokens[at].text
         first, stop = factors.left_of(at, sign), factors.right_of(at, sign)
@@ -110,7 +110,7 @@ def without_check(sql: str, name: str) -> str:
     if EXACT in name:
         sums = [place for place, token in enumerate(tokens) if token.text.startswith(f"__{WHOLE}_call")]
         places += [each for each in sums if any(each < place < closing.get(each + 1, 0) for place in places)]
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     for place in places:
         found = _NAME.fullmatch(f"{tokens[place].text}(")
         closed = tokens[closing[place + 1]]

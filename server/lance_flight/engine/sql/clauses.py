@@ -43,7 +43,7 @@ from lance_flight.engine.sql.clause_words import (
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import Point, point
 from lance_flight.engine.sql.routines import is_aggregate
-from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, folded
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, folded
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.naming import check_label
 
@@ -145,8 +145,6 @@ _NO_ALIASES = AFTER_FROM | JOINS | SET_OPERATORS | FIRST_WORDS | {"ON", "USING",
 """Words that follow a table and are not its alias."""
 _NAME = re.compile(r"(?P<table>[^$@]+)(?P<metadata>\$[a-z]+)?", re.DOTALL)
 
-_Update = tuple[int, int, str]
-
 
 def read_version(cursor: Cursor) -> Point | None:
     """Read a version clause from a cursor; None where none begins."""
@@ -167,7 +165,7 @@ def read_version(cursor: Cursor) -> Point | None:
             return check_label("tag", cursor.text_or_name(_EXPECTED[kind]))
 
 
-def version_edits(cursor: Cursor, table: int, named_queries: Collection[str]) -> list[_Update] | None:
+def version_edits(cursor: Cursor, table: int, named_queries: Collection[str]) -> list[Edit] | None:
     """Rewrite `t FOR VERSION AS OF 12` as `"t@12" AS t`, from the token `table` on; the cursor, which is at the clause, moves past it.
 
     None where there is no table of the root: a function, a query in brackets, or one of the `named_queries` of WITH.
@@ -230,11 +228,7 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-TableUpdate = tuple[int, int, str]
-"""Edit of a text: a range (start, stop), and its replacement."""
-
-
-def clause_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
+def clause_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that make DataFusion plan every clause of a text; raise `Unsupported` for a clause that it would drop."""
     return _Reader(text, tokens).read() if SUSPECTS.search(text) else []
 
@@ -248,7 +242,7 @@ class _Reader(TokenPlaces):
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         super().__init__(tokens)
         self.sql = text
-        self.edits: list[TableUpdate] = []
+        self.edits: list[Edit] = []
         self.levels = [QueryLevel(BracketContent.QUERY, 0)]
         self.call: tuple[int, str] = (-1, "")
         """The place where the call ended that was read last, and its function."""
@@ -258,7 +252,7 @@ class _Reader(TokenPlaces):
         self.named_queries: set[str] = set()
         """Names of the queries of WITH that were read."""
 
-    def read(self) -> list[TableUpdate]:
+    def read(self) -> list[Edit]:
         """Return the edits of the whole text."""
         for at, token in enumerate(self.tokens):
             if at < self.resume:
@@ -430,7 +424,7 @@ class _Reader(TokenPlaces):
         clause = self._clause_at(level, at, word)
         if clause is None:
             return False
-        edits: list[TableUpdate] | None = None
+        edits: list[Edit] | None = None
         if clause in {"WITH ROLLUP", "WITH CUBE"}:
             edits = self._rewrite_grouping(level, at)
         elif clause == "TABLESAMPLE":
@@ -466,7 +460,7 @@ class _Reader(TokenPlaces):
 
     # Rewrites.
 
-    def _rewrite_grouping(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
+    def _rewrite_grouping(self, level: QueryLevel, at: int) -> list[Edit] | None:
         """Rewrite `GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
         items = _items(self.tokens, level.group, at)
         is_simple = all(
@@ -499,7 +493,7 @@ class _Reader(TokenPlaces):
             last = next(at for at in range(end - 1, -1, -1) if not self.is_sign(at, ";"))
             self.edits.append((self.tokens[last].stop, self.tokens[last].stop, f" LIMIT {level.top.count}"))
 
-    def _rewrite_fetch(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
+    def _rewrite_fetch(self, level: QueryLevel, at: int) -> list[Edit] | None:
         """Rewrite `FETCH FIRST n ROWS ONLY` as `LIMIT n`."""
         limit = None if level.clause == "LIMIT" else read_fetch(self, at)
         if limit is None:
@@ -507,7 +501,7 @@ class _Reader(TokenPlaces):
         self.resume, level.is_limited = limit.end, True
         return [(self.tokens[at].start, self.tokens[limit.end - 1].stop, f"LIMIT {limit.count}")]
 
-    def _rewrite_sample(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
+    def _rewrite_sample(self, level: QueryLevel, at: int) -> list[Edit] | None:
         """Rewrite `t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
         named = TABLE.fullmatch(self.sql, self.tokens[level.table].start, self.tokens[at - 1].stop)
         sample = SAMPLE.match(self.sql, self.tokens[at].start)
@@ -521,7 +515,7 @@ class _Reader(TokenPlaces):
         filtered = f" WHERE random() < {percent / PERCENT}) AS {named['alias'] or named['last']}"
         return [(named.start(), named.start(), "(SELECT * FROM "), (named.end("name"), sample.end(), filtered)]
 
-    def _rewrite_version(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
+    def _rewrite_version(self, level: QueryLevel, at: int) -> list[Edit] | None:
         """Rewrite `t FOR VERSION AS OF 12` as `"t@12" AS t`."""
         if self.word_at(at) == "FOR" and self.word_at(at + 1) != "TAG" and self.word_at(at + 2) != "AS":
             raise self._unsupported(at, "a range of versions")

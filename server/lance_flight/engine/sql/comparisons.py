@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces
 
 SIGNS = frozenset("<>=!")
 """Signs of comparisons."""
@@ -58,7 +58,7 @@ _INFIX = frozenset(
 """Words that continue an operand that could end before them."""
 
 
-def comparison_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def comparison_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return edits (start, stop, new text) that put brackets around each IS [NOT] DISTINCT FROM followed by a looser operator."""
     places = [
         at
@@ -71,7 +71,7 @@ def comparison_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
     if not places:
         return []
     reader = Operands(tokens)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     left_of: dict[int, int] = {}
     for at in places:
         operator = at - 2 if tokens[at - 2].word == "IS" else at - 3

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places
 from lance_flight.errors import Unsupported
 
 _CALLS = frozenset(["TO_CHAR", "DATE_FORMAT"])
@@ -48,7 +48,7 @@ _AS_WRITTEN = {"MON": "Mon", "DY": "Dy", "FMMONTH": "FMMonth", "FMDAY": "FMDay"}
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
-def date_pattern_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def date_pattern_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that write the patterns of to_char for DataFusion; `Unsupported` for one that has no other form.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize

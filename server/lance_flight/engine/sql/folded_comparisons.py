@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from lance_flight.engine.sql.tokens import STRINGS, Kind, Token, closing_places, edited, literals, tokenize
+from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token, closing_places, edited, literals, tokenize
 
 _FIRST, _LAST = 1678, 2261
 """The years that nanoseconds reach from beginning to end."""
@@ -34,7 +34,7 @@ def with_hidden_calls(sql: str, parameters: pa.RecordBatch | None) -> str:
     columns = {} if parameters is None else {f"${place}": column for place, column in enumerate(parameters.columns, 1)}
     tokens = tokenize(sql)
     closing = closing_places(tokens)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     for start, stop, is_year in _calls(tokens, closing):
         compared = list(_compared(tokens, start, stop, closing))
         if any(_is_distant(token, columns) for token in compared) if is_year else compared:

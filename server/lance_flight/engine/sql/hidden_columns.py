@@ -13,7 +13,7 @@ from lance_flight.engine.sql.clause_words import AFTER_FROM, BEFORE_WILDCARD, QU
 from lance_flight.engine.sql.clauses import is_alias, read_version, versioned_name
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, QUALIFIED_PARTS, Point, quoted
-from lance_flight.engine.sql.tokens import Kind, TokenPlaces, closing_places, edited, folded, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, closing_places, edited, folded, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
 from lance_flight.errors import LimitExceeded, NotFound, Unsupported
 
@@ -91,7 +91,7 @@ class RelationReader(TokenPlaces):
         self._queries = {query.name: query.stop for query in reversed(list(with_queries(self.tokens)))}
         """Where the first query of WITH by each name ends."""
 
-    def edits(self) -> list[tuple[int, int, str]]:
+    def edits(self) -> list[Edit]:
         """Return the edits of all wildcards."""
         found = [edit for select in self.selects() if select.is_revealing for edit in self._edits(select)]
         return sorted(found)
@@ -228,7 +228,7 @@ class RelationReader(TokenPlaces):
 
     # Wildcards.
 
-    def _edits(self, select: _Select) -> Iterator[tuple[int, int, str]]:
+    def _edits(self, select: _Select) -> Iterator[Edit]:
         if select.merges == "NATURAL":
             raise Unsupported(
                 "NATURAL JOIN beside hidden columns (_partition, _rowid) is not offered; write USING or ON"
@@ -246,7 +246,7 @@ class RelationReader(TokenPlaces):
             else:
                 yield self._written_out(select, star)
 
-    def _excluding(self, star: int, hidden: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    def _excluding(self, star: int, hidden: Sequence[str]) -> Iterator[Edit]:
         """Yield the edit that leaves hidden columns out of a wildcard, which may leave out others already."""
         if not hidden:
             return
@@ -261,7 +261,7 @@ class RelationReader(TokenPlaces):
             token = self.tokens[star + 2]
             yield token.start, token.stop, f"({names}, {self._sql[token.start : token.stop]})"
 
-    def _written_out(self, select: _Select, star: int) -> tuple[int, int, str]:
+    def _written_out(self, select: _Select, star: int) -> Edit:
         """Return the edit that replaces `*` by one wildcard for each relation."""
         is_plain = self.word_at(star + 1) not in _OPTIONS and not select.merges
         if not is_plain or any(each.alias is None for each in select.relations):

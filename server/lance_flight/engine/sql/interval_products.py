@@ -14,7 +14,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from lance_flight.engine.sql.comparisons import OperandsOfText
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import Unsupported
 
 _SECOND = 1_000_000_000
@@ -77,7 +77,7 @@ class _Interval:
         return f"CAST({' || '.join(written)} AS INTERVAL)"
 
 
-def interval_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def interval_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that compute products of intervals and numbers.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
@@ -93,9 +93,9 @@ def interval_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, s
 
 
 class _Reader(OperandsOfText):
-    def read(self) -> list[tuple[int, int, str]]:
+    def read(self) -> list[Edit]:
         """Return the edits of the whole text."""
-        edits: list[tuple[int, int, str]] = []
+        edits: list[Edit] = []
         done = 0
         for at in range(len(self.tokens)):
             if at < done or self.word_at(at) != "INTERVAL" or self.is_name(at):
@@ -112,9 +112,7 @@ class _Reader(OperandsOfText):
                 edits.append(self._edit(start, done, interval, start, at - 1, is_quotient=False))
         return edits
 
-    def _edit(
-        self, start: int, stop: int, interval: _Interval, first: int, last: int, *, is_quotient: bool
-    ) -> tuple[int, int, str]:
+    def _edit(self, start: int, stop: int, interval: _Interval, first: int, last: int, *, is_quotient: bool) -> Edit:
         factor = self._number(first, last)
         is_chain = self.text(stop) in {"*", "/", "%"} or self.text(start - 1) in {"/", "%"}
         is_chain |= self.text(start - 1) == "*" and self.ends_operand(start - 2)

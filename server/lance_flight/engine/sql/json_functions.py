@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places
 from lance_flight.errors import SqlError
 from lance_flight.model.json_documents import is_document
 
@@ -198,7 +198,6 @@ def json_values(word: str, columns: Sequence[pa.Array]) -> pa.Array:
 NAMES = tuple(_FUNCTIONS)
 
 
-Edit = tuple[int, int, str]
 _TEXT, _VALUE = "->>", "->"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import Kind, Token, folded
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, folded
 from lance_flight.errors import LimitExceeded, Unsupported
 
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE", "FROM"])
@@ -61,7 +61,7 @@ class _Query:
     tables: list[_Table] = field(default_factory=list)
 
 
-def unnest_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def unnest_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that unnest lists of a table within a query of that table.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
@@ -77,9 +77,9 @@ def unnest_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str
 class _Reader(OperandsOfText):
     def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
         super().__init__(sql, tokens)
-        self.edits: list[tuple[int, int, str]] = []
+        self.edits: list[Edit] = []
 
-    def read(self) -> list[tuple[int, int, str]]:
+    def read(self) -> list[Edit]:
         """Return the edits of the whole text."""
         starts = [0]
         for at, token in enumerate(self.tokens):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from lance_flight.engine.sql.tokens import Kind, Token, spelled_out
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, spelled_out
 
 MOST_EXACT = 15
 """Most digits of a number that a double always keeps."""
@@ -18,7 +18,7 @@ _MOST_WHOLE = 2**64
 _LONG = re.compile(rf"\d[\d.]{{{MOST_EXACT}}}")
 
 
-def decimal_edits(text: str) -> list[tuple[int, int, str]]:
+def decimal_edits(text: str) -> list[Edit]:
     """Return the edits that make decimals of numbers that a double would round.
 
     >>> decimal_edits("SELECT 1.5, 1234567890123456.78, 0.30000000000000004")
@@ -35,7 +35,7 @@ def decimal_edits(text: str) -> list[tuple[int, int, str]]:
     return edits
 
 
-def row_edits(text: str) -> list[tuple[int, int, str]]:
+def row_edits(text: str) -> list[Edit]:
     """Return the same edits for rows of literals, where a column with one such number has decimals alone: beside doubles they lose digits.
 
     >>> row_edits("VALUES (0.1, 0.1), (0.2, 1234567890123456.78)")

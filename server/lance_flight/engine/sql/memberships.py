@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
-from lance_flight.engine.sql.tokens import Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import Edit, Token, closing_places, edited, tokenize
 from lance_flight.errors import Unsupported
 
 _CONDITIONS = frozenset(["WHERE", "HAVING", "ON"])
@@ -56,7 +56,7 @@ class _Membership:
     condition: _Condition | None
 
 
-def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> list[tuple[int, int, str]]:
+def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> list[Edit]:
     """Return the edits that make comparisons with ANY or ALL of IN over subqueries; `is_strict` of all of them.
 
     >>> for text in ["x NOT IN (SELECT y FROM u) OR a", "NOT x IN (SELECT y FROM u)", "x IN (SELECT y FROM u) OR a"]:
@@ -66,7 +66,7 @@ def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> lis
     SELECT 1 FROM t WHERE NOT (x = ANY (SELECT y FROM u))
     SELECT 1 FROM t WHERE x IN (SELECT y FROM u) OR a
     """
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     if not any(token.word == "IN" for token in tokens):
         return edits
     operands = Operands(tokens)
@@ -112,7 +112,7 @@ def with_apart_names(text: str) -> str:
     """
     tokens = tokenize(text)
     closing = closing_places(tokens)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     for place, token in enumerate(tokens[:-2]):
         closed = closing.get(place + 1)
         if token.word in {"ANY", "ALL", "SOME"} and closed is not None and tokens[place + 2].word in QUERIES:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.tokens import Token
+from lance_flight.engine.sql.tokens import Edit, Token
 
 
-def neighbouring_list_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def neighbouring_list_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that keep lists of the same operand, with only AND or OR between them, apart.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
@@ -25,7 +25,7 @@ def neighbouring_list_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str
     if len(places) < 2:  # noqa: PLR2004 - a pair
         return []
     operands = Operands(tokens)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     before: tuple[int, list[str]] | None = None
     for place in places:
         operator = place - (tokens[place - 1].word == "NOT")

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import SqlError, Unsupported
 
 _SAME = frozenset("|*+?{}()[]")
 """Signs that mean the same in both."""
 
 
-def pattern_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def pattern_edits(tokens: Sequence[Token]) -> list[Edit]:
     r"""Return the edits that write patterns so that DataFusion matches them.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize

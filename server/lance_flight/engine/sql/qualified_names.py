@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lance_flight.engine.sql.hidden_columns import RelationReader
 from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import Kind, edited, folded
+from lance_flight.engine.sql.tokens import Edit, Kind, edited, folded
 from lance_flight.engine.sql.with_expansion import with_queries
 
 
@@ -32,7 +32,7 @@ class _NameReader(RelationReader):
     def __init__(self, sql: str, db_schema: str) -> None:
         super().__init__(sql, lambda *_: ())
         self._prefix = f"{quoted(db_schema)}."
-        self.names: list[tuple[int, int, str]] = []
+        self.names: list[Edit] = []
         is_recursive = any(token.word == "RECURSIVE" for token in self.tokens)
         self._recursive = list(with_queries(self.tokens)) if is_recursive else []
 

@@ -29,7 +29,7 @@ from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.selected_memberships import selected_edits
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.text_lengths import text_length_edits
-from lance_flight.engine.sql.tokens import Kind, Token, edited, parameters, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, edited, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED, TypedCalls
 from lance_flight.engine.sql.vector_functions import operator_edits
 from lance_flight.engine.sql.wildcard_options import wildcard_edits
@@ -76,8 +76,6 @@ def check_operators(tokens: Sequence[Token]) -> None:
             )
 
 
-Edit = tuple[int, int, str]
-"""Start and stop of what is replaced, and the text in its place."""
 _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = (
     (json_edits,),
     (operator_edits,),
@@ -100,7 +98,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
 """Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
 
 
-def _keyword_call_edits(tokens: list[Token]) -> list[tuple[int, int, str]]:
+def _keyword_call_edits(tokens: list[Token]) -> list[Edit]:
     """Quote the words that DataFusion's parser takes for functions without brackets, where brackets follow."""
     return [
         (token.start, token.stop, f'"{token.text.lower()}"')
@@ -121,8 +119,8 @@ def numbered(text: str) -> str:
     marks = list(islice(found, MOST_PARAMETERS + 1))
     if len(marks) > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has more than {MOST_PARAMETERS} parameters; expected fewer, or an ingest")
-    edits: list[tuple[int, int, str]] = []
-    inner: dict[Token, list[tuple[int, int, str]]] = {}
+    edits: list[Edit] = []
+    inner: dict[Token, list[Edit]] = {}
     for n, (mark, within) in enumerate(marks, 1):
         of = text if within is None else within.text
         (edits if within is None else inner.setdefault(within, [])).append(
@@ -152,7 +150,7 @@ def sql_type(text: str) -> str:
     return edited(text, [edit for place in range(len(tokens)) for edit in _type_edits(tokens, place)])
 
 
-def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
+def _type_edits(tokens: list[Token], place: int) -> list[Edit]:
     """Return the edits of the type name at `place`: TIMESTAMP is microseconds, binary is BYTEA."""
     token, following = tokens[place], tokens[place + 1] if place + 1 < len(tokens) else None
     has_length = following is not None and following.is_sign("(")

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import OperandsOfText
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 _OPERATORS = frozenset(["=", "<>", "!=", "<", "<=", ">", ">="])
@@ -41,7 +41,7 @@ class _Row:
     stop: int
 
 
-def row_value_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def row_value_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that write out the comparisons of row values.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
@@ -83,7 +83,7 @@ class _Reader(OperandsOfText):
         super().__init__(sql, tokens)
         self.queries = 0
 
-    def read(self) -> Iterator[tuple[int, int, str]]:
+    def read(self) -> Iterator[Edit]:
         """Yield the edits of the whole text."""
         at = 0
         while at < len(self.tokens):

@@ -10,7 +10,7 @@ from bisect import bisect
 from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, folded, tokenize
+from lance_flight.engine.sql.tokens import QUOTED, Edit, Kind, Token, edited, folded, tokenize
 
 REFUSAL = "Projections require unique expression names"
 """Part of DataFusion's error about columns of one name."""
@@ -34,7 +34,7 @@ def with_distinct_names(text: str) -> str:
     'SELECT 1, a, 1 AS "column 3" FROM t'
     """
     tokens = tokenize(text)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     for start in (place + 1 for place, token in enumerate(tokens) if token.word == "SELECT"):
         taken: set[tuple[str, ...]] = set()
         for number, item in enumerate(items(tokens, start), 1):
@@ -56,7 +56,7 @@ def with_marked_repeats(text: str) -> str:
     'SELECT a, a AS "\\ue0001\\ue001a" FROM t'
     """
     tokens = tokenize(text)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     depth = 0
     for place, token in enumerate(tokens):
         if token.kind is Kind.SIGN:
@@ -96,7 +96,7 @@ def with_marked_column(text: str, refusal: str) -> str | None:
 _PLACES = re.compile(r"at position (?P<first>\d+) and .* at position (?P<second>\d+) have the same name", re.DOTALL)
 
 
-def _marks(listed: list[list[Token]]) -> Iterator[tuple[int, int, str]]:
+def _marks(listed: list[list[Token]]) -> Iterator[Edit]:
     """Yield the edits of one list: an alias says how many columns before it the name stands, or what it is."""
     stars = [number for number, item in enumerate(listed) if item and item[-1].is_sign("*")]
     first: dict[tuple[str, ...], int] = {}

@@ -13,7 +13,7 @@ from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.select_lists import is_without_alias, items
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import Unsupported
 
 _AFTER_WHERE = frozenset(
@@ -36,7 +36,7 @@ _ALIAS = '"$in"'
 _VALUE = '"$in.value"'
 
 
-def selected_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def selected_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that count the rows of subqueries of EXISTS and IN in SELECT lists.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
@@ -50,9 +50,9 @@ def selected_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, s
 
 
 class _Reader(OperandsOfText):
-    def read(self) -> list[tuple[int, int, str]]:
+    def read(self) -> list[Edit]:
         """Return the edits of the whole text."""
-        edits: list[tuple[int, int, str]] = []
+        edits: list[Edit] = []
         done, named = -1, -1
         for select, at in self._places():
             opening = at + 1
@@ -67,7 +67,7 @@ class _Reader(OperandsOfText):
                 named = select
         return edits
 
-    def _names(self, select: int) -> Iterator[tuple[int, int, str]]:
+    def _names(self, select: int) -> Iterator[Edit]:
         """Yield the edits that call columns without an alias by what the client wrote, and not by what it is written out as."""
         for item in items(self.tokens, select + 1):
             is_membership = bool({"EXISTS", "IN"} & {token.word for token in item})

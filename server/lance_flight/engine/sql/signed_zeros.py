@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lance_flight.engine.sql.clause_words import QUERIES
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, folded, literals, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edited, folded, literals, tokenize
 
 DOUBLE, REAL = " - (-0.0)", " - CAST(-0.0 AS REAL)"
 """What removes the sign of a zero, by the type of a column."""
@@ -98,9 +98,7 @@ def _keys(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[int]:
                 yield last
 
 
-def _second_arguments(
-    tokens: Sequence[Token], closing: Mapping[int, int], columns: Mapping[str, str]
-) -> list[tuple[int, int, str]]:
+def _second_arguments(tokens: Sequence[Token], closing: Mapping[int, int], columns: Mapping[str, str]) -> list[Edit]:
     """Return the edits of the columns that nullif compares with something else than such a column."""
     edits = []
     for place, token in enumerate(tokens[:-2]):
@@ -116,9 +114,7 @@ def _second_arguments(
     return edits
 
 
-def _other_argument(
-    tokens: Sequence[Token], place: int, closing: Mapping[int, int], unsigned: str
-) -> list[tuple[int, int, str]]:
+def _other_argument(tokens: Sequence[Token], place: int, closing: Mapping[int, int], unsigned: str) -> list[Edit]:
     """Return the edits of what nullif compares with its first argument, a name that ends at a place."""
     first = place
     while tokens[first - 1].is_sign("."):
@@ -154,9 +150,7 @@ def _window_keys(tokens: Sequence[Token], opened: int, closed: int) -> Iterator[
                 yield last
 
 
-def _member_edits(
-    tokens: Sequence[Token], place: int, closed: int, columns: Mapping[str, str]
-) -> list[tuple[int, int, str]]:
+def _member_edits(tokens: Sequence[Token], place: int, closed: int, columns: Mapping[str, str]) -> list[Edit]:
     """Return the edits of the columns in a list, and of the column or literal that is compared with them."""
     last = place - 1 - (tokens[place - 1].word == "NOT")
     members = [

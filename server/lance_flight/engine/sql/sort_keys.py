@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.sql.routines import volatile_functions
-from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, edited
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edited
 
 REPEATED = "greatest"
 """Function of a key, twice, that gives the key: of any type, and NULL only of NULL."""
@@ -48,7 +48,7 @@ class _Level:
     is_list: bool = False
 
 
-def sort_key_edits(text: str, tokens: Sequence[Token], single: Collection[str] = ()) -> list[tuple[int, int, str]]:
+def sort_key_edits(text: str, tokens: Sequence[Token], single: Collection[str] = ()) -> list[Edit]:
     """Return the edits that write such keys twice, but for those that call volatile functions or one of `single`, or contain queries.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
@@ -67,9 +67,9 @@ class _Reader(TokenPlaces):
         self._text = text
         self._single = {*single, *volatile_functions()}
         self._levels = [_Level()]
-        self._edits: list[tuple[int, int, str]] = []
+        self._edits: list[Edit] = []
 
-    def read(self) -> list[tuple[int, int, str]]:
+    def read(self) -> list[Edit]:
         """Return the edits of the whole text."""
         for at, token in enumerate(self.tokens):
             if token.kind is Kind.SIGN:
@@ -157,7 +157,7 @@ def written_once(name: str) -> str:
     """
     if f"{REPEATED}(" not in name or not _KEYS.search(name):
         return name
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     for found in re.finditer(rf"(?<=[\[ ]){REPEATED}\(", name):
         depth, end = 1, found.end()
         while depth and end < len(name):

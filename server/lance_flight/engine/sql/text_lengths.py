@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places
 
 _TEXTS = frozenset(["VARCHAR", "CHAR", "NVARCHAR"])
 _CASTS = frozenset(["CAST", "TRY_CAST"])
 
 
-def text_length_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def text_length_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that cut the text of each cast to a type with a length.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
@@ -61,9 +61,7 @@ def _lengths(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
                 yield place, opened
 
 
-def _edits(
-    tokens: Sequence[Token], place: int, opened: int, opening: Mapping[int, int]
-) -> Iterator[tuple[int, int, str]]:
+def _edits(tokens: Sequence[Token], place: int, opened: int, opening: Mapping[int, int]) -> Iterator[Edit]:
     length, end = tokens[opened + 1].text, opened + len(("(", "3"))
     if tokens[place - 1].is_sign("::"):
         first = tokens[_operand(tokens, place - 2, opening)].start

@@ -315,7 +315,11 @@ def _end_of_comment(text: str, start: int) -> int:
     raise SqlError(f"the comment at character {start + 1} has no end")
 
 
-def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+Edit = tuple[int, int, str]
+"""Edit of a text: start and stop of what is replaced, and the text in its place."""
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
     """Return `text` with each range (start, end) replaced."""
     parts: list[str] = []
     at = 0

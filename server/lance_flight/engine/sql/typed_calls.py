@@ -40,7 +40,7 @@ from lance_flight.engine.sql.operand_types import OPERAND, with_operands
 from lance_flight.engine.sql.signed_zeros import without_unsigned
 from lance_flight.engine.sql.sort_keys import written_once
 from lance_flight.engine.sql.text_lengths import without_lengths
-from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edited, tokenize
 from lance_flight.engine.sql.vector_functions import (
     COSINE_OR_SAME,
     DISTANCES,
@@ -220,12 +220,12 @@ class TypedCalls:
                     register(found["name"], word, types)
 
 
-def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[tuple[int, int, str]], dict[str, str]]:
+def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[Edit], dict[str, str]]:
     """Return the edits that give the calls of some functions names of their own, and the function of each name."""
     tokens = tokenize(sql)
     shared: dict[tuple[str | int, ...], str] = {}
     scopes = _Scopes.of(tokens) if _DATES & words & {token.text.lower() for token in tokens} else None
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     calls: dict[str, str] = {}
     for place, token in enumerate(tokens[:-1]):
         word = token.text.lower()

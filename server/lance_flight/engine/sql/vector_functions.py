@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from lance_flight.engine.sql.bounds import CLAUSES
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, edited, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edited, tokenize
 from lance_flight.errors import SqlError
 
 ROWS_AT_ONCE = 4096
@@ -234,7 +234,7 @@ _PARTS = frozenset(["PRECISION", "VARYING", "UNSIGNED"])
 """Words of types that follow another word of them."""
 
 
-def operator_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def operator_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that write these operators as calls.
 
     >>> text = "SELECT 1 - (e <=> $1), a.e <-> [1.0] < 2 FROM a"
@@ -246,8 +246,8 @@ def operator_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, s
     if not places and not is_negated:
         return []
     reader = _VectorOperands(tokens)
-    opened: list[tuple[int, int, str]] = []
-    closed: list[tuple[int, int, str]] = []
+    opened: list[Edit] = []
+    closed: list[Edit] = []
     ends = set(places)
     for at in places:
         first, stop = reader.left(at - 1), reader.right(at + _SIGNS)
@@ -286,7 +286,7 @@ def same_instead(sql: str, name: str) -> str:
     return edited(sql, [(tokens[at].start, tokens[cursor.at].stop, new)])
 
 
-def _negated_edits(tokens: Sequence[Token], places: TokenPlaces) -> Iterator[tuple[int, int, str]]:
+def _negated_edits(tokens: Sequence[Token], places: TokenPlaces) -> Iterator[Edit]:
     """Yield the edits of `-inner_product(…)`, by whose negative DataFusion 55 cannot sort rows of several partitions (SanityCheckPlan)."""
     for at in range(len(tokens) - 2):
         is_called = tokens[at + 1].word.lower() == _NEGATED and tokens[at + 2].is_sign("(")

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.select_lists import items
-from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, closing_places, folded
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, folded
 from lance_flight.errors import SqlError
 
 _NAMES = (Kind.WORD, Kind.NAME)
 _OPTIONS = frozenset(["EXCLUDE", "EXCEPT", "REPLACE"])
 
 
-def wildcard_edits(text: str, tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+def wildcard_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that fold the names of such options, and have the columns of REPLACE looked up.
 
     >>> from lance_flight.engine.sql.tokens import edited, tokenize
@@ -37,7 +37,7 @@ class _Wildcard(TokenPlaces):
         self.sql, self.closing, self.star = text, closing, star
         self.named: set[str] = set()
 
-    def edits(self) -> Iterator[tuple[int, int, str]]:
+    def edits(self) -> Iterator[Edit]:
         """Yield the edits of all options of one wildcard."""
         at = self.star + 1
         while (word := self.word_at(at)) in _OPTIONS:
@@ -48,12 +48,12 @@ class _Wildcard(TokenPlaces):
                 yield from self._replaced(item) if word == "REPLACE" else self._excluded(item)
             at = (at + 1 if closed is None else closed) + 1
 
-    def _excluded(self, item: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
+    def _excluded(self, item: Sequence[Token]) -> Iterator[Edit]:
         if len(item) == 1:
             self.named.add(folded(item[0]))
             yield from _folded_name(item[0])
 
-    def _replaced(self, item: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
+    def _replaced(self, item: Sequence[Token]) -> Iterator[Edit]:
         name = folded(item[-1])
         if name in self.named:
             raise SqlError(f"the options of * name the column {name!r} twice; expected once in EXCLUDE or REPLACE")
@@ -73,6 +73,6 @@ class _Wildcard(TokenPlaces):
         return self.sql[self.tokens[first].start : self.tokens[self.star].start]
 
 
-def _folded_name(token: Token) -> Iterator[tuple[int, int, str]]:
+def _folded_name(token: Token) -> Iterator[Edit]:
     if token.text != folded(token):
         yield token.start, token.stop, quoted(folded(token))
