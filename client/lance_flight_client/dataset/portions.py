@@ -24,6 +24,7 @@ from lance_flight.model.schema import is_blob
 from lance_flight.planning.arrow_expression import RowFilter
 
 if TYPE_CHECKING:
+    # Its engine is imported by the readers alone that are given a condition.
     from lance_flight_client.dataset.conditions import RowCondition
 
 

@@ -85,8 +85,22 @@ class DirectTable:
         return replace(self.plan, options=replace(self.plan.options, columns=tuple(columns), filter=condition))
 
 
+class _SqlRelation:
+    """Base of relations that are read by SQL, which takes any condition."""
+
+    __slots__ = ()
+
+    @property
+    def takes_conditions(self) -> bool:
+        return True
+
+    def decides(self, condition: str) -> bool:
+        del condition
+        return True
+
+
 @dataclass(frozen=True, slots=True)
-class ServerTable:
+class ServerTable(_SqlRelation):
     """A table of a server at one version, whose endpoints the tasks read."""
 
     options: ReadOptions
@@ -95,34 +109,18 @@ class ServerTable:
     """Rows of the whole table, where the server says it."""
     is_partitioned: bool
 
-    @property
-    def takes_conditions(self) -> bool:
-        return True
-
-    def decides(self, condition: str) -> bool:
-        del condition
-        return True
-
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         return reading.plan_through_server(replace(self.options, columns=tuple(columns), filter=condition))
 
 
 @dataclass(frozen=True, slots=True)
-class ServerQuery:
+class ServerQuery(_SqlRelation):
     """A view or a metadata table of a server, read like a query."""
 
     options: ReadOptions
     name: str
     source: pa.Schema
     limit: int | None = None
-
-    @property
-    def takes_conditions(self) -> bool:
-        return True
-
-    def decides(self, condition: str) -> bool:
-        del condition
-        return True
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         return reading.plan_through_server(
@@ -131,7 +129,7 @@ class ServerQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class RootQuery:
+class RootQuery(_SqlRelation):
     """A view or a metadata table over a root, read like a query by one task."""
 
     options: Mapping[str, str] = field(repr=False)
@@ -140,14 +138,6 @@ class RootQuery:
     is_small: bool
     """A metadata table: its rows go to the task with the plan."""
     limit: int | None = None
-
-    @property
-    def takes_conditions(self) -> bool:
-        return True
-
-    def decides(self, condition: str) -> bool:
-        del condition
-        return True
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         portion = QueryPortion(self.options, select(self.name, columns, condition, self.limit))
@@ -331,9 +321,6 @@ def relation_of(given: Arguments) -> Relation:
     return cast("Relation", unpickled(given["handle"]))
 
 
-_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def with_options(
     catalog: Mapping[str, str], backend: SqlRunner, relation: Relation, options: TableReadOptions, *, is_pinned: bool
 ) -> Relation:
@@ -379,7 +366,7 @@ def _named(backend: SqlRunner, table: NamedTable, options: TableReadOptions) -> 
     if options.snapshot is not None:
         return table, Point(version=str(options.snapshot))
     if options.time is not None:
-        return table, Point(microseconds=(options.time - _UNIX_EPOCH) // timedelta(microseconds=1))
+        return table, Point(microseconds=(options.time - _EPOCH) // timedelta(microseconds=1))
     if options.tag is not None:
         # SQL takes the name of a branch as well.
         _check_listed(backend, table, "tag", options.tag)

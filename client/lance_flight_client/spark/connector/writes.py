@@ -33,13 +33,11 @@ from lance_flight_client.spark.source import Portion, ReadPlan
 from lance_flight_client.spark.writing import PlannedWrite, TableWriter, Written, planned_write, write_to
 
 
-@dataclass(frozen=True, slots=True)
-class NewTable:
-    """A table of a root that is being made, in a private place (`relations.Relation`)."""
+class _UnreadableTable:
+    """Base of tables that are being made, and cannot be read yet (`relations.Relation`)."""
 
-    name: str
-    store: Store
-    source: pa.Schema
+    __slots__ = ()
+    name: str | NamedTable
 
     @property
     def takes_conditions(self) -> bool:
@@ -50,11 +48,21 @@ class NewTable:
         return False
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
-        raise Unsupported(f"table {self.name!r} is being made and cannot be read yet")
+        name = self.name.name if isinstance(self.name, NamedTable) else self.name
+        raise Unsupported(f"table {name!r} is being made and cannot be read yet")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable(_UnreadableTable):
+    """A table of a root that is being made, in a private place (`relations.Relation`)."""
+
+    name: str
+    store: Store
+    source: pa.Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewServerTable:
+class NewServerTable(_UnreadableTable):
     """A table of a server that is being made, in a session of its own (`relations.Relation`).
 
     `like` is a temporary table with its columns; `key` is that of its `UnpublishedOnServer`.
@@ -65,17 +73,6 @@ class NewServerTable:
     source: pa.Schema
     like: str
     key: str
-
-    @property
-    def takes_conditions(self) -> bool:
-        return False
-
-    def decides(self, condition: str) -> bool:
-        del condition
-        return False
-
-    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
-        raise Unsupported(f"table {self.name.name!r} is being made and cannot be read yet")
 
     def write(self, schema: StructType) -> ServerWrite:
         """Begin to write its rows."""
