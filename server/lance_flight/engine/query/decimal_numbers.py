@@ -117,12 +117,15 @@ def _with_decimals(
     return exact
 
 
+def has_decimals_and_doubles(frame: DataFrame) -> bool:
+    """Return whether both decimals and doubles occur in a query."""
+    schema = frame.logical_plan().display_indent_schema()
+    return "Float" in schema and _DECIMAL.search(schema) is not None
+
+
 def are_doubles_decimals(frame: DataFrame, context: SessionContext) -> bool:
     """Return whether DataFusion makes decimals of doubles where these meet decimals, and not because the client writes a cast."""
     plan = frame.logical_plan()
-    schema = plan.display_indent_schema()
-    if not ("Float" in schema and _DECIMAL.search(schema)):
-        return False
     written, waiting = plan.display_indent(), [with_coercions(plan)]
     while waiting:
         node = waiting.pop()

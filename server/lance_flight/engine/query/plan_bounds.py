@@ -104,7 +104,8 @@ def check_windows(plan: LogicalPlan, frame_of: Callable[[LogicalPlan], DataFrame
 
     DataFusion makes the values of all rows at once. So what they would take is counted before, by queries over the same rows.
     """
-    if COLLECTING.search(plan.display_indent()) is None or _WINDOW not in plan.display_indent():
+    text = plan.display_indent()
+    if COLLECTING.search(text) is None or _WINDOW not in text:
         return
     waiting = [with_joined_subqueries(plan)]
     while waiting:

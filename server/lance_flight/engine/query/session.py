@@ -21,7 +21,11 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables.scan import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
-from lance_flight.engine.query.decimal_numbers import are_doubles_decimals, with_decimal_numbers
+from lance_flight.engine.query.decimal_numbers import (
+    are_doubles_decimals,
+    has_decimals_and_doubles,
+    with_decimal_numbers,
+)
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.filters_over_joins import (
     check_merge_joins,
@@ -410,7 +414,8 @@ class QuerySession:
             ) from exc
 
     def _are_doubles_decimals(self, frame: DataFrame) -> bool:
-        return self.planned(partial(are_doubles_decimals, frame, self.datafusion))
+        # Asked here, since most queries have no such types, and each step of planning goes to another thread.
+        return has_decimals_and_doubles(frame) and self.planned(partial(are_doubles_decimals, frame, self.datafusion))
 
     def _with_one_zero(
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
