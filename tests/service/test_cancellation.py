@@ -30,6 +30,7 @@ LONG = {
     "a join": f"SELECT count(*) AS n FROM {NUMBERS} AS a JOIN {NUMBERS} AS b ON a.value = -b.value",
     "a product": "SELECT count(*) AS n FROM generate_series(1, 100000) AS a JOIN generate_series(1, 100000) AS b"
     " ON a.value + b.value < 0",
+    "sums of a product": "SELECT sum(a.value * b.value) AS n FROM generate_series(1, 30000000) AS a, generate_series(1, 1000) AS b",
     "a recursion": "WITH RECURSIVE a AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM a) SELECT count(*) AS n FROM a",
     "a stream": f"SELECT value FROM {NUMBERS}",
     "an insert": f"INSERT INTO kept SELECT value AS id FROM {NUMBERS}",
