@@ -319,13 +319,26 @@ def test_a_long_query_is_cancelled(console: Console, server: Server) -> None:
     assert server.value(running) == 0
 
 
-def test_a_running_statement_is_killed(consoles: Consoles, server: Server) -> None:
+# The list of statements is renewed while a hand or a key is on the button.
+@pytest.mark.parametrize("way", ["pointer", "keys"])
+def test_a_running_statement_is_killed(consoles: Consoles, server: Server, way: str) -> None:
     console = consoles(server.uri, writes=True)
     page = console.open("query")
     type_sql(page, LONG)
     page.get_by_role("button", name="Run").click()
     activity = console.open("activity")
-    activity.locator("tr", has_text="sum(a.value").get_by_role("button", name="Kill").click()
+    kill = activity.locator("tr", has_text="sum(a.value").get_by_role("button", name="Kill")
+    if way == "pointer":
+        kill.hover()
+        activity.mouse.down()
+    else:
+        kill.focus()
+    for _ in range(2):
+        activity.wait_for_event("requestfinished", lambda asked: asked.url.endswith("/activity/rows"))
+    if way == "pointer":
+        activity.mouse.up()
+    else:
+        activity.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("cancelled")
 
 

@@ -285,6 +285,10 @@ addEventListener("DOMContentLoaded", () => {
   const trouble = (text) => { at("trouble").textContent = text; at("trouble").hidden = !text; };
   const answers = document.body;
   answers.addEventListener("htmx:afterSwap", showMaps);
+  // A button that is replaced while it is held down loses its click. The list waits for its next renewal.
+  answers.addEventListener("htmx:beforeSwap", ({detail}) => {
+    if (detail.requestConfig.verb === "get" && detail.target.querySelector("button:active")) detail.shouldSwap = false;
+  });
   answers.addEventListener("htmx:responseError", ({detail: {xhr}}) => trouble(/^text\/plain/.test(xhr.getResponseHeader("content-type")) ? xhr.responseText : `The console answered ${xhr.status}.`));
   answers.addEventListener("htmx:sendError", () => trouble("The console does not answer: does it still run? What is shown here may be old."));
   answers.addEventListener("htmx:afterOnLoad", ({detail: {xhr}}) => { if (xhr.status < 400) trouble(""); });
