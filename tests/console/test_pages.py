@@ -333,12 +333,16 @@ def test_a_running_statement_is_killed(consoles: Consoles, server: Server, way: 
         activity.mouse.down()
     else:
         kill.focus()
+        expect(kill).to_be_focused()
     for _ in range(2):
         activity.wait_for_event("requestfinished", lambda asked: asked.url.endswith("/activity/rows"))
-    if way == "pointer":
-        activity.mouse.up()
-    else:
-        activity.keyboard.press("Enter")
+    with activity.expect_response("**/kill", timeout=5000) as killed:
+        if way == "pointer":
+            activity.mouse.up()
+        else:
+            expect(kill).to_be_focused()
+            activity.keyboard.press("Enter")
+    assert killed.value.ok
     expect(page.get_by_role("alert")).to_contain_text("cancelled")
 
 
