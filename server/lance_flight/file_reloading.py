@@ -8,10 +8,12 @@ import stat
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
-from lance_flight.errors import InvalidInput, LanceFlightError, Unauthenticated
+from lance_flight.errors import InvalidInput
 
 _T = TypeVar("_T")
 _Signature = tuple[int, int, int, int]
@@ -40,12 +42,32 @@ class WatchedFile:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What became of a file's last change, and when its content ends to be good (seconds of Unix time; None: never)."""
+
+    is_in_force: bool
+    expires: float | None = None
+
+
+states: dict[str, FileState] = {}
+"""The files of this process that are read again while it serves, by what they are."""
+_watched: WeakSet[Watched[Any]] = WeakSet()
+
+
+def look() -> dict[str, FileState]:
+    """Look at every watched file for a change, and return what is in force."""
+    for file in list(_watched):
+        _ = file.value
+    return dict(states)
+
+
 class Watched(Generic[_T]):
     """Parsed content of a file, parsed again whenever the file has changed. Safe to share among threads.
 
-    `on_read` is called with the content, or the error, each time after the file was parsed. The constructor raises `InvalidInput` for a file
-    that cannot be read. While the file cannot be read later, `value` raises
-    `closed`: the access that the change was to revoke is not known.
+    A change that cannot be read is logged, and told by `states`; what the file said before stays in force: one wrong line locks nobody
+    out. `on_read` is called with the content, or the error, each time after the file was parsed. The constructor raises `InvalidInput`
+    for a file that cannot be read.
     """
 
     def __init__(
@@ -55,43 +77,40 @@ class Watched(Generic[_T]):
         *,
         what: str,
         is_secret: bool = True,
-        closed: type[LanceFlightError] = Unauthenticated,
         now: Callable[[], float] = time.time,
         on_read: Callable[[_T | InvalidInput], None] = lambda _: None,
     ) -> None:
         self._path = path
         self._parse = parse
         self._what = what
-        self._closed = closed
         self._on_read = on_read
         self._lock = threading.Lock()
         self._file = WatchedFile(path, now=now)
-        self._said = self._read()
-        if isinstance(self._said, InvalidInput):
-            raise self._said
+        self._refused = ""
+        found = self._read()
+        if isinstance(found, InvalidInput):
+            raise found
+        self._value = found
         if is_secret:
             warn_if_open(path, what)
+        _watched.add(self)
 
     @property
     def value(self) -> _T:
-        """Return the content of the file as it is now."""
-        found = self._current()
-        if isinstance(found, InvalidInput):
-            raise self._closed(
-                f"the {self._what} cannot be read, and every caller is rejected until it can; the server's log says why"
-            )
-        return found
-
-    def _current(self) -> _T | InvalidInput:
+        """Return what the file says now, or said before a change that cannot be read."""
         with self._lock:
             if self._file.may_have_changed():
-                before, self._said = self._said, self._read()
-                if isinstance(self._said, InvalidInput) and str(self._said) != str(before):
-                    _log.error("%s", self._said)
-            return self._said
+                found = self._read()
+                if not isinstance(found, InvalidInput):
+                    self._value, self._refused = found, ""
+                elif str(found) != self._refused:
+                    self._refused = str(found)
+                    _log.error("%s; what it said before stays in force", found)
+            return self._value
 
     def _read(self) -> _T | InvalidInput:
         found = self._parsed()
+        states[self._what] = FileState(is_in_force=not isinstance(found, InvalidInput))
         self._on_read(found)
         return found
 

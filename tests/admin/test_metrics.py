@@ -7,6 +7,7 @@ from lance_flight import errors
 from lance_flight.admin.metrics import Load, Metrics
 from lance_flight.catalog.commits.commit_counts import CommitEvent
 from lance_flight.engine.runtime.running_statement import StatementKind
+from lance_flight.file_reloading import FileState
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.admin.records import RECORD, record
@@ -30,6 +31,7 @@ LOAD = Load(
     maintenance={("compact", "ok"): 3, ("vacuum", "conflict"): 1},
     maintenance_seconds={"compact": 1.5},
     restarts={"crash": 2, "unresponsive": 1},
+    files={"tokens file": FileState(is_in_force=False), "certificate": FileState(is_in_force=True, expires=1e9)},
 )
 
 
@@ -78,7 +80,15 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_commit_conflicts_total": 10,
         "lance_flight_restarts_total[crash]": 2,
         "lance_flight_restarts_total[unresponsive]": 1,
+        "lance_flight_file_in_force[tokens file]": 0,
+        "lance_flight_file_in_force[certificate]": 1,
+        "lance_flight_certificate_expiry_timestamp_seconds": 1e9,
         "lance_flight_build_info[0.1.0]": 1,
+        **{
+            f"lance_flight_statements_total[{kind.value}][{end}]": 0
+            for kind in StatementKind
+            for end in ("ok", "internal")
+        },
         "lance_flight_statements_total[query][ok]": 2,
         "lance_flight_statements_total[update][conflict]": 1,
         "lance_flight_statement_seconds_count[query]": 2,
@@ -121,4 +131,4 @@ def test_there_is_an_outcome_for_each_code_of_error_and_few_others(metrics: Metr
 
 def test_counts_of_two_servers_in_a_process_are_their_own(metrics: Metrics) -> None:
     metrics.ended(RECORD)
-    assert "lance_flight_statements_total[query][ok]" not in samples(Metrics(lambda: LOAD))
+    assert samples(Metrics(lambda: LOAD))["lance_flight_statements_total[query][ok]"] == 0

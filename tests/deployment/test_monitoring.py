@@ -14,6 +14,7 @@ import yaml
 
 from tests.deployment.operator_tools import DOCKER, run, tool
 from tests.documents import rows_of
+from tests.flight.certificates import authority
 from tests.service.operated import operated
 
 PROMETHEUS = DOCKER / "prometheus"
@@ -48,12 +49,14 @@ EXPRESSIONS = list(expressions())
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, set[str]]]:
-    """What a server says after a query: metric → label → its values."""
-    root = tmp_path_factory.mktemp("monitored") / "root"
+    """What a server says after a query, and one with certificates: metric → label → its values."""
+    place = tmp_path_factory.mktemp("monitored")
+    root, certificate, key = (place / name for name in ("root", "certificate.pem", "key.pem"))
     root.mkdir()
-    with operated(root) as running:
+    authority().signs_a_server().write(certificate, key)
+    with operated(root) as running, operated(root, f"--tls-certificate={certificate}", f"--tls-key={key}") as encrypted:
         assert running.server.value("SELECT 1") == 1
-        _, text = running.page("/metrics")
+        text = "".join(each.page("/metrics")[1] for each in (running, encrypted))
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
         found[name]

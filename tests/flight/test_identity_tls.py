@@ -15,6 +15,7 @@ import pytest
 from adbc_driver_flightsql import DatabaseOptions, dbapi
 from adbc_driver_manager import Error
 from lance_flight.errors import InvalidInput
+from lance_flight.file_reloading import states
 from lance_flight.flight import lifecycle
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.lifecycle import serve_until, succeeded
@@ -233,6 +234,20 @@ def test_an_expired_certificate_and_an_open_key_are_named(
         files.read()
     assert "has expired at" in caplog.text
     assert "can be read by others (mode 644)" in caplog.text
+
+
+def test_a_certificate_that_has_expired_replaces_none_that_is_valid(
+    files: TlsFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = files.read()
+    CA.signs("server", lasts=-DAY).write(tmp_path / "cert.pem", tmp_path / "key.pem")
+    for _ in range(3):
+        assert files.changed(tls) is None
+    assert caplog.text.count("has expired at") == 1
+    assert not states["certificate"].is_in_force
+    SERVER.write(tmp_path / "cert.pem", tmp_path / "key.pem")
+    assert files.changed(tls) is None
+    assert states["certificate"].is_in_force
 
 
 def test_new_certificates_are_used_and_calls_of_the_old_ones_end(identities: Identities) -> None:

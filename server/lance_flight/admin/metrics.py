@@ -24,11 +24,14 @@ from prometheus_client.registry import Collector
 
 from lance_flight.admin.http import HttpResponse
 from lance_flight.catalog.commits.commit_counts import CommitEvent
-from lance_flight.engine.runtime.running_statement import Record
+from lance_flight.engine.runtime.running_statement import Record, StatementKind
+from lance_flight.file_reloading import FileState
 
 PREFIX = "lance_flight_"
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 """Upper bounds of the histograms of durations."""
+_TOLD_FROM_THE_START = ("ok", "internal")
+"""Outcomes that are 0 before the first: an alert on an increase misses a first one that comes out of nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Load:
 
     Statements by their state, calls, open streams and the bytes that they hold, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
     of the plan cache, commits ever, statements beyond a quota by its resource, events of the audit trail by
-    kind and decision and those that were lost, pieces of maintenance by kind and outcome, their seconds by kind, and restarts by their reason.
+    kind and decision and those that were lost, pieces of maintenance by kind and outcome, their seconds by kind, restarts by their reason, and the files that are read again by what they are.
     """
 
     statements: Mapping[str, int]
@@ -58,6 +61,7 @@ class Load:
     maintenance: Mapping[tuple[str, str], int]
     maintenance_seconds: Mapping[str, float]
     restarts: Mapping[str, int]
+    files: Mapping[str, FileState]
 
 
 class Metrics:
@@ -71,6 +75,9 @@ class Metrics:
         self._statements = Counter(
             f"{PREFIX}statements", "Statements that have ended, by outcome.", ["kind", "outcome"], registry=registry
         )
+        for kind in StatementKind:
+            for outcome in _TOLD_FROM_THE_START:
+                self._statements.labels(kind.value, outcome)
         self._seconds = Histogram(
             f"{PREFIX}statement_seconds", "From a statement to its end.", ["kind"], buckets=SECONDS, registry=registry
         )
@@ -164,8 +171,26 @@ class _LoadCollector(Collector):
         for reason, count in load.restarts.items():
             restarts.add_metric([reason], count)
         yield restarts
+        yield from _files(load.files)
         yield InfoMetricFamily(f"{PREFIX}build", "This server.", {"version": version("lance-flight")})
 
     def describe(self) -> list[Metric]:
         """Return no descriptions: describing by collecting would read the load at registration."""
         return []
+
+
+def _files(files: Mapping[str, FileState]) -> Iterator[Metric]:
+    in_force = GaugeMetricFamily(
+        f"{PREFIX}file_in_force",
+        "1 if the server uses what a file says now; 0 if that cannot be used, and what it said before is in force.",
+        labels=["file"],
+    )
+    expiry = GaugeMetricFamily(
+        f"{PREFIX}certificate_expiry_timestamp_seconds", "When the server's certificate expires, in Unix time."
+    )
+    for name, state in files.items():
+        in_force.add_metric([name], state.is_in_force)
+        if state.expires is not None:
+            expiry.add_metric([], state.expires)
+    yield in_force
+    yield expiry

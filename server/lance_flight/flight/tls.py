@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import NameOID
 
 from lance_flight.errors import InvalidInput
-from lance_flight.file_reloading import warn_if_open
+from lance_flight.file_reloading import FileState, states, warn_if_open
 from lance_flight.flight.encryption import Tls
 
 _log = logging.getLogger(__name__)
@@ -34,28 +34,42 @@ class TlsFiles:
         """Read and check the files; raise `InvalidInput` for unusable ones."""
         tls = self._content()
         first = self._check(tls)
-        if first.not_valid_after_utc < datetime.now(UTC):
-            _log.warning("certificate %r has expired at %s", self.certificate, first.not_valid_after_utc)
+        unusable = _out_of_time(first)
+        if unusable:
+            _log.warning("certificate %r %s", self.certificate, unusable)
         warn_if_open(self.key, "key")
+        self._tell(first, is_in_force=True)
         return tls
 
     def changed(self, since: Tls) -> Tls | None:
         """Return the content of the files if it has changed and is usable; a server continues with its old certificates otherwise.
 
-        The reason why it is not usable is logged once.
+        A certificate that is out of its time replaces none that is in it. The reason why the files are not usable is logged once.
         """
+        running = _certificates(since.certificate, self.certificate)[0]
         try:
             found = self._content()
             if found == since:
+                self._said = ""
+                self._tell(running, is_in_force=True)
                 return None
-            self._check(found)
+            first = self._check(found)
+            unusable = _out_of_time(first)
+            if unusable and not _out_of_time(running):
+                raise InvalidInput(f"certificate {self.certificate!r} {unusable}")
         except InvalidInput as exc:
             if str(exc) != self._said:
                 self._said = str(exc)
                 _log.error("the certificates in use stay as they are: %s", exc)
+            self._tell(running, is_in_force=False)
             return None
         self._said = ""
+        self._tell(first, is_in_force=True)
         return found
+
+    @staticmethod
+    def _tell(first: x509.Certificate, *, is_in_force: bool) -> None:
+        states["certificate"] = FileState(is_in_force, first.not_valid_after_utc.timestamp())
 
     def _content(self) -> Tls:
         return Tls(
@@ -78,6 +92,14 @@ class TlsFiles:
             return _public(serialization.load_pem_private_key(key, None).public_key())
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise InvalidInput(f"key {self.key!r} is no private key in PEM without a password") from None
+
+
+def _out_of_time(certificate: x509.Certificate) -> str:
+    """Return why a certificate is not good now; an empty text if it is."""
+    now, first, last = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if last < now:
+        return f"has expired at {last}"
+    return f"is not valid before {first}" if first > now else ""
 
 
 def name_of(pem: bytes) -> str:

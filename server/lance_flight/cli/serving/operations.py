@@ -24,6 +24,7 @@ from lance_flight.cli.serving.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.engine.runtime.running_statement import Record, State
 from lance_flight.errors import InvalidInput
+from lance_flight.file_reloading import look
 from lance_flight.flight.calls import TRACING
 
 if TYPE_CHECKING:
@@ -143,4 +144,5 @@ def _load(service: Service) -> dict[str, object]:
         "audit_lost": audit.trail.lost,
         "maintenance": service.engine.maintained.counts,
         "maintenance_seconds": service.engine.maintained.seconds,
+        "files": look(),
     }

@@ -276,17 +276,14 @@ class Policies:
 class PolicyFile:
     """Policies of a file, read again whenever it changes. Safe to share among threads.
 
-    While the file is invalid no principal has any rights: those that the change was to revoke are not known. `shares` servers of one
-    machine have equal parts of each quota.
+    While the file is invalid the rights that it gave before stay. `shares` servers of one machine have equal parts of each quota.
     """
 
     def __init__(self, path: str, *, shares: int = 1) -> None:
         self._shares = shares
         self._stated: Stated = {}
         self._invalid = ""
-        self._file = Watched(
-            path, Policies.parse, what="policy file", is_secret=False, closed=Refused, on_read=self._record
-        )
+        self._file = Watched(path, Policies.parse, what="policy file", is_secret=False, on_read=self._record)
 
     def access(self, principal: str, groups: Collection[str]) -> Access:
         """Return the current rights of a principal."""
