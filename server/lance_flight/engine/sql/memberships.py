@@ -132,7 +132,9 @@ def _memberships(operands: Operands) -> Iterator[_Membership]:
         if token.is_sign("("):
             outer.append(current)
             is_within = (
-                current.is_condition and _begins(operands, at) and _ends(operands, operands.partners.get(at, at))
+                current.is_condition
+                and _begins(operands, at)
+                and ends_condition(operands, operands.partners.get(at, at))
             )
             current = _Condition(is_within, outer=current if is_within else None)
         elif token.is_sign(")") and outer:
@@ -148,7 +150,7 @@ def _memberships(operands: Operands) -> Iterator[_Membership]:
             operator = at - is_negated
             left = operands.compared(operator)
             is_plain = current.is_condition and _begins(operands, left)
-            is_plain = is_plain and _ends(operands, operands.partners.get(at + 1, at + 1))
+            is_plain = is_plain and ends_condition(operands, operands.partners.get(at + 1, at + 1))
             if left < operator and at + 1 in operands.partners:
                 yield _Membership(left, operator, at + 1, is_negated, current if is_plain else None)
 
@@ -159,7 +161,7 @@ def _begins(operands: Operands, at: int) -> bool:
     return operands.word_at(before) in _CONDITIONS | _CONNECTIVES or operands.is_sign(before, "(")
 
 
-def _ends(operands: Operands, at: int) -> bool:
+def ends_condition(operands: Operands, at: int) -> bool:
     """Return whether a part of a condition ends at a token."""
     after = at + 1
     if after >= len(operands.tokens):

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import OperandsOfText
+from lance_flight.engine.sql.memberships import ends_condition
 from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -203,24 +204,25 @@ class _Reader(OperandsOfText):
         return closing + 1, f"NOT ({among})" if is_negated else among
 
     def _member_of_query(self, row: _Row, at: int, closing: int, *, is_negated: bool) -> str:
-        if not self._is_condition(row.start, closing + 1):
-            raise Unsupported(
-                "(a, b) IN (SELECT …) is a condition of its own, beside AND and OR of WHERE, HAVING or ON; elsewhere,"
-                f" as under NOT, in CASE or in a SELECT list, write {_EXISTS}"
-            )
         names = [f'"$row.{number}"' for number in range(len(row.parts))]
         query = self.sql[self.tokens[at].start : self.tokens[closing].stop]
         equal = _compare(names, "=", row.parts)
-        condition, word = (f"({equal}) IS NOT FALSE", "NOT EXISTS") if is_negated else (equal, "EXISTS")
         self.queries += 1
         if self.queries > _MOST_QUERIES:
             raise LimitExceeded(f"the statement has more than {_MOST_QUERIES} row values IN a query; expected a join")
-        return f'{word} (SELECT 1 FROM {query} AS "$row"({", ".join(names)}) WHERE {condition})'  # noqa: S608 - planned, not run
+        rows = f'SELECT 1 FROM {query} AS "$row"({", ".join(names)}) WHERE'  # noqa: S608 - planned, not run
+        if self._is_condition(row.start, closing + 1):
+            return f"NOT EXISTS ({rows} ({equal}) IS NOT FALSE)" if is_negated else f"EXISTS ({rows} {equal})"
+        found, other = ("FALSE", "TRUE") if is_negated else ("TRUE", "FALSE")
+        null = f"EXISTS ({rows} ({equal}) IS NULL)"
+        return f"CASE WHEN EXISTS ({rows} {equal}) THEN {found} WHEN {null} THEN CAST(NULL AS BOOLEAN) ELSE {other} END"
 
     def _is_condition(self, start: int, stop: int) -> bool:
         """Return whether an expression is a whole part of a condition, with nothing but AND, OR and brackets around it."""
         while True:
             before, after = start - 1, stop
+            if not ends_condition(self, after - 1):
+                return False
             while self.word_at(before) in {"AND", "OR"}:
                 if self._is_of_between(before - 1):
                     return False
