@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.storage.leases import INTERVAL
+from lance_flight.catalog.storage.reserve import last_full
+from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error
 
@@ -24,6 +25,7 @@ from tests.faults.failpoints import watched
 from tests.faults.writes import START, STOPS, TIMES, WRITES, Stop, Write
 from tests.flight.statements import statement
 from tests.selection import IS_FULL
+from tests.service.forked import constants
 from tests.service.server_process import serving
 
 UNANSWERED = {"committed", "evolved"}
@@ -269,11 +271,14 @@ def test_definitions_are_dropped_on_a_device_that_is_entirely_full(
 
 def test_a_truncated_table_is_vacuumed_on_the_device_that_is_still_full(device: Disk, root: Path) -> None:
     """A query of another server is at work with the old rows: its lease found no room."""
-    with serving(root) as server, serving(root) as other:
+    often = constants({"catalog.storage.leases.INTERVAL": 1, "catalog.maintenance.vacuum.RENEWED_SECONDS": 1.5})
+    with serving(root, environment=often) as server, serving(root, environment=often) as other:
         INGEST.set_up(server, "t")
         with device.with_room(files=0, pages=0):
+            began = time.time()
             info = other.client.get_flight_info(statement("SELECT id FROM t"))
-            time.sleep(INTERVAL + 2)
+            while last_full(Store(str(root))) < began:
+                time.sleep(0.05)
             server.run("TRUNCATE TABLE t")
             age(root / "t", hours=24 * 30)
             files = data_files(root / "t")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import lance
@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.root_formats import CHECK_SECONDS, RECORD, RootF
 from lance_flight.catalog.storage import formats
 from lance_flight.catalog.storage.formats import FORMAT_KEY, FORMATS, LEASE, TABLE, StoredFormat
 from lance_flight.catalog.storage.names import PRIVATE
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import Corrupt, InvalidInput, LanceFlightError, NewerFormat, Unsupported
@@ -25,16 +25,19 @@ from lance_flight.faults import MIGRATION_POINTS, VARIABLE
 
 from tests.backup.roots import engine_of
 from tests.documents import rows_of
-from tests.service.server_process import COMMAND, files
+from tests.faults.failpoints import copy_files, left_behind
+from tests.service.forked import forked
+from tests.service.server_process import files
 
 pytestmark = pytest.mark.slow  # processes of the command line
 
 REFUSED = "table 't' of root 'root' has table format 3, which a newer release wrote; this one reads 1 to 2"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "root"
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the root of each test lies: Lance knows branches by where they lie."""
+    root = tmp_path_factory.mktemp("formats") / "root"
     root.mkdir()
     engine = engine_of(root)
     for statement in (
@@ -50,7 +53,21 @@ def root(tmp_path: Path) -> Path:
         "CREATE VIEW v AS SELECT id FROM other",
     ):
         engine.update(statement)
+    copy_files(root, root.with_name("made"))
     return root
+
+
+@pytest.fixture
+def root(place: Path) -> Path:
+    put(place.with_name("made"), place)
+    return place
+
+
+def put(made: Path, root: Path) -> None:
+    """Put a copy of a root where it was made, as a process finds it that has read none before."""
+    shutil.rmtree(root)
+    copy_files(made, root)
+    shared_session.cache_clear()
 
 
 def in_table_metadata(root: Path, version: str = "3") -> None:
@@ -194,11 +211,10 @@ def test_a_newer_root_is_refused_as_a_whole(root: Path, capsys: pytest.CaptureFi
     for command in ("migrate", "inspect", "vacuum", "verify"):
         assert main([command, str(root)]) == 1
         assert said in capsys.readouterr().err
-    served = subprocess.run(
-        [COMMAND, "serve", str(root), "--port", "0"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert served.returncode == 1
-    assert said in served.stderr
+    log = root.with_name("log")
+    with forked(["serve", str(root), "--port", "0"], log=log) as served:
+        assert served.wait(60) == 1
+    assert said in log.read_text()
     assert (root / "other").is_dir()
 
 
@@ -293,16 +309,29 @@ STOPS = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def stopped(place: Path) -> Mapping[str, Path]:
+    """What a migration leaves that is killed on its way past each stop."""
+    put(place.with_name("made"), place)
+    with left_behind(place, place.with_name("stopped")) as left:
+        assert main(["migrate", str(place)]) == 0
+    return {name: root for (point, number), root in left.items() for name in (f"{point}:{number}", point)}
+
+
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_killed_migration_loses_nothing_and_goes_on(root: Path, stop: str) -> None:
-    ended = subprocess.run(
-        [COMMAND, "migrate", str(root)],
-        env=os.environ | {VARIABLE: stop},
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+def test_a_killed_migration_loses_nothing_and_goes_on(root: Path, stopped: Mapping[str, Path], stop: str) -> None:
+    put(stopped[stop], root)
+    _check_stopped(root, stop)
+
+
+def test_a_process_that_is_killed_leaves_the_same(root: Path) -> None:
+    with forked(["migrate", str(root)], environment=os.environ | {VARIABLE: "format_raised:2"}) as process:
+        assert process.wait(120) == -signal.SIGKILL
+    shared_session.cache_clear()
+    _check_stopped(root, "format_raised:2")
+
+
+def _check_stopped(root: Path, stop: str) -> None:
     engine = engine_of(root)
     rows = {"t": 2, "other": 1, '"t@b"': 3, '"t@old"': 2}
     assert {name: engine.query(f"SELECT * FROM {name}").num_rows for name in rows} == rows

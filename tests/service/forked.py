@@ -7,6 +7,7 @@ Only its command line and what is mapped into it are not as there: a test that l
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +27,13 @@ _CONTEXT.set_forkserver_preload([
     # A child imports the main module of its parent once more, which is pytest's where there are no workers.
     *(["pytest"] if hasattr(sys.modules["__main__"], "__file__") else []),
 ])  # fmt: skip
+
+_CONSTANTS = "LANCE_FLIGHT_TESTS_CONSTANTS"
+
+
+def constants(values: Mapping[str, float]) -> dict[str, str]:
+    """The environment of a process in which constants of the package, `module.NAME`, are shorter than a test would wait."""
+    return os.environ | {_CONSTANTS: json.dumps(values)}
 
 
 @cache
@@ -134,6 +142,12 @@ def _run(
     if log is not None:
         _write_to(log, 2)
     importlib.reload(importlib.import_module("lance_flight.faults"))  # which reads its variable as it is imported
+    for name, value in json.loads(variables.get(_CONSTANTS, "{}")).items():
+        module, _, constant = name.rpartition(".")
+        place = importlib.import_module(f"lance_flight.{module}")
+        if not hasattr(place, constant):
+            raise AttributeError(f"lance_flight.{module} has no {constant}")
+        setattr(place, constant, value)
     sys.argv = ["lance-flight", *arguments]
     sys.exit(importlib.import_module("lance_flight.cli").main(arguments))
 
