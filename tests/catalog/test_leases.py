@@ -282,6 +282,35 @@ def test_a_namespace_whose_lease_cannot_be_written_keeps_no_other_from_its_own(
     assert leased(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot for hold in holds}
 
 
+def test_a_lease_that_a_store_does_not_take_holds_up_no_reader_of_another_table(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow" / VERSIONS).mkdir(parents=True)
+    asked, answers = threading.Event(), threading.Event()
+
+    def slow(at: Store, *written: Any) -> None:
+        if "slow" in at.uri:
+            asked.set()
+            assert answers.wait(10)
+        put(at, *written)
+
+    monkeypatch.setattr(leases, "put", slow)
+    mine, away = Leases(), Store(str(tmp_path / "slow"))
+    hold = mine.hold(away, (None, 3), datetime.now(UTC), is_newest=True)
+    renewal = threading.Thread(target=mine.publish_all)
+    renewal.start()
+    assert asked.wait(10)
+    reader = threading.Thread(target=mine.hold_all, args=(store(place), [(None, 3)]))
+    reader.start()
+    reader.join(5)
+    is_answered = not reader.is_alive()
+    answers.set()
+    renewal.join()
+    reader.join()
+    assert is_answered
+    assert leased(away, datetime.now(UTC).timestamp()) == {hold.snapshot}
+
+
 def test_a_namespace_that_was_dropped_is_not_made_again_by_a_lease(place: Path, tmp_path: Path) -> None:
     mine = Leases()
     hold = mine.hold(store(place), (None, 3), datetime.now(UTC), is_newest=True)

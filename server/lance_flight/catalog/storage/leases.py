@@ -82,6 +82,7 @@ class Leases:
         self._kept: dict[SnapshotLease, float] = {}
         self._published: dict[str, Store] = {}
         self._lock = threading.Lock()
+        self._writing: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._renewer: threading.Thread | None = None
 
     def hold(self, namespace: Store, snapshot: SnapshotId, committed_at: datetime, *, is_newest: bool) -> SnapshotLease:
@@ -138,16 +139,17 @@ class Leases:
     def publish(self, namespace: Store) -> None:
         """Write what this process reads of a namespace to its lease, or remove the lease."""
         with self._lock:
-            snapshots = self._held(namespace)
+            writing = self._writing.setdefault(namespace.uri, threading.Lock())
+        # Not under the lock of all: a store that is away answers after many seconds, and readers of others go on.
+        with writing:
+            snapshots = self.held(namespace)
             place = namespace.child(PRIVATE, LEASES)
             try:
                 if snapshots:
                     make_private(namespace, LEASES)
                     put(place, self._name, snapshots)
-                    self._published[namespace.uri] = namespace
                 else:
                     place.remove_files([self._name])
-                    self._published.pop(namespace.uri, None)
             except (OSError, OutsideRoot) as exc:
                 # The table was dropped, or is read-only here: the retention floor protects the reader all the same.
                 log.debug("no lease on %s: %s", namespace.uri, exc)
@@ -156,14 +158,17 @@ class Leases:
                     # What is published stays valid, though it names nothing new.
                     with suppress(OSError):
                         os.utime(Path(place.uri, self._name))
+                return
+            with self._lock:
+                if snapshots:
+                    self._published[namespace.uri] = namespace
+                else:
+                    self._published.pop(namespace.uri, None)
 
     def held(self, namespace: Store) -> set[SnapshotId]:
         """Return the snapshots of a namespace that this process reads, published or not."""
         with self._lock:
-            return self._held(namespace)
-
-    def _held(self, namespace: Store) -> set[SnapshotId]:
-        return {snapshot for uri, snapshot in self._holds if uri == namespace.uri}
+            return {snapshot for uri, snapshot in self._holds if uri == namespace.uri}
 
     def publish_all(self) -> None:
         """Renew every lease, and remove those that have ended."""
