@@ -15,7 +15,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
 from tests.engine.database import Database
-from tests.object_store.s3_server import BucketContent, Faults, S3Server, Sent
+from tests.object_store.s3_server import BucketContent, Faults, Rule, S3Server, Sent
 from tests.service.server_process import Server, serving_uri, started_uri
 
 REGION = "us-east-1"
@@ -59,6 +59,15 @@ class Bucket:
     def faults(self) -> Faults:
         """What befalls requests."""
         return self._content.faults
+
+    @contextmanager
+    def failing(self, *rules: Rule) -> Iterator[None]:
+        """Let requests meet faults within the block; afterwards leases are renewed at once again."""
+        self.faults.set(*rules)
+        try:
+            yield
+        finally:
+            self.faults.set()
 
     @contextmanager
     def recorded(self) -> Iterator[list[Sent]]:
