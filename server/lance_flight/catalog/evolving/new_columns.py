@@ -25,7 +25,7 @@ from lance_flight.catalog.storage.names import OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data, sealed
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.rows import aligned
+from lance_flight.catalog.tables.rows import aligned, with_one_nan
 from lance_flight.catalog.tables.schema_adapter import Fill, cast, identified, missing, namespace_id, partly_stored
 from lance_flight.errors import DataError, LanceFlightError
 from lance_flight.model.json_documents import is_json
@@ -121,7 +121,7 @@ class NewColumns:
             return self._cast(target, batch, physical, lacking)
         columns = [self.step.before.column(number) for number in computed.sources]
         sources = [self._cast(each, batch, physical, lacking) for each in columns if each is not None]
-        return computed.values(sources, batch.num_rows)
+        return with_one_nan(computed.values(sources, batch.num_rows))
 
     def _cast(
         self, target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], lacking: Collection[int]

@@ -80,8 +80,28 @@ def conform(
         if not is_stored:
             check_vectors(field, column)
             _check_inside(field)
-        columns.append(column)
+        columns.append(with_one_nan(column))
     return pa.Table.from_arrays(columns, schema=target)
+
+
+def with_one_nan(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column whose NaN has no sign: 0 / 0 has one on x86, and DataFusion sorts it lowest.
+
+    Numbers in lists, such as vectors, stay as they are.
+    """
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([with_one_nan(chunk) for chunk in column.chunks], kind)
+    if pa.types.is_struct(kind):
+        fields = [column.field(place) for place in range(kind.num_fields)]
+        unsigned = [with_one_nan(field) for field in fields]
+        if all(new is field for new, field in zip(unsigned, fields, strict=True)):
+            return column
+        return pa.StructArray.from_arrays(unsigned, fields=list(kind), mask=column.is_null())
+    if not pa.types.is_floating(kind):
+        return column
+    is_nan = pc.is_nan(column.cast(pa.float32()) if pa.types.is_float16(kind) else column)
+    return pc.if_else(is_nan, pa.scalar(np.nan, kind), column) if pc.any(is_nan).as_py() else column
 
 
 def in_parts(

@@ -32,8 +32,8 @@ from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table
 from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
+from lance_flight.engine.sql.float_signs import DOUBLE, REAL
 from lance_flight.engine.sql.references import Point, Reference, naming, point
-from lance_flight.engine.sql.signed_zeros import DOUBLE, REAL
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of

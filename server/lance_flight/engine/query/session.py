@@ -66,6 +66,7 @@ from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic, sorts_rows
+from lance_flight.engine.sql.float_signs import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.growth import Growth
@@ -73,13 +74,12 @@ from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visib
 from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
-from lance_flight.engine.sql.operand_types import MOST_OPERANDS, with_doubles, with_one_zero
+from lance_flight.engine.sql.operand_types import MOST_OPERANDS, may_make_nan, with_doubles, with_one_nan, with_one_zero
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
 from lance_flight.engine.sql.references import CATALOG, Point, quoted
 from lance_flight.engine.sql.rewriting import datafusion_text
-from lance_flight.engine.sql.signed_zeros import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
@@ -340,6 +340,7 @@ class QuerySession:
                 if not is_typed:
                     is_typed = True
                     calls, frame = self._with_exact_numbers(calls, frame, plan)
+                    calls, frame = self._with_one_nan(calls, frame, plan)
                     calls, frame = self._with_one_zero(calls, frame, plan)
                 # A view is coerced with the query that reads it.
                 strict = with_strict_memberships(calls.sql)
@@ -416,6 +417,24 @@ class QuerySession:
     def _are_doubles_decimals(self, frame: DataFrame) -> bool:
         # Asked here, since most queries have no such types, and each step of planning goes to another thread.
         return has_decimals_and_doubles(frame) and self.planned(partial(are_doubles_decimals, frame, self.datafusion))
+
+    def _with_one_nan(
+        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
+    ) -> tuple[TypedCalls, DataFrame]:
+        """Return a query whose computed NaN has no sign, and its plan: 0 / 0 has one on x86, and is less than all to DataFusion."""
+        is_asked = self._is_view or may_make_nan(calls.sql)
+        if not is_asked or "Float" not in frame.logical_plan().display_indent_schema():
+            return calls, frame
+        asking, names = calls.with_results()
+        if not 0 < len(names) <= MOST_OPERANDS:
+            return calls, frame
+        with suppress(SqlError, Unsupported):
+            self._planned(asking, plan)
+            unsigned = with_one_nan(calls.sql, names, asking.operand_types())
+            if unsigned != calls.sql:
+                frame = self._planned(replace(calls, sql=unsigned), plan)
+                calls = replace(calls, sql=unsigned)
+        return calls, frame
 
     def _with_one_zero(
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]

@@ -74,7 +74,7 @@ def with_checked_arithmetic(text: str) -> str:
     'SELECT checked_subtract(checked_add(a , checked_multiply(b , 2)) , 1), whole_sum(sum(DISTINCT exact_integer(c)) FILTER (WHERE d)) FROM t WHERE -a > 3'
     """
     tokens = tokenize(text)
-    factors = _Factors(tokens)
+    factors = Factors(tokens)
     opened: list[Edit] = []
     edits: list[Edit] = []
     for at in _operators(factors):
@@ -167,14 +167,14 @@ def operator_of(function: str) -> str | None:
     return None if found is None else SIGNS.get(found["word"])
 
 
-def _operators(factors: _Factors) -> Iterator[int]:
+def _operators(factors: Factors) -> Iterator[int]:
     """Yield the places of the binary operators."""
     for at, token in enumerate(factors.tokens):
         if token.kind is Kind.SIGN and token.text in _FUNCTIONS and factors.is_binary(at):
             yield at
 
 
-def _sums(factors: _Factors) -> Iterator[tuple[int, int, int, int]]:
+def _sums(factors: Factors) -> Iterator[tuple[int, int, int, int]]:
     """Yield of each sum its place, the first token of its argument, its closing bracket, and the token after all of it."""
     tokens = factors.tokens
     for at, token in enumerate(tokens[:-2]):
@@ -186,7 +186,7 @@ def _sums(factors: _Factors) -> Iterator[tuple[int, int, int, int]]:
             yield at, inner, closed, factors.after_call(closed + 1)
 
 
-class _Factors(Operands):
+class Factors(Operands):
     """Finds the bounds of the operands of `+`, `-` and `*`."""
 
     def is_binary(self, at: int) -> bool:
@@ -241,7 +241,9 @@ class _Factors(Operands):
             return sign == "*" or text not in _TIGHTER
         if not self.ends_operand(place - 1) or self.word_at(place - 1) == "OVER":
             return False
-        is_word = bool(self.word_at(place)) and not self.is_name(place) and self.word_at(place) not in _PARTS
+        is_order = self.word_at(place) == "NULLS" and self.word_at(place - 1) not in {"IGNORE", "RESPECT"}
+        is_part = self.word_at(place) in _PARTS and not is_order
+        is_word = bool(self.word_at(place)) and not self.is_name(place) and not is_part
         return is_word or kind is Kind.NAME
 
     def _begins_operand(self, at: int) -> bool:

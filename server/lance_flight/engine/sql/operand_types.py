@@ -6,14 +6,19 @@ So operands are planned as arguments of functions that refuse them, which says t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 
+from lance_flight.engine.sql.checked_arithmetic import Factors
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
-from lance_flight.engine.sql.signed_zeros import DOUBLE, REAL
-from lance_flight.engine.sql.tokens import Kind, edited, tokenize
+from lance_flight.engine.sql.float_signs import DOUBLE, REAL, UNSIGNED_NAN, is_number
+from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
 
 OPERAND = "operand"
 """The function around each operand."""
@@ -22,6 +27,7 @@ _COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
 _OF_ONE_TYPE = frozenset(["COALESCE", "NULLIF", "GREATEST", "LEAST", "NVL", "IFNULL"])
 _QUANTIFIERS = frozenset(["ANY", "SOME", "ALL"])
 _FRAMES = frozenset(["RANGE", "ROWS", "GROUPS"])
+_SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT"])
 
 Span = tuple[int, int]
 """First token of an operand, and the token after it."""
@@ -70,8 +76,42 @@ def with_one_zero(text: str, names: Sequence[Sequence[str]], types: Mapping[str,
         for group in names
         if any(pa.types.is_floating(types[name]) for name in group if name in types)
         for name in group
+        if name not in types or is_number(types[name])
     }
     return _with(text, names, around, of_bits=True)
+
+
+def may_make_nan(text: str) -> bool:
+    """Return whether a query may compute a NaN, and compare it."""
+    return _MAKES_NAN.search(text) is not None and _COMPARES.search(text) is not None
+
+
+def with_results(text: str) -> tuple[str, list[str]]:
+    """Return a text with each value that may be a new NaN in a function, and the names of the functions.
+
+    Values that are written alike in one SELECT share a function: they are one for GROUP BY.
+
+    >>> with_results("SELECT a / b + 1 FROM t GROUP BY a / b + 1 ORDER BY ln(c) * 2")[0]
+    'SELECT __operand_call0(a / b + 1) FROM t GROUP BY __operand_call0(a / b + 1) ORDER BY __operand_call1(ln(c)) * 2'
+    """
+    factors = Factors(tokenize(text))
+    spans, scopes = _results(factors), Scopes.of(factors.tokens)
+    names: dict[tuple[str | int, ...], str] = {}
+    shared = [
+        names.setdefault(scopes.key(factors.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
+        for start, stop in spans
+    ]
+    return _wrapped(text, spans, [f"{name}(" for name in shared], [")"] * len(spans)), shared
+
+
+def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text without the sign of NaN in values that are floats."""
+    unsigned = {
+        span: UNSIGNED_NAN.format("REAL" if types[name] == pa.float32() else "DOUBLE")
+        for span, name in zip(_results(Factors(tokenize(text))), names, strict=True)
+        if name in types and pa.types.is_floating(types[name])
+    }
+    return _wrapped(text, list(unsigned), ["nanvl("] * len(unsigned), list(unsigned.values()))
 
 
 def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[str, str]], *, of_bits: bool) -> str:
@@ -121,7 +161,7 @@ def _groups(reader: _Reader) -> Iterator[list[Span]]:
 def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
     """Yield the operands that DataFusion compares by their bits, but for columns by themselves and lists of literals of a column.
 
-    These are known to be columns of tables, or not (`engine.sql.signed_zeros`), where no query is within another one.
+    These are known to be columns of tables, or not (`engine.sql.float_signs`), where no query is within another one.
     """
     is_nested = sum(token.word == "SELECT" for token in reader.tokens) > 1
     for at, token in enumerate(reader.tokens):
@@ -147,6 +187,127 @@ def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
 
 
 _MOST_LISTED = 50
+
+
+def _results(factors: Factors) -> list[Span]:
+    """Return the values that may be a new NaN: sums, products and quotients of two values, as wide as they are, and calls."""
+    found = dict.fromkeys(_all_results(factors))
+    return [span for span in found if not any(_is_part(factors, span, other) for other in found)]
+
+
+def _all_results(factors: Factors) -> Iterator[Span]:
+    for at, token in enumerate(factors.tokens):
+        if token.kind is Kind.SIGN and token.text in "+-*/%" and _makes_nan(factors, at):
+            stop = factors.right_of(at, "+")
+            while factors.text(stop) in {"+", "-"} and factors.is_binary(stop):
+                stop = factors.right_of(stop, "+")
+            yield factors.left_of(at, "+"), stop
+        elif token.word in _NAN_CALLS and factors.is_sign(at + 1, "(") and not factors.is_sign(at - 1, "."):
+            yield at, factors.after_call(factors.partners.get(at + 1, at + 1) + 1)
+
+
+def _makes_nan(factors: Factors, at: int) -> bool:
+    """Return whether an operator makes a NaN of what is none: not beside a number other than zero."""
+    sign, (before, after) = factors.text(at), (_is_finite(factors, at + step) for step in (-1, 1))
+    if not factors.is_binary(at):
+        return sign == "-" and factors.kind(at + 1) is not Kind.NUMBER and not factors.ends_operand(at - 1)
+    if sign in "/%":
+        return not after
+    is_factor = factors.text(at - 2) in {"*", "/", "%"}, factors.text(at + 2) in {"*", "/", "%"}
+    return not (before and not is_factor[0]) and not (after and (sign == "*" or not is_factor[1]))
+
+
+def _is_finite(factors: Factors, at: int) -> bool:
+    """Return whether a token is a number other than zero, or begins an interval."""
+    is_number = factors.kind(at) is Kind.NUMBER and re.search("[1-9]", factors.text(at)) is not None
+    return is_number or factors.word_at(at) in {"INTERVAL", "DATE", "TIMESTAMP"}
+
+
+def _is_part(factors: Factors, span: Span, other: Span) -> bool:
+    """Return whether a value is an operand of another one, at most in brackets: a NaN in it is none for that one either."""
+    if span == other or not other[0] <= span[0] < span[1] <= other[1]:
+        return False
+    opened = [at for at in range(other[0], span[0]) if factors.partners.get(at, at) >= span[1]]
+    return all(factors.is_sign(at, "(") and not factors.ends_operand(at - 1) for at in opened)
+
+
+_NAN_CALLS = frozenset(
+    [
+        *(
+            "ACOS",
+            "ACOSH",
+            "ASIN",
+            "ASINH",
+            "ATAN2",
+            "ATANH",
+            "COS",
+            "COT",
+            "LN",
+            "LOG",
+            "LOG10",
+            "LOG2",
+            "POW",
+            "POWER",
+        ),
+        *("SIN", "SQRT", "TAN", "AVG", "MEAN", "SUM"),
+        *(
+            "CORR",
+            "COVAR",
+            "COVAR_POP",
+            "COVAR_SAMP",
+            "STDDEV",
+            "STDDEV_POP",
+            "STDDEV_SAMP",
+            "VAR",
+            "VAR_POP",
+            "VAR_SAMP",
+        ),
+    ]
+)
+_MAKES_NAN = re.compile(rf"[-+*/%]|\b(?:{'|'.join(sorted(_NAN_CALLS))})\s*\(", re.IGNORECASE)
+_COMPARES = re.compile(
+    r"[<>=]|\b(?:BETWEEN|CASE|DISTINCT|EXCEPT|GREATEST|GROUP|HAVING|IN|INTERSECT|JOIN|LEAST|MAX|MIN|NULLIF|ORDER|OVER|UNION|WITH)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """Number of the SELECT that each token stands in, and the names that each SELECT writes without a dot behind them."""
+
+    numbers: Sequence[int]
+    names: AbstractSet[tuple[int, str]]
+
+    @classmethod
+    def of(cls, tokens: Sequence[Token]) -> Scopes:
+        numbers, within, last = [], [0], 0
+        for token, following in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+            begins = token.word in _SET_OPERATORS or (token.is_sign("(") and following.word in QUERIES)
+            last += begins
+            if token.is_sign("("):
+                within.append(last if begins else within[-1])
+            elif token.is_sign(")") and len(within) > 1:
+                within.pop()
+            elif begins:
+                within[-1] = last
+            numbers.append(within[-1])
+        pairs = zip(pairwise(tokens), numbers, strict=False)
+        return cls(numbers, {(number, one.text) for (one, after), number in pairs if not after.is_sign(".")})
+
+    def key(self, call: Sequence[Token], place: int) -> tuple[str | int, ...]:
+        """Return what calls have in common that stand in one SELECT and are written alike: their types are the same there.
+
+        `t.ts` and `ts` are alike where the SELECT has t among its relations, and the call names no other one.
+        """
+        scope, ends = self.numbers[place], call[1:]
+        qualifiers = {one.text for one, after in zip(call, ends, strict=False) if after.is_sign(".")}
+        if len(qualifiers) == 1 and (scope, *qualifiers) in self.names:
+            call = [
+                one
+                for one, after in zip(call, [*ends, call[-1]], strict=True)
+                if not (one.is_sign(".") or after.is_sign("."))
+            ]
+        return (scope, *(f"{token.kind}{token.word or token.text}" for token in call))
 
 
 class _Reader(Operands):

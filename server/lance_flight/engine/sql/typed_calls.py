@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -28,16 +26,15 @@ from lance_flight.engine.sql.checked_arithmetic import (
     without_check,
     without_checks,
 )
-from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.sql.date_functions import date_signature, date_type, dates
 from lance_flight.engine.sql.date_patterns import without_strftime
+from lance_flight.engine.sql.float_signs import without_unsigned
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
-from lance_flight.engine.sql.operand_types import OPERAND, with_operands
-from lance_flight.engine.sql.signed_zeros import without_unsigned
+from lance_flight.engine.sql.operand_types import OPERAND, Scopes, with_operands, with_results
 from lance_flight.engine.sql.sort_keys import written_once
 from lance_flight.engine.sql.text_lengths import without_lengths
 from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edited, tokenize
@@ -61,7 +58,6 @@ _CALL_NAME = re.compile(r"__(?P<word>\w+?)_call\d+")
 _SHOWN = MappingProxyType({COSINE_OR_SAME: "cosine_distance"})
 """What some functions are called in names of columns."""
 _RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
-_SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT"])
 
 
 def refuses_call(error: Exception) -> bool:
@@ -171,6 +167,11 @@ class TypedCalls:
         operands = {name: OPERAND for group in names for name in group}
         return replace(self, sql=sql, calls={**self.calls, **operands}, types={}), names
 
+    def with_results(self) -> tuple[TypedCalls, list[str]]:
+        """Return the same query with the values that may be a new NaN in functions that tell their types, and these functions."""
+        sql, names = with_results(self.sql)
+        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(names, OPERAND)}, types={}), names
+
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
@@ -224,7 +225,7 @@ def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[Ed
     """Return the edits that give the calls of some functions names of their own, and the function of each name."""
     tokens = tokenize(sql)
     shared: dict[tuple[str | int, ...], str] = {}
-    scopes = _Scopes.of(tokens) if _DATES & words & {token.text.lower() for token in tokens} else None
+    scopes = Scopes.of(tokens) if _DATES & words & {token.text.lower() for token in tokens} else None
     edits: list[Edit] = []
     calls: dict[str, str] = {}
     for place, token in enumerate(tokens[:-1]):
@@ -252,45 +253,6 @@ def _call(tokens: Sequence[Token], place: int) -> Sequence[Token]:
         if depth == 0:
             break
     return tokens[place : end + 1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Scopes:
-    """Number of the SELECT that each token stands in, and the names that each SELECT writes without a dot behind them."""
-
-    numbers: Sequence[int]
-    names: AbstractSet[tuple[int, str]]
-
-    @classmethod
-    def of(cls, tokens: Sequence[Token]) -> _Scopes:
-        numbers, within, last = [], [0], 0
-        for token, following in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
-            begins = token.word in _SET_OPERATORS or (token.is_sign("(") and following.word in QUERIES)
-            last += begins
-            if token.is_sign("("):
-                within.append(last if begins else within[-1])
-            elif token.is_sign(")") and len(within) > 1:
-                within.pop()
-            elif begins:
-                within[-1] = last
-            numbers.append(within[-1])
-        pairs = zip(pairwise(tokens), numbers, strict=False)
-        return cls(numbers, {(number, one.text) for (one, after), number in pairs if not after.is_sign(".")})
-
-    def key(self, call: Sequence[Token], place: int) -> tuple[str | int, ...]:
-        """Return what calls have in common that stand in one SELECT and are written alike: their types are the same there.
-
-        `t.ts` and `ts` are alike where the SELECT has t among its relations, and the call names no other one.
-        """
-        scope, ends = self.numbers[place], call[1:]
-        qualifiers = {one.text for one, after in zip(call, ends, strict=False) if after.is_sign(".")}
-        if len(qualifiers) == 1 and (scope, *qualifiers) in self.names:
-            call = [
-                one
-                for one, after in zip(call, [*ends, call[-1]], strict=True)
-                if not (one.is_sign(".") or after.is_sign("."))
-            ]
-        return (scope, *(f"{token.kind}{token.word or token.text}" for token in call))
 
 
 def _is_expression(tokens: Sequence[Token], place: int) -> bool:

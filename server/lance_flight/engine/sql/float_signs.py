@@ -1,7 +1,9 @@
-"""Zero and minus zero as one value, where DataFusion 55 compares the bits of doubles.
+"""One zero and one NaN of floats, where DataFusion 55 compares their bits.
 
-It does so in IN with a list, `CASE f WHEN 0`, nullif, and in windows; `=`, GROUP BY, DISTINCT and joins take them for one value.
+It tells zeros apart in IN with a list, `CASE f WHEN 0`, nullif, and in windows; `=`, GROUP BY, DISTINCT and joins take them for one value.
 `f - (-0.0)` is `f` without the sign of a zero, and a text that no client writes, so that names of columns can leave it out.
+A NaN with a sign is another value everywhere, and less than all. x86 computes one, as 0 / 0: rows are stored without
+(`catalog.tables.rows.with_one_nan`), and computed values become `nanvl(f, '+NaN')` (`operand_types.with_one_nan`).
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, ed
 
 DOUBLE, REAL = " - (-0.0)", " - CAST(-0.0 AS REAL)"
 """What removes the sign of a zero, by the type of a column."""
+UNSIGNED_NAN = ", CAST('+NaN' AS {}))"
+"""What ends a call of `nanvl` that removes the sign of NaN, in a text that no client writes."""
 _WORDS = re.compile(r"\b(?:IN|CASE|NULLIF|OVER|WINDOW|DISTINCT)\b", re.IGNORECASE)
 _BOTH_ZEROS = ", 0.0, -0.0"
 _SHOWN = re.compile(r" - (?:Float64\(-0\)|CAST\(Float64\(-0\) AS Float32\))|, Float64\(0\), Float64\(-0\)")
+_SHOWN_NAN = re.compile(r', ?(?:CAST\()?Utf8\("\+NaN"\)(?: AS Float(?:32|64)\))?\)')
 _LIST = re.compile(r" IN \(\[(?P<items>[^\]]*)\]\)")
 _FLOATING_ZERO = re.compile(r"Float(?:32|64)\((-?0)\)")
 _ZERO = re.compile(r"0*\.?0*(?:[eE][+-]?\d+)?")
@@ -82,6 +87,12 @@ def without_unsigned(name: str) -> str:
     >>> without_unsigned("rank() ORDER BY [t.f - Float64(-0) ASC NULLS LAST]")
     'rank() ORDER BY [t.f ASC NULLS LAST]'
     """
+    while (found := _SHOWN_NAN.search(name)) is not None:
+        depth, start = 1, found.start()
+        while depth and start:
+            start -= 1
+            depth += (name[start] in ")]}") - (name[start] in "([{")
+        name = name[: start - len("nanvl")] + name[start + 1 : found.start()] + name[found.end() :]
     return _SHOWN.sub("", name)
 
 

@@ -1,9 +1,11 @@
-"""Zero and minus zero are one value wherever rows are compared, and each is stored as it was written."""
+"""Zero and minus zero are one value wherever rows are compared, and so are all NaN; a zero is stored as it was written."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.engine.database import Database
@@ -106,3 +108,91 @@ def test_computed_zeros_are_one(zeros: Database, column: str, zero: str) -> None
     assert zeros.query(f"SELECT count(*) OVER (PARTITION BY -{column}) FROM z").column_names == [
         f"count(*) PARTITION BY [(- z.{column})] ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
     ]
+
+
+# Each is NaN in the rows 1, 2, 6 and 7, one of which was written as a NaN; 3 and 5 are numbers, and 4 is NULL.
+NANS = (
+    "{0}",
+    "-{0}",
+    "-(-{0} + id) * id",
+    "{0} / id % 3",
+    "1 + {0} * ln(-1) * 0e0 / 0",
+    "ln(id - 99) + {0}",
+    "0e0 * {0} / 0",
+)
+IS_NAN = (
+    "{0} > 100",
+    "{0} = double 'NaN'",
+    "NOT {0} <= 100",
+    "{0} IN (double 'NaN', 7.5)",
+    "nullif({0}, double 'NaN') IS NULL AND d IS NOT NULL",
+)
+
+
+@pytest.fixture(scope="module")
+def nans(database: Database) -> Database:
+    database.run("CREATE TABLE n (id BIGINT, d DOUBLE, r REAL, s STRUCT<d DOUBLE>) PARTITIONED BY (bucket(2, id))")
+    database.run("INSERT INTO n (id, d, r) SELECT 1, 0e0 / 0, CAST(0e0 / 0 AS REAL) UNION ALL SELECT 6, ln(-1), ln(-1)")
+    database.run("INSERT INTO n (id, d, r) VALUES (2, 'NaN', 'NaN'), (3, 1.5, 1.5), (4, NULL, NULL), (5, -2, -2)")
+    signed = np.array([-math.nan])
+    database.ingest(
+        "n", pa.table({"id": [7], "d": signed, "r": signed.astype(np.float32), "s": [{"d": -math.nan}]}), "append"
+    )
+    return database
+
+
+@pytest.mark.parametrize("column", ["d", "r"])
+@pytest.mark.parametrize("value", NANS)
+def test_all_nan_are_one_value_beyond_the_others(nans: Database, value: str, column: str) -> None:
+    value = value.format(column)
+    found = {1, 2, 6, 7} if "/ 0" not in value else {1, 2, 3, 5, 6, 7}
+    found |= {3, 5} if "ln(id" in value else set()
+    others, count = 6 - len(found), len(found)
+    for source, key in (("n", value), (f"(SELECT id, d, {value} AS x FROM n) AS q", "x")):
+        for condition in IS_NAN:
+            got = nans.rows(f"SELECT id FROM {source} WHERE {condition.format(f'({key})')}")
+            assert {row for (row,) in got} == found, condition
+        assert [row for (row,) in nans.rows(f"SELECT id FROM {source} ORDER BY {key} NULLS LAST, id")][others:] == [
+            *sorted(found),
+            4,
+        ]
+        assert sorted(nans.rows(f"SELECT count(*) FROM {source} GROUP BY {key}")) == [(1,)] * (1 + others) + [(count,)]
+        assert len(nans.rows(f"SELECT DISTINCT {key} AS k FROM {source}")) == 2 + others
+        assert len(nans.rows(f"SELECT {key} AS k FROM {source} UNION SELECT double 'NaN'")) == 2 + others
+        highest, lowest, distinct = nans.rows(f"SELECT max({key}), min({key}), count(DISTINCT {key}) FROM {source}")[0]
+        assert (math.isnan(highest), math.isnan(lowest), distinct) == (True, not others, 1 + others)
+        peers = nans.rows(
+            f"SELECT id, count(*) OVER (PARTITION BY {key}), rank() OVER (ORDER BY {key} DESC NULLS LAST) FROM {source}"
+        )
+        assert {(id_, *rest) for id_, *rest in peers if id_ in found} == {(id_, count, 1) for id_ in found}
+        joined = nans.rows(f"SELECT count(*) FROM {source} JOIN (SELECT double 'NaN' AS y) AS o ON {key} = y")
+        assert joined == [(count,)]
+
+
+def test_a_nan_is_stored_without_its_sign(nans: Database) -> None:
+    nans.run("UPDATE n SET s = named_struct('d', 0e0 / 0) WHERE id = 6")
+    stored = nans.query("SELECT d, r, s['d'] AS s FROM n WHERE isnan(d) AND id <> 4").to_pylist()
+    assert [math.copysign(1, each) for row in stored for each in row.values() if each is not None] == [1.0] * 10
+
+
+def test_computed_nan_has_the_name_and_type_of_its_query(nans: Database) -> None:
+    found = nans.query(
+        "SELECT d / r, -r, id / 2, id % 2 = 1, sum(-d) FROM n WHERE -d > 1000 GROUP BY d / r, -r, id ORDER BY id LIMIT 1"
+    )
+    assert found.column_names == [
+        "n.d / n.r",
+        "(- n.r)",
+        "n.id / Int64(2)",
+        "n.id % Int64(2) = Int64(1)",
+        "sum((- n.d))",
+    ]
+    assert list(map(str, found.schema.types)) == ["double", "float", "int64", "bool", "double"]
+
+
+def test_views_and_changes_take_one_nan(database: Database, nans: Database, table: str) -> None:
+    database.run(f"CREATE VIEW v{table} AS SELECT id, 0 * d / 0 AS q FROM n")
+    assert len(database.rows(f"SELECT DISTINCT q FROM v{table}")) == 2
+    database.run(f"CREATE TABLE {table} PARTITIONED BY (bucket(2, id)) AS SELECT id, -d AS d FROM n")
+    assert database.run(f"DELETE FROM {table} WHERE -d > 1000") == 4
+    database.run(f"UPDATE {table} SET d = d * 0 / 0 WHERE d < 0")
+    assert database.query(f"SELECT id FROM {table} WHERE d > 1000")["id"].to_pylist() == [3]
