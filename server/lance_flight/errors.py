@@ -402,7 +402,7 @@ def storage_error(error: BaseException, place: str = "the root") -> LanceFlightE
     if isinstance(error, LanceFlightError):
         return None
     if _NO_BUCKET.search(str(error)):
-        return NotFound("the bucket of the root does not exist; expected one that was made")
+        return NotFound(f"the bucket of {place} does not exist; expected one that was made")
     return (
         StorageFull.of(error, place)
         or StorageDenied.of(error, place)

@@ -44,7 +44,7 @@ class WatchedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What became of a file's last change, and when its content ends to be good (seconds of Unix time; None: never)."""
+    """State of a watched file: whether its newest content is in force, and its expiry in seconds of Unix time (None: never)."""
 
     is_in_force: bool
     expires: float | None = None

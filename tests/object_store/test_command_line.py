@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.cli import main
@@ -28,3 +32,17 @@ def test_a_command_reaches_a_root_by_the_storage_options_of_the_environment(
     monkeypatch.setenv("LANCE_FLIGHT_STORAGE_OPTIONS", bucket.options_text)
     assert main([name, bucket.store.uri, *arguments]) == 0
     assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["config", "--check", "--root"], ["serve"], ["inspect"]])
+def test_a_bucket_that_is_not_there_is_named(bucket: Bucket, command: list[str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "lance_flight", *command, "s3://nobucket/lake"],
+        env={**os.environ, "LANCE_FLIGHT_STORAGE_OPTIONS": bucket.options_text, "LANCE_FLIGHT_ALLOW_ANONYMOUS": "true"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "the bucket of 's3://nobucket/lake' does not exist" in ended.stdout + ended.stderr
+    assert ended.returncode == 1

@@ -94,7 +94,7 @@ def test_serve_refuses_a_key_of_another_length(tmp_path: Path) -> None:
 
 OUT_OF_REACH = [
     pytest.param(["doctor", "s3://bucket/root"], "[unavailable] the object store of the root", id="a store"),
-    (["doctor", "ftp://host/root"], "'ftp://host/root/.lance-flight' is no place that is known"),
+    (["doctor", "ftp://host/root"], "'ftp://host/root' is no place that is known"),
     pytest.param(["backup", "root", "file/target"], "Not a directory", id="a target below a file"),
 ]
 

@@ -33,11 +33,12 @@ def run(options: argparse.Namespace) -> int:
     levels = set()
     for finding in diagnose(Root(existing_root(options.root))):
         levels.add(finding.level)
-        _show(finding)
+        show(finding)
     return 1 if Level.ERROR in levels else 0
 
 
-def _show(finding: RootFinding) -> None:
+def show(finding: RootFinding) -> None:
+    """Print a finding with a mark for its level, and what to do."""
     mark = _MARKS[finding.level]
     if sys.stdout.isatty():
         draw(f"{_COLOURS[finding.level]}{mark}{_PLAIN}", sys.stdout)

@@ -67,6 +67,7 @@ def existing_root(root: str) -> Store:
         store = Store(str(Path(root).resolve()))
     else:
         store = Store(root.rstrip("/"), storage_from_environment(os.environ))
+        store.check()
     check_restored(store)
     return store
 

@@ -34,9 +34,10 @@ class TlsFiles:
         """Read and check the files; raise `InvalidInput` for unusable ones."""
         tls = self._content()
         first = self._check(tls)
-        unusable = _out_of_time(first)
-        if unusable:
-            _log.warning("certificate %r %s", self.certificate, unusable)
+        try:
+            self._check_time(first)
+        except InvalidInput as exc:
+            _log.warning("%s", exc)
         warn_if_open(self.key, "key")
         self._tell(first, is_in_force=True)
         return tls
@@ -54,9 +55,8 @@ class TlsFiles:
                 self._tell(running, is_in_force=True)
                 return None
             first = self._check(found)
-            unusable = _out_of_time(first)
-            if unusable and not _out_of_time(running):
-                raise InvalidInput(f"certificate {self.certificate!r} {unusable}")
+            if not _out_of_time(running):
+                self._check_time(first)
         except InvalidInput as exc:
             if str(exc) != self._said:
                 self._said = str(exc)
@@ -66,6 +66,11 @@ class TlsFiles:
         self._said = ""
         self._tell(first, is_in_force=True)
         return found
+
+    def _check_time(self, first: x509.Certificate) -> None:
+        unusable = _out_of_time(first)
+        if unusable:
+            raise InvalidInput(f"certificate {self.certificate!r} {unusable}")
 
     @staticmethod
     def _tell(first: x509.Certificate, *, is_in_force: bool) -> None:

@@ -274,10 +274,22 @@ class Store:
         return self._listed(pafs.FileType.File)
 
     def check(self) -> None:
-        """Raise an error if this location cannot be listed, such as `NotFound` for a missing directory."""
-        if not self.is_remote and not self.exists():
-            raise NotFound(f"there is no directory {self.name!r}")
-        self.directories()
+        """Raise an error if this location cannot be listed, such as `NotFound` for a missing directory or bucket.
+
+        Below a bucket that is there nothing needs to be: an object store has no directories.
+        """
+        if not self.is_remote:
+            if not self.exists():
+                raise NotFound(f"there is no directory {self.name!r}")
+            self.directories()
+            return
+        filesystem, path = self._filesystem()
+        try:
+            filesystem.get_file_info(pafs.FileSelector(path))
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise storage_error(exc, f"{self.uri!r}") or exc from exc
 
     def tree(self) -> Iterator[StoredFile]:
         """Yield every file below this place, however deep; symbolic links are neither files nor followed."""

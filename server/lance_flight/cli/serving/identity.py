@@ -48,12 +48,12 @@ def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
     if config.tokens_file:
         yield TokensFile(config.tokens_file)
     if config.jwt_keys:
-        yield _json_web_tokens(config)
+        yield json_web_tokens(config)
 
 
-def _json_web_tokens(config: ServerConfig) -> Authenticator:
+def json_web_tokens(config: ServerConfig) -> Authenticator:
+    """Return the authenticator of JSON web tokens; raise `InvalidInput` for a key set that cannot be read."""
     tokens = importlib.import_module("lance_flight.flight.identity.json_web_tokens")
-    keys = importlib.import_module("lance_flight.flight.identity.json_web_tokens")
     rules = tokens.TokenRules(
         issuer=config.jwt_issuer,
         audience=config.jwt_audience,
@@ -62,6 +62,6 @@ def _json_web_tokens(config: ServerConfig) -> Authenticator:
         groups_claim=config.jwt_groups_claim,
         leeway=config.jwt_leeway,
     )
-    kind = keys.KeysUrl if config.jwt_keys.startswith("https:") else keys.KeysFile
+    kind = tokens.KeysUrl if config.jwt_keys.startswith("https:") else tokens.KeysFile
     made: Authenticator = tokens.JsonWebTokens(rules, kind(config.jwt_keys))
     return made

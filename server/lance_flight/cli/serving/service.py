@@ -63,6 +63,7 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
     """Open the store of a root that a user names: an object-store URI, or a directory, which is created with `create` alone."""
     if "://" in root:
         store = Store(root.rstrip("/"), dict(storage_options))
+        store.check()
         _check_root(store)
         return store
     path = Path(root).expanduser().resolve()
@@ -256,12 +257,7 @@ def leave(status: int) -> NoReturn:
 def ticket_key(store: Store, config: ServerConfig) -> bytes:
     """Return the key that signs tickets: from its file, else one stored in the root and shared by every server of the root."""
     if config.ticket_key_file:
-        try:
-            key = Path(config.ticket_key_file).read_bytes()
-        except OSError as exc:
-            raise InvalidInput(f"ticket key file {config.ticket_key_file!r} cannot be read: {exc.strerror}") from exc
-        warn_if_open(config.ticket_key_file, "ticket key file")
-        return _of_right_length(config.ticket_key_file, key, "")
+        return key_in_file(config.ticket_key_file)
     if "://" in store.uri:
         log.warning("no ticket_key_file: tickets are valid for this process only")
         return secrets.token_bytes(KEY_BYTES)
@@ -270,6 +266,16 @@ def ticket_key(store: Store, config: ServerConfig) -> bytes:
     return _of_right_length(
         str(kept), _kept_key(kept), "; without the file a new key is made, and older tickets and tokens are refused"
     )
+
+
+def key_in_file(file: str) -> bytes:
+    """Return the key in a file that an operator has made; raise `InvalidInput` for one that cannot be used."""
+    try:
+        key = Path(file).read_bytes()
+    except OSError as exc:
+        raise InvalidInput(f"ticket key file {file!r} cannot be read: {exc.strerror}") from exc
+    warn_if_open(file, "ticket key file")
+    return _of_right_length(file, key, "")
 
 
 def _of_right_length(file: str, key: bytes, advice: str) -> bytes:
