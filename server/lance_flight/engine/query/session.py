@@ -57,6 +57,7 @@ from lance_flight.engine.query.subqueries import (
     has_correlated_not_in,
     has_shared_names,
     is_about_membership,
+    is_ambiguous,
 )
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
@@ -72,6 +73,7 @@ from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.growth import Growth
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.long_numbers import row_edits
+from lance_flight.engine.sql.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.operand_types import MOST_OPERANDS, may_make_nan, with_doubles, with_one_nan, with_one_zero
@@ -79,7 +81,7 @@ from lance_flight.engine.sql.parameters import bound_values, parameter_count, wi
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
 from lance_flight.engine.sql.references import CATALOG, Point, quoted
-from lance_flight.engine.sql.rewriting import datafusion_text
+from lance_flight.engine.sql.rewriting import datafusion_text, numbered
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
@@ -274,7 +276,25 @@ class QuerySession:
             ) from exc
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
-        """Plan a query whose searches and hidden columns are replaced."""
+        """Plan a query whose searches and hidden columns are replaced, with other words where it has no plan as it is written."""
+        written = numbered(sql)
+        marked = {with_marked_conditions(written, side) for side in range(SIDES)} - {written}
+        if not marked:
+            return self._frame_as_written(sql, parameters, is_bound=is_bound)
+        # A view has a physical plan only with the query that reads it: it shows too late what has none.
+        for text in (*sorted(marked), sql) if self._is_view else (sql, *sorted(marked)):
+            try:
+                frame = self._frame_as_written(text, parameters, is_bound=is_bound)
+                if is_bound and not self._is_view:
+                    self.plan(frame)
+            except (SqlError, Unsupported) as exc:
+                if text == sql and is_ambiguous(str(exc)):
+                    raise
+            else:
+                return frame
+        return self._frame_as_written(sql, parameters, is_bound=is_bound)  # as refused as it is
+
+    def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         with located(self._sent, sql):
             rewritten = datafusion_text(sql)
         self._limits.is_costly |= rewritten.is_costly

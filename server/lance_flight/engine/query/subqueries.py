@@ -128,6 +128,11 @@ def _relations(lines: Sequence[str]) -> set[str]:
     return found
 
 
+def is_ambiguous(message: str) -> bool:
+    """Return whether DataFusion refuses a query because a name is that of columns of several tables."""
+    return "mbiguous" in message
+
+
 def is_about_membership(message: str) -> bool:
     """Return whether DataFusion refuses a query because it cannot make a join of IN over a subquery."""
     return any(said in message for said in ("__correlated_sq_", "InSubquery(", "single expression required"))
@@ -156,9 +161,19 @@ def _subqueries(lines: Sequence[str]) -> Iterator[_Subquery]:
             word = next(named.get(depth - 2, iter(())), "")
             stop = next((at for at in range(place + 1, len(lines)) if _depth(lines[at]) <= depth), len(lines))
             end = next((at for at in range(stop, len(lines)) if _depth(lines[at]) < depth), len(lines))
-            yield _Subquery(word, lines[place + 1 : stop], lines[stop:end])
+            yield _Subquery(word, lines[place + 1 : stop], list(_without_subqueries(lines[stop:end], depth)))
         else:
             named[depth] = iter([found["word"] or "" for found in _USE.finditer(line)])
+
+
+def _without_subqueries(lines: Sequence[str], depth: int) -> Iterator[str]:
+    """Yield the operators of a plan that are in no subquery of one depth."""
+    is_subquery = False
+    for line in lines:
+        if _depth(line) <= depth:
+            is_subquery = line.strip() == _SUBQUERY
+        if not is_subquery:
+            yield line
 
 
 def _depth(line: str) -> int:

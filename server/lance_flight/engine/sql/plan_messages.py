@@ -388,7 +388,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         "unnest takes a list, and stands in a SELECT list or behind FROM alone; write FROM t, unnest(t.list) AS x(n)",
     ),
     (
-        re.compile(r"Unsupported LIMIT expression|Unsupported OFFSET expression"),
+        re.compile(r"Unsupported LIMIT expression|Unsupported OFFSET expression|but was used in \[Limit:"),
         "LIMIT and OFFSET take a number or a parameter",
     ),
     (

@@ -173,6 +173,12 @@ def items(tokens: Sequence[Token], start: int) -> Iterator[list[Token]]:
     yield item
 
 
+def is_wildcard(item: Sequence[Token]) -> bool:
+    """Return whether an item is `*` or `t.*`, with options."""
+    star = next((place for place, token in enumerate(item) if token.is_sign("*")), None)
+    return star == 0 or (star is not None and item[star - 1].is_sign("."))
+
+
 def is_without_alias(item: list[Token]) -> bool:
     """Return whether an item certainly has no alias, and is one column: its last token belongs to the token before it."""
     if not item or item[-1].is_sign("*"):

@@ -12,7 +12,7 @@ from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.routines import is_aggregate
-from lance_flight.engine.sql.select_lists import is_without_alias, items
+from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import Unsupported
 
@@ -71,7 +71,7 @@ class _Reader(OperandsOfText):
         """Yield the edits that call columns without an alias by what the client wrote, and not by what it is written out as."""
         for item in items(self.tokens, select + 1):
             is_membership = bool({"EXISTS", "IN"} & {token.word for token in item})
-            if is_membership and is_without_alias(item) and not _is_wildcard(item):
+            if is_membership and is_without_alias(item) and not is_wildcard(item):
                 stop = item[-1].stop
                 yield stop, stop, f" AS {quoted(self.sql[item[0].start : stop])}"
 
@@ -140,12 +140,6 @@ class _Reader(OperandsOfText):
 
     def _text(self, start: int, stop: int) -> str:
         return self.sql[self.tokens[start].start : self.tokens[stop - 1].stop]
-
-
-def _is_wildcard(item: Sequence[Token]) -> bool:
-    """Return whether an item is `*` or `t.*`, with options."""
-    star = next((place for place, token in enumerate(item) if token.is_sign("*")), None)
-    return star == 0 or (star is not None and item[star - 1].is_sign("."))
 
 
 def _is_name(item: Sequence[Token]) -> bool:
