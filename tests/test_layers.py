@@ -86,7 +86,12 @@ LAYERS = {
         "lance_flight.catalog",
         "lance_flight.errors",
     },
-    "lance_flight.admin": {"lance_flight.engine", "lance_flight.catalog", "lance_flight.errors"},
+    "lance_flight.admin": {
+        "lance_flight.engine",
+        "lance_flight.catalog",
+        "lance_flight.errors",
+        "lance_flight.file_reloading",
+    },
     "lance_flight.cli": {
         "lance_flight.audit",
         "lance_flight.config",

@@ -44,5 +44,5 @@ def test_a_bucket_that_is_not_there_is_named(bucket: Bucket, command: list[str])
         timeout=60,
         check=False,
     )
-    assert "the bucket of 's3://nobucket/lake' does not exist" in ended.stdout + ended.stderr
+    assert "the bucket of the root does not exist" in ended.stdout + ended.stderr
     assert ended.returncode == 1

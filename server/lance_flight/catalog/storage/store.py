@@ -289,7 +289,7 @@ class Store:
         except FileNotFoundError:
             return
         except OSError as exc:
-            raise storage_error(exc, f"{self.uri!r}") or exc from exc
+            raise storage_error(exc) or exc from exc
 
     def tree(self) -> Iterator[StoredFile]:
         """Yield every file below this place, however deep; symbolic links are neither files nor followed."""
