@@ -252,6 +252,13 @@ def test_what_fits_does_not_overflow(database: Database, large: str, expression:
     assert database.value(f"SELECT {expression} FROM {large}") == expected
 
 
+def test_room_for_a_digit_is_in_no_name(database: Database, large: str) -> None:
+    found = database.query(
+        f"SELECT ceil(c), floor(c + 1), ceil(i) FROM {large} GROUP BY c, i, ceil(c) ORDER BY ceil(c)"
+    )
+    assert found.column_names == ["ceil(large.c)", "floor(large.c + Int64(1))", "ceil(large.i)"]
+
+
 @pytest.mark.parametrize("expression", ["ceil(a)", "avg(a)"])
 def test_what_has_no_room_is_refused_with_what_to_write(database: Database, large: str, expression: str) -> None:
     name = expression.partition("(")[0]

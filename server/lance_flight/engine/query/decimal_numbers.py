@@ -27,6 +27,7 @@ from lance_flight.engine.query.plan_bounds import with_coercions, with_joined_su
 from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
 from lance_flight.engine.sql.select_lists import REFUSAL
 from lance_flight.engine.sql.tokens import RUNS, Edit, Kind, Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.typed_calls import ONE_DIGIT_MORE
 from lance_flight.errors import LanceFlightError
 
 MOST_ROUNDS = 8
@@ -157,7 +158,7 @@ def with_wide_arguments(text: str) -> str:
     """Return a query whose ceil and floor have room for one more digit: the decimal 9.5 is not rounded up to one of two digits.
 
     >>> with_wide_arguments("SELECT ceil(p), floor(p + 1) FROM t")
-    'SELECT ceil((p) + CAST(0 AS TINYINT)), floor((p + 1) + CAST(0 AS TINYINT)) FROM t'
+    "SELECT ceil((p) + CAST('+0' AS TINYINT)), floor((p + 1) + CAST('+0' AS TINYINT)) FROM t"
     """
     tokens = tokenize(text)
     closing = closing_places(tokens)
@@ -168,7 +169,7 @@ def with_wide_arguments(text: str) -> str:
             inside = tokens[place + 2 : stop]
             if inside and not any(each.word == "TO" or each.is_sign(",") for each in inside):
                 edits.append((inside[0].start, inside[0].start, "("))
-                edits.append((inside[-1].stop, inside[-1].stop, ") + CAST(0 AS TINYINT)"))
+                edits.append((inside[-1].stop, inside[-1].stop, f"){ONE_DIGIT_MORE}"))
     return edited(text, edits)
 
 
