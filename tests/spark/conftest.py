@@ -21,7 +21,7 @@ from lance_flight_client.spark.machine import prepare
 from pyspark.sql import SparkSession
 
 from tests.engine.database import Database
-from tests.selection import IS_FULL
+from tests.selection import IS_FULL, SPARK_SESSION
 from tests.service.server_process import Server, serving
 from tests.spark.offers import Offers, make_tables
 from tests.spark.planner import Catalog
@@ -50,9 +50,14 @@ OWN_SPARK = (
     "test_cluster.py",
     "test_connect.py",
     "test_connector_jars.py::test_the_jar_of_this_spark_is_built_again_the_same",
+    "test_connector_reads.py::test_a_root_that_is_not_there_is_refused",
     "test_connector_versions.py",
+    "test_connector_writes.py::test_a_change_beside_one_of_the_same_rows_is_a_conflict",
     "test_executors.py::test_a_table_is_maintained_by_executors",
+    "test_partition_wise.py::test_a_group_by_of_another_column_is_sparks",
+    "test_partition_wise.py::test_a_join_without_groups_has_no_rows",
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
+    "test_spark.py::test_a_dataframe_stays_at_its_version",
     "test_sql_page.py::test_a_wheel_is_enough",
     "test_sql_page.py::test_the_settings",
     "test_sql_page.py::test_the_shell",
@@ -65,6 +70,9 @@ _NUMBERS = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    modules = {item.nodeid.partition("::")[0] for item in items if "spark" in getattr(item, "fixturenames", ())}
+    if not modules <= SPARK_SESSION:
+        raise pytest.UsageError(f"tests.selection.SPARK_SESSION lacks {sorted(modules - SPARK_SESSION)}")
     if IS_FULL:
         return
     left = [item for item in items if any(f"tests/spark/{name}" in item.nodeid for name in OWN_SPARK)]

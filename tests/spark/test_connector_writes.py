@@ -118,7 +118,7 @@ def test_what_fails_leaves_the_tables_and_the_root_as_they_were(
         before = files(database.root)
 
 
-@pytest.mark.parametrize("catalog", CATALOGS if IS_FULL else ["far"])
+@pytest.mark.parametrize("catalog", CATALOGS)
 def test_a_change_beside_one_of_the_same_rows_is_a_conflict(
     sql: SparkSession, server: Server, database: Database, table: str, *, catalog: str
 ) -> None:

@@ -69,21 +69,14 @@ def test_the_job_of_the_compose_file_loads_its_rows(
         ingest(spark, job)
 
 
-def test_rows_and_columns_are_chosen_in_sql(
+def test_rows_and_columns_are_chosen_in_sql_and_rows_are_brought_together(
     spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path
 ) -> None:
     source = replace(as_parquet(tmp_path), where="id >= 4", columns=("id * 2 AS double", "p"))
-    assert ingest(spark, Job(source=source, target=target)).report is not None
-    assert server.rows(f"SELECT double, p FROM {target.table} ORDER BY double") == [(2 * n, p) for n, p in ROWS[4:]]
-
-
-def test_rows_are_brought_together_first(
-    spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path
-) -> None:
-    job = Job(source=as_parquet(tmp_path), target=target, write=Write(cluster=True, spread=2))
-    ingest(spark, job)
-    ingest(spark, job)
-    assert server.rows(f"SELECT id, p FROM {target.table} ORDER BY id, p") == sorted([*ROWS, *ROWS])
+    for write in (Write(), Write(cluster=True, spread=2)):
+        assert ingest(spark, Job(source=source, target=target, write=write)).report is not None
+    expected = sorted(2 * [(2 * n, p) for n, p in ROWS[4:]])
+    assert server.rows(f"SELECT double, p FROM {target.table} ORDER BY double") == expected
 
 
 def test_a_job_with_a_commit_id_is_run_once(
