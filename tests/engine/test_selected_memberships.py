@@ -80,6 +80,8 @@ def test_an_expression_of_a_select_list(peers: Peers, expression: str) -> None:
 
 QUERIES = (
     "SELECT EXISTS (SELECT 1 FROM u) AS x",
+    "SELECT id FROM t WHERE (a IN (VALUES (1), (NULL))) IS NULL ORDER BY a NOT IN (VALUES (9), (1)), id",
+    "SELECT id FROM t GROUP BY id HAVING count(*) FILTER (WHERE id IN (SELECT v FROM r WHERE r.w = t.id)) > 0",
     "SELECT EXISTS (SELECT a IN (SELECT k FROM u) FROM t) AS x",
     "SELECT 3 NOT IN (SELECT k FROM w) AS x, 9 IN (SELECT k FROM w) AS y",
     "SELECT a IN (SELECT k FROM u) AS x, count(*) FROM t GROUP BY a",

@@ -192,7 +192,7 @@ class _Reader(OperandsOfText):
         """Return the edits of one SELECT; none if one of its values can be no column."""
         block.is_grouped |= bool({"GROUP", "HAVING"} & set(block.clauses))
         listed = list(items(self.tokens, block.clauses["SELECT"] + 1))
-        chosen_by = [(clause, member) for clause, member in block.members if self._is_value(block, clause)]
+        chosen_by = [(clause, member) for clause, member in block.members if self._is_value(block, clause, member)]
         values = [member for _, member in chosen_by]
         # What is compared must not be a value of this kind itself.
         if any(second.start < first.stop for first, second in pairwise(values)):
@@ -230,7 +230,9 @@ class _Reader(OperandsOfText):
         edits += self._wildcards(listed, hidden, on)
         return edits
 
-    def _is_value(self, block: _Block, clause: str) -> bool:
+    def _is_value(self, block: _Block, clause: str, member: _Member) -> bool:
+        if clause == "HAVING":
+            return member.is_aggregated
         return clause in _VALUES and not (clause == "ORDER" and block.is_of_set)
 
     def _is_plain(self, member: _Member, aliases: set[str]) -> bool:

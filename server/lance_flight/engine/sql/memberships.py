@@ -79,6 +79,10 @@ def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> lis
                 (tokens[each.operator].start, tokens[each.opening - 1].stop, "<> ALL" if each.is_negated else "= ANY"),
                 (closes, closes, ")"),
             ]
+            # After ANY, VALUES is a function to DataFusion's parser.
+            if tokens[each.opening + 1].word == "VALUES":
+                inside, end = tokens[each.opening].stop, tokens[operands.partners[each.opening]].start
+                edits += [(inside, inside, "SELECT * FROM ("), (end, end, ") AS __listed")]
     return edits
 
 

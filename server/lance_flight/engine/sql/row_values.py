@@ -15,6 +15,7 @@ from itertools import pairwise
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.memberships import ends_condition
+from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -204,6 +205,11 @@ class _Reader(OperandsOfText):
         return closing + 1, f"NOT ({among})" if is_negated else among
 
     def _member_of_query(self, row: _Row, at: int, closing: int, *, is_negated: bool) -> str:
+        if any(self.is_sign(place + 1, "(") and is_aggregate(self.text(place)) for place in range(row.start, row.stop)):
+            raise Unsupported(
+                "a row value of aggregates IN (SELECT …) is not offered; name them in a query below:"
+                " FROM (SELECT a, count(*) AS n FROM t GROUP BY a) WHERE (a, n) IN (SELECT …)"
+            )
         names = [f'"$row.{number}"' for number in range(len(row.parts))]
         query = self.sql[self.tokens[at].start : self.tokens[closing].stop]
         equal = _compare(names, "=", row.parts)
