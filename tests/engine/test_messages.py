@@ -89,6 +89,14 @@ UNPLANNED = {
     ),
     "a rule of the optimiser": ("SELECT * FROM plain LIMIT -1", "LIMIT must be >= 0, '-1' was provided"),
     "several statements": ("SELECT 1; SELECT 2", "the text has several statements, which ; divides; expected one"),
+    "a key over a subquery": (
+        "SELECT id FROM parts ORDER BY (SELECT max(id) FROM parts) > id",
+        "name it in a query below",
+    ),
+    "a window over a subquery": (
+        "SELECT sum(id) OVER (PARTITION BY (SELECT max(id) FROM parts) > id) FROM parts",
+        "cannot sort or divide rows by what a subquery computes",
+    ),
     "a key of two functions": ("SELECT id FROM parts ORDER BY -murmur3(id)", "DataFusion cannot sort by a function"),
     "a subquery for each row": (
         "SELECT p.id, n.id FROM parts p CROSS JOIN LATERAL (SELECT id FROM plain ORDER BY abs(id - p.id) LIMIT 1) n",
@@ -112,6 +120,8 @@ def test_what_cannot_be_planned_is_said_without_the_layers_of_datafusion(
 
 
 def test_keys_that_datafusion_cannot_sort_by_are_sorted_by_as_the_error_says(engine: Engine) -> None:
+    below = "SELECT id FROM (SELECT *, (SELECT max(id) FROM parts) > id AS key FROM parts) ORDER BY key, id"
+    assert engine.query(below).num_rows > 0
     keys = engine.query("SELECT id, -murmur3(id) AS key FROM parts").to_pylist()
     found = engine.query("SELECT id FROM (SELECT *, -murmur3(id) AS key FROM parts) ORDER BY key")
     assert found["id"].to_pylist() == [row["id"] for row in sorted(keys, key=lambda row: row["key"])]

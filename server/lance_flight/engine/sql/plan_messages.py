@@ -328,6 +328,13 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"(?s)scalar_subquery\(.*does not satisfy order|does not satisfy order.*scalar_subquery\("),
+        (
+            "DataFusion cannot sort or divide rows by what a subquery computes, as in ORDER BY (SELECT max(b) FROM u) > a or PARTITION BY;"
+            " name it in a query below: SELECT … FROM (SELECT *, (SELECT max(b) FROM u) > a AS key FROM t) ORDER BY key"
+        ),
+    ),
+    (
         re.compile(r"does not satisfy order requirements"),
         (
             "DataFusion cannot sort by a function or an operator over what another one computes, as ORDER BY -murmur3(id);"
