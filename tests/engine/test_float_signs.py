@@ -192,6 +192,10 @@ def test_computed_nan_has_the_name_and_type_of_its_query(nans: Database) -> None
 def test_views_and_changes_take_one_nan(database: Database, nans: Database, table: str) -> None:
     database.run(f"CREATE VIEW v{table} AS SELECT id, 0 * d / 0 AS q FROM n")
     assert len(database.rows(f"SELECT DISTINCT q FROM v{table}")) == 2
+    database.run(f"CREATE VIEW u{table} AS SELECT 0 * d / 0, CAST(id AS VARCHAR(1)), -d, id + id FROM n")
+    found = database.query(f"SELECT * FROM u{table} ")
+    assert found.column_names == ["Int64(0) * n.d / Int64(0)", "n.id", "(- n.d)", "n.id + n.id"]
+    assert database.query(f"DESCRIBE u{table}")["column_name"].to_pylist() == found.column_names
     database.run(f"CREATE TABLE {table} PARTITIONED BY (bucket(2, id)) AS SELECT id, -d AS d FROM n")
     assert database.run(f"DELETE FROM {table} WHERE -d > 1000") == 4
     database.run(f"UPDATE {table} SET d = d * 0 / 0 WHERE d < 0")

@@ -122,12 +122,12 @@ def shown_name(column: str) -> str:
     """Return the name of a result column with the user's names of functions."""
     name = _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _CHECKED else found[0], column)
     for as_written in (
+        without_checks,
         without_guards,
         without_unsigned,
         written_once,
         without_lengths,
         without_strftime,
-        without_checks,
     ):
         name = as_written(name)
     return _SHOWN_DIGIT.sub("", name)

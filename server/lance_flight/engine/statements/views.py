@@ -11,7 +11,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.sql import references
+from lance_flight.engine.sql import references, typed_calls
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.qualified_names import qualified
@@ -78,7 +78,7 @@ class CreateView(ChangeStatement):
     def _definition(self, name: TableName, changes: Changes) -> ViewDefinition:
         session = changes.new_session()
         schema = storable(session.frame(self.query).schema())
-        columns = self.columns or tuple(schema.names)
+        columns = self.columns or tuple(map(typed_calls.shown_name, schema.names))
         if len(columns) != len(schema):
             raise SqlError(f"view {name.name!r} has {len(columns)} columns for a query of {len(schema)}")
         repeated = sorted({column for column in columns if columns.count(column) > 1})
@@ -88,7 +88,9 @@ class CreateView(ChangeStatement):
             )
         query = qualified(self.query, session.db_schema)
         listed = ", ".join(map(quoted, columns))
-        called = quoted(name.name) + (f" ({listed})" if self.columns else "")
+        # What has no name in the query is called after its plan, which may be another one when the view is read.
+        is_listed = self.columns or not all(map(str.isidentifier, columns))
+        called = quoted(name.name) + (f" ({listed})" if is_listed else "")
         sql = f"SELECT {listed} FROM ({query}\n) AS {called}"  # noqa: S608 - quoted
         _check_names(name, session, sql)
         _check_itself(name, session)
