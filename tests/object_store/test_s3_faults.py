@@ -17,6 +17,7 @@ from adbc_driver_manager import Error
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage import store
 from lance_flight.errors import LanceFlightError, OutcomeUnknown
 from lance_flight.flight.status import flight_error
 
@@ -160,8 +161,11 @@ FIRST_VERSION = 2**64 - 2
 
 @FAULTS
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_new_table_that_meets_a_fault_has_its_rows_once(template: Bucket, version: int, fault: Fault) -> None:
-    """Its first version is empty, its second one has its rows."""
+def test_a_new_table_that_meets_a_fault_has_its_rows_once(
+    template: Bucket, monkeypatch: pytest.MonkeyPatch, version: int, fault: Fault
+) -> None:
+    """Its first version is empty, its second one has its rows. The fault lasts longer than anybody tries."""
+    monkeypatch.setattr(store, "LANCE_RETRIES", {"client_max_retries": "2"})
     bucket = template.copy()
     engine = bucket.database.engine
     path = rf"dataset/_versions/{FIRST_VERSION + 1 - version}\.manifest"
