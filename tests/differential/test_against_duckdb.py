@@ -27,6 +27,14 @@ def test_queries_answer_as_duckdb_does(peers: Peers, chunk: int) -> None:
     assert [each for each in found if each is not None] == []
 
 
+def test_a_second_attempt_at_a_plan_is_checked_as_the_first(peers: Peers) -> None:
+    statement = (
+        "SELECT a2.ts FROM v AS a1 LEFT JOIN t AS a2 ON a1.d = a2.d AND a1.i IN (SELECT i FROM u)"
+        " RIGHT JOIN v AS a4 ON a2.s = a4.s AND 'a' IN (SELECT s FROM u) WHERE a1.d < a1.ts"
+    )
+    assert difference(peers, statement) is None
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 def test_a_condition_divides_the_rows(peers: Peers, chunk: int) -> None:
     """Ternary logic partitioning: the rows where a condition is true, false and NULL are all rows."""

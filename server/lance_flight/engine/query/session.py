@@ -123,6 +123,7 @@ class QuerySession:
         self._planning = Lock()
         self._evaluations = Evaluations()
         self._is_steady = True
+        self._has_pushing = True
         self.is_resumed = False
         self._batch_rows = BATCH_ROWS
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
@@ -505,8 +506,10 @@ class QuerySession:
         """
         try:
             if not self._pushes_columns(frame) and self.datafusion.remove_optimizer_rule(_PUSHING):
+                self._has_pushing = False
                 # Frames keep the rules that they were made with.
                 frame = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+            if not self._has_pushing:  # also where an earlier attempt took the rule away
                 check_stacked_conditions(self.datafusion, self.optimised(frame))
             plan = self.optimised(frame)
             if self.misplaces_conditions(frame):
