@@ -73,6 +73,6 @@ def operated(root: Path, *arguments: str) -> Iterator[Operated]:
 def _address(process: Forked) -> str:
     """The address that the next line of a starting server ends with."""
     assert process.stdout is not None
-    found = re.search(r"\S+://\S+$", process.stdout.readline())
+    found = re.search(r'\w\S+://[^\s"]+(?="?\}?$)', process.stdout.readline())
     assert found is not None
     return found[0]

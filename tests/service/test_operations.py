@@ -12,6 +12,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.service.forked import forked
 from tests.service.operated import PATIENCE, Operated, operated
 
 HUNDRED = pa.table({"id": pa.array(range(100), pa.int64()), "p": [number % 10 for number in range(100)]})
@@ -51,6 +52,17 @@ def stopped_lines(running: Operated) -> list[dict[str, Any]]:
     assert running.server.process.wait(PATIENCE) == 0
     lines = [json.loads(line) for line in running.log().splitlines()]
     return [line for line in lines if line["logger"] == "lance_flight.statements"]
+
+
+@pytest.mark.parametrize("more", [[], ["--replicas", "2"]], ids=["one", "replicas"])
+def test_what_a_start_prints_is_json_like_its_log(tmp_path: Path, more: list[str]) -> None:
+    command = ["serve", str(tmp_path), "--port=0", "--log-format=json", *more]
+    with forked(command, log=tmp_path / "log", is_piped=True) as process:
+        assert process.stdout is not None
+        said: list[str] = []
+        while not any(line.startswith("serving ") for line in said):
+            said.append(json.loads(process.stdout.readline())["message"])
+        assert said[-1].startswith(f"serving {tmp_path} at grpc://")
 
 
 def test_statements_are_counted_and_each_is_a_line(running: Operated) -> None:

@@ -66,6 +66,13 @@ def reconfigure(level: str, format: LogFormat) -> None:
         handler.setFormatter(_FORMATTERS[format]())
 
 
+def line_of(text: str, format: LogFormat) -> str:
+    """Return a line for standard output: the text as it is, or as JSON like the lines of the log."""
+    if format is LogFormat.TEXT:
+        return text
+    return JsonLines().format(logging.makeLogRecord({"name": "lance_flight", "levelname": "INFO", "msg": text}))
+
+
 _FORMATTERS: Mapping[LogFormat, type[logging.Formatter]] = {LogFormat.TEXT: TextLines, LogFormat.JSON: JsonLines}
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from lance_flight.admin import logs
 from lance_flight.cli.serving.children import ChildSpec, Life
 from lance_flight.cli.serving.load_balancer import (
     Front,
@@ -108,7 +109,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             [*map(machine.spec, machine.replicas), listening],
             settings.unresponsive_after,
             manager=manager,
-            ready=partial(_ready, root, f"{scheme}://{address}", settings.ready_file),
+            ready=partial(_ready, root, f"{scheme}://{address}", settings),
             may_replace=partial(are_connected, control),
             reloader=reloader,
         ).run()
@@ -235,6 +236,6 @@ def _key_file(settings: ServerConfig, root: str, place: Path) -> str:
     return str(file)
 
 
-def _ready(root: str, uri: str, ready_file: str) -> None:
-    print(f"serving {root} at {uri}", flush=True)
-    write_ready_file(ready_file, uri)
+def _ready(root: str, uri: str, settings: ServerConfig) -> None:
+    print(logs.line_of(f"serving {root} at {uri}", logs.LogFormat(settings.log_format.lower())), flush=True)
+    write_ready_file(settings.ready_file, uri)
