@@ -152,6 +152,14 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         f"{POD}.enableServiceLinks": False,
         f"{POD}.volumes[name=tmp].emptyDir.sizeLimit": "10Gi",
     }),
+    ("pods are spread over nodes", ANYONE, {
+        f"{POD}.topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {
+                "app.kubernetes.io/name": "lance-flight", "app.kubernetes.io/instance": "r",
+            }},
+        }],
+    }),
     ("the probes ask the ports of administration", ANYONE, {
         f"{CONTAINER}.startupProbe.grpc": {"port": 9091, "service": "arrow.flight.protocol.FlightService"},
         f"{CONTAINER}.readinessProbe.httpGet": {"path": "/readyz", "port": "admin"},
@@ -265,6 +273,7 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
     ("JWT without its issuer", {"auth": {"jwt": {"keys": "https://a/b"}}}, "auth.jwt.issuer and auth.jwt.audience"),
     ("clients' certificates without ours", {"tls": {"clientCertificates": True}}, "needs tls.existingSecret"),
     ("a setting of the chart", {**ANYONE, "settings": {"port": 1}}, "port"),
+    ("a misspelt setting", {**ANYONE, "settings": {"memroy_limit": "1GiB"}}, "memroy_limit"),
     ("keys over http", {"auth": {"jwt": {"keys": "http://a/b"}}}, "does not match pattern"),
     ("a misspelt value", {**ANYONE, "replicas": 2}, "additional properties 'replicas' not allowed"),
     ("a root that is no store", {**ANYONE, "root": {"uri": "/data"}}, "does not match pattern"),
@@ -325,9 +334,11 @@ def test_haproxy_takes_its_configuration(render: Any, tmp_path: Path, tls: str) 
     subprocess.run([find_program(), "-c", "-f", str(tmp_path / "haproxy.cfg")], check=True)
 
 
-def test_the_schema_leaves_out_settings_that_there_are() -> None:
+def test_the_schema_knows_every_setting() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    left_out = set(schema["properties"]["settings"]["propertyNames"]["not"]["enum"])
+    names = schema["properties"]["settings"]["propertyNames"]
+    left_out = set(names["not"]["enum"])
+    assert names["enum"] == [setting.name for setting in config.settings() if setting.name not in left_out]
     assert left_out <= {setting.name for setting in config.settings()}
     set_by_the_chart = re.findall(r"^(\w+): ", (CHART / "templates" / "_helpers.tpl").read_text(), re.MULTILINE)
     assert {name for name in set_by_the_chart if name in {setting.name for setting in config.settings()}} <= left_out
