@@ -19,6 +19,7 @@ from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
 from lance_flight.engine.sql.float_signs import DOUBLE, REAL, UNSIGNED_NAN, is_number
 from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
+from lance_flight.engine.sql.vector_functions import DISTANCES
 
 OPERAND = "operand"
 """The function around each operand."""
@@ -190,8 +191,11 @@ _MOST_LISTED = 50
 
 
 def _results(factors: Factors) -> list[Span]:
-    """Return the values that may be a new NaN: sums, products and quotients of two values, as wide as they are, and calls."""
-    found = dict.fromkeys(_all_results(factors))
+    """Return the values that may be a new NaN: sums, products and quotients of two values, as wide as they are, and calls.
+
+    A value of a distance is none of them: by its form a search is found.
+    """
+    found = dict.fromkeys(span for span in _all_results(factors) if not _has_distance(factors.tokens[slice(*span)]))
     return [span for span in found if not any(_is_part(factors, span, other) for other in found)]
 
 
@@ -204,6 +208,10 @@ def _all_results(factors: Factors) -> Iterator[Span]:
             yield factors.left_of(at, "+"), stop
         elif token.word in _NAN_CALLS and factors.is_sign(at + 1, "(") and not factors.is_sign(at - 1, "."):
             yield at, factors.after_call(factors.partners.get(at + 1, at + 1) + 1)
+
+
+def _has_distance(tokens: Sequence[Token]) -> bool:
+    return any(_DISTANCE.fullmatch(token.text) for token in tokens)
 
 
 def _makes_nan(factors: Factors, at: int) -> bool:
@@ -264,6 +272,7 @@ _NAN_CALLS = frozenset(
         ),
     ]
 )
+_DISTANCE = re.compile(rf"__(?:{'|'.join(DISTANCES)})_call\d+")
 _MAKES_NAN = re.compile(rf"[-+*/%]|\b(?:{'|'.join(sorted(_NAN_CALLS))})\s*\(", re.IGNORECASE)
 _COMPARES = re.compile(
     r"[<>=]|\b(?:BETWEEN|CASE|DISTINCT|EXCEPT|GREATEST|GROUP|HAVING|IN|INTERSECT|JOIN|LEAST|MAX|MIN|NULLIF|ORDER|OVER|UNION|WITH)\b",
