@@ -23,13 +23,18 @@ class Supervised:
 
     def next_uri(self) -> str:
         """The address that the next server to accept connections says."""
+        while not (told := self.next_told()).startswith("serving"):
+            pass
+        while not self.ready_file.exists():
+            assert self.process.poll() is None
+        return told.split()[-1]
+
+    def next_told(self) -> str:
+        """The next message on standard output."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("serving"):
-                while not self.ready_file.exists():
-                    assert self.process.poll() is None
-                return line.split()[-1]
-        raise AssertionError(self.log.read_text())
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        return str(json.loads(line)["message"])
 
     @property
     def child(self) -> int:

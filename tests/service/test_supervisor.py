@@ -46,8 +46,7 @@ def answers(uri: str) -> bool:
 
 def test_a_server_that_crashes_or_hangs_comes_back_at_the_same_address(tmp_path: Path) -> None:
     with supervised(tmp_path / "place", "--admin-port", "0", "--unresponsive-after", "2") as running:
-        assert running.process.stdout is not None
-        admin, uri = running.process.stdout.readline().split()[-1], running.next_uri()
+        admin, uri = running.next_told().split()[-1], running.next_uri()
         for number in (signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP):
             before = running.child
             running.ready_file.unlink()
