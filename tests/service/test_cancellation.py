@@ -149,7 +149,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("name", ["an aggregate", "a recursion", "a delete"])
+@pytest.mark.parametrize("name", ["an aggregate", "sums of a product", "a recursion", "a delete"])
 def test_a_statement_that_takes_too_long_is_ended(impatient: Server, name: str) -> None:
     said = impatient.refuses(LONG[name])
     assert "[statement_timeout] the statement was ended after 1 seconds" in said

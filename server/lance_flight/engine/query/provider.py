@@ -82,6 +82,13 @@ class ScanLog:
             raise self.error from exc
 
 
+@dataclass(slots=True)
+class Run:
+    """The run of a plan that is made once: what DataFusion holds of that plan finds the log of the run here, and holds no session."""
+
+    log: ScanLog = field(default_factory=ScanLog)
+
+
 class ScanPlan(Protocol):
     """Plan of one scan: groups of tables that need the same filter, distributed over lanes."""
 

@@ -45,7 +45,7 @@ from lance_flight.engine.query.plan_bounds import (
 )
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.restrictions import stored_name
-from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.provider import Provider, Run, ScanLog
 from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.scalar_expressions import LogicalScan, has_computed, hints, logical_scans
@@ -122,6 +122,7 @@ class QuerySession:
         self._wanted: Mapping[str, pa.DataType] | None = None
         self._planning = Lock()
         self._evaluations = Evaluations()
+        self._run = Run()
         self._is_steady = True
         self._has_pushing = True
         self.is_resumed = False
@@ -134,7 +135,7 @@ class QuerySession:
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.datafusion.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
         register_constants(self.datafusion, self.access.principal or ANONYMOUS, CATALOG, self.db_schema)
-        changes = TableChanges(_weak(self.changes), self.log, self.db_schema)
+        changes = TableChanges(_weak(self.changes), self._run, self.db_schema)
         self.datafusion.register_udtf(udtf(changes, TABLE_CHANGES))
 
     def _begin(
@@ -155,6 +156,7 @@ class QuerySession:
         self.execution, self.share = context.execution, context.share
         self.target_partitions = self.execution.target_partitions or context.target_partitions
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
+        self._run.log = self.log
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
         self._is_view = False
@@ -391,7 +393,7 @@ class QuerySession:
         """Plan a query with its calls, and the views that it names."""
         whole = partial(self._plan_whole, plan) if calls.has_checks else plan
         return self._planned_views.plan(
-            lambda: self.planned(lambda: calls.plan(self.datafusion, whole, partial(_check_running, self.log))),
+            lambda: self.planned(lambda: calls.plan(self.datafusion, whole, partial(_check_running, self._run))),
             self._frame_of_view,
         )
 
@@ -872,9 +874,9 @@ def _check_calls(frame: DataFrame) -> None:
             raise
 
 
-def _check_running(log: ScanLog) -> None:
+def _check_running(run: Run) -> None:
     """Raise an error if the statement that runs now has been cancelled."""
-    log.cancellation.check()
+    run.log.cancellation.check()
 
 
 def _with_other_words(sql: str, refusal: LanceFlightError) -> str:

@@ -18,7 +18,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.policies.restrictions import RowPolicy
-from lance_flight.engine.query.provider import ScanLog
+from lance_flight.engine.query.provider import Run, ScanLog
 from lance_flight.engine.query.tables import failure
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -37,18 +37,16 @@ _ARGUMENTS = 3
 class TableChanges:
     """Table function that DataFusion calls during planning; its arguments are literals."""
 
-    def __init__(
-        self, find: Callable[[TableName, Point, Point], ComputedTable], log: ScanLog, default_schema: str
-    ) -> None:
+    def __init__(self, find: Callable[[TableName, Point, Point], ComputedTable], run: Run, default_schema: str) -> None:
         self._find = find
-        self._log = log
+        self._run = run
         self._default_schema = default_schema
 
     def __call__(self, *arguments: Expr) -> DataFusionTable:
         try:
             return DataFusionTable(self._find(*_read(arguments, self._default_schema)))
         except LanceFlightError as exc:
-            self._log.error = exc
+            self._run.log.error = exc
             raise
 
 
