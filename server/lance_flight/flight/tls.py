@@ -34,10 +34,8 @@ class TlsFiles:
         """Read and check the files; raise `InvalidInput` for unusable ones."""
         tls = self._content()
         first = self._check(tls)
-        try:
-            self._check_time(first)
-        except InvalidInput as exc:
-            _log.warning("%s", exc)
+        if unusable := _out_of_time(first):
+            _log.warning("certificate %r %s", self.certificate, unusable)
         warn_if_open(self.key, "key")
         self._tell(first, is_in_force=True)
         return tls

@@ -57,6 +57,8 @@ def _expiry(certificate: str) -> RootFinding:
 
 def _check_root(root: str, config: ServerConfig) -> None:
     store = root_store(root, config.storage)
+    if store.is_remote:
+        return  # it was listed when it was opened
     try:
         store.check()
     except (OSError, ValueError) as exc:

@@ -155,8 +155,9 @@ class QuerySession:
         self.transaction, self.tables = context.transaction, context.tables
         self.execution, self.share = context.execution, context.share
         self.target_partitions = self.execution.target_partitions or context.target_partitions
-        self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
-        self._run.log = self.log
+        self._run.log = (
+            ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
+        )
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
         self._is_view = False
@@ -164,6 +165,11 @@ class QuerySession:
         self._errors = QueryErrors(self.root, self.log, self.named.withheld, self._planned_views.masked)
         self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly, is_linear)
         self._prepared: DataFrame | None = None
+
+    @property
+    def log(self) -> ScanLog:
+        """Record of the scans of this run."""
+        return self._run.log
 
     @property
     def may_read_directly(self) -> bool:
@@ -280,10 +286,10 @@ class QuerySession:
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         """Plan a query whose searches and hidden columns are replaced, with other words where it has no plan as it is written."""
-        written = numbered(sql)
-        marked = {with_marked_conditions(written, side) for side in range(SIDES)} - {written}
-        if not marked:
+        if with_marked_conditions(sql) == sql:
             return self._frame_as_written(sql, parameters, is_bound=is_bound)
+        written = numbered(sql)
+        marked = {with_marked_conditions(written, side) for side in range(SIDES)}
         # A view has a physical plan only with the query that reads it: it shows too late what has none.
         for text in (*sorted(marked), sql) if self._is_view else (sql, *sorted(marked)):
             try:
@@ -451,13 +457,7 @@ class QuerySession:
         asking, names = calls.with_results()
         if not 0 < len(names) <= MOST_OPERANDS:
             return calls, frame
-        with suppress(SqlError, Unsupported):
-            self._planned(asking, plan)
-            unsigned = with_one_nan(calls.sql, names, asking.operand_types())
-            if unsigned != calls.sql:
-                frame = self._planned(replace(calls, sql=unsigned), plan)
-                calls = replace(calls, sql=unsigned)
-        return calls, frame
+        return self._as_typed(calls, frame, plan, asking, partial(with_one_nan, calls.sql, names))
 
     def _with_one_zero(
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
@@ -468,9 +468,20 @@ class QuerySession:
         asking, names = calls.with_operands(of_bits=True)
         if not 0 < sum(map(len, names)) <= MOST_OPERANDS:
             return calls, frame
+        return self._as_typed(calls, frame, plan, asking, partial(with_one_zero, calls.sql, names))
+
+    def _as_typed(
+        self,
+        calls: TypedCalls,
+        frame: DataFrame,
+        plan: Callable[[str], DataFrame],
+        asking: TypedCalls,
+        rewritten: Callable[[Mapping[str, pa.DataType]], str],
+    ) -> tuple[TypedCalls, DataFrame]:
+        """Return a query as `rewritten` makes it of the types that planning `asking` tells, and its plan; the same query if either has none."""
         with suppress(SqlError, Unsupported):  # a key that is selected too, and must be the same there
             self._planned(asking, plan)
-            unsigned = with_one_zero(calls.sql, names, asking.operand_types())
+            unsigned = rewritten(asking.operand_types())
             if unsigned != calls.sql:
                 frame = self._planned(replace(calls, sql=unsigned), plan)
                 calls = replace(calls, sql=unsigned)

@@ -313,9 +313,7 @@ class _Reader(OperandsOfText):
             yield start, start, "("
             yield stop, stop, f") AND {conditions}"
             return
-        before = next(clause for clause in ("GROUP", "FROM", "SELECT") if clause in block.clauses and clause != word)
-        if word == "WHERE":
-            before = "FROM" if "FROM" in block.clauses else "SELECT"
+        before = "GROUP" if word == "HAVING" else "FROM" if "FROM" in block.clauses else "SELECT"
         at = self._stop(block.end(before))
         yield at, at, f" {word} {conditions}"
 
@@ -429,22 +427,14 @@ class _Reader(OperandsOfText):
     def _about(self, relations: Sequence[_Relation], member: _Member) -> _Relation | None:
         """Return the one table that a condition names; None if it names several."""
         tables = [each for each in relations if each.name]
-        own: set[str] = set()
-        named: set[str] = set()
-        for at in range(member.start, member.stop):
-            if self.tokens[at].kind not in {Kind.WORD, Kind.NAME}:
-                continue
-            name = folded(self.tokens[at])
-            if at > member.opening and not self.is_sign(at + 1, "."):
-                own.add(name)
-            if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, "."):
-                named.add(name) if at < member.opening else None
-        for at in range(member.opening, member.stop):
-            if self.is_sign(at + 1, ".") and self.tokens[at].kind in {Kind.WORD, Kind.NAME}:
-                name = folded(self.tokens[at])
-                if name not in own:
-                    named.add(name)
-        about = [each for each in tables if each.name in named]
+        words = [at for at in range(member.start, member.stop) if self.tokens[at].kind in {Kind.WORD, Kind.NAME}]
+        before, within = ([at for at in words if (at > member.opening) is is_within] for is_within in (False, True))
+        own = {folded(self.tokens[at]) for at in within if not self.is_sign(at + 1, ".")}
+        compared = {
+            folded(self.tokens[at]) for at in before if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, ".")
+        }
+        outer = {folded(self.tokens[at]) for at in within if self.is_sign(at + 1, ".")} - own
+        about = [each for each in tables if each.name in compared | outer]
         if len(about) == 1:
             return about[0]
         return tables[self.side % len(tables)] if tables and not about else None

@@ -294,8 +294,12 @@ class Planner(Protocol):
 
     db_schema: str
     target_partitions: int
-    log: ScanLog
     searches: StatementSearches
+
+    @property
+    def log(self) -> ScanLog:
+        """Record of the scans of this run."""
+        ...
 
     @property
     def scanned(self) -> Mapping[str, TableView]:
