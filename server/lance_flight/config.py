@@ -305,7 +305,7 @@ class ServerConfig:
     maintenance_share: float = _setting(
         OPERATION,
         0.1,
-        "share of the time that maintenance works: after a second of work at 0.1 it rests for nine",
+        "share of the time that maintenance works: after a second of work at 0.1 it rests for nine, or less while many files wait",
         least=LEAST_SHARE,
         most=1.0,
         reloads=True,

@@ -265,6 +265,19 @@ def test_one_that_rebases_is_committed_beside_appends_that_are_always_first(
     assert data_files(place) == {"a": 4, "b": 1, "c": 1}
 
 
+def test_one_that_rebases_is_committed_at_once_where_rows_are_added_until_its_turn_has_come(place: Path) -> None:
+    added: list[int] = []
+
+    def add() -> None:
+        added.append(4 + len(added))
+        opened(place).append([rows((added[-1], "a"))], evaluate)
+
+    report = compact(opened(place), rebase=True, check=add)
+    assert added == [4]
+    assert not any(table.is_lost for table in report.tables)
+    assert ids(place) == sorted([*ALL, *added])
+
+
 @pytest.mark.parametrize("kind", ["bare", "indexed"])
 def test_one_that_rebases_keeps_row_ids_and_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -112,6 +112,23 @@ def test_all_that_is_due_is_done_and_then_nothing(
     assert engine.query("SELECT count(*) AS n, sum(id) AS s FROM many").to_pylist() == [{"n": 6, "s": 15}]
 
 
+def test_a_table_with_too_many_files_in_all_is_compacted_where_no_partition_is_due(
+    mine: Maintainer, records: MaintenanceRecords, engine: Engine
+) -> None:
+    engine.update("DROP TABLE few")
+    engine.update("DROP TABLE many")
+    engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p) WITH (compact_files = 2)")
+    parts = 17
+    for _ in range(2):
+        engine.update("INSERT INTO t VALUES " + ", ".join(f"(1, {p})" for p in range(parts)))
+    assert not mine.step()
+    engine.update("INSERT INTO t VALUES " + ", ".join(f"(1, {p})" for p in range(parts)))
+    assert mine.step()
+    assert not mine.step()
+    assert [record.result for record in records.records()] == ["9 of 9 partition tables compacted, 27 files into 9"]
+    assert engine.query("SELECT count(*) AS n, sum(id) AS s FROM t").to_pylist() == [{"n": 51, "s": 51}]
+
+
 FAILURES = {
     "a full disk": (StorageFull("no space"), "storage_full", "no space"),
     "another writer": (Conflict("dropped"), "conflict", "dropped"),

@@ -318,6 +318,7 @@ def _still_good(group: Sequence[_Member], snapshot: Snapshot, root: Store) -> li
     good, before = [], Before()
     for member in group:
         try:
+            member.transaction.rebase(member.transaction, snapshot)
             check(member.transaction, snapshot, before)
             check_files(member.transaction, root)
         except (SerializationFailure, AlreadyExists) as exc:

@@ -173,7 +173,8 @@ class Transaction:
 
     It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
     also remember what they read. `once` is what no other one may have been, `reservation` the name of the one that it
-    commits in (`reservations.py`). Not safe to share among threads.
+    commits in (`reservations.py`). `rebase` is called with it and the newest snapshot when no other transaction of this process can commit
+    any more: it moves what has only to be put on top of another version. Not safe to share among threads.
     """
 
     def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
@@ -191,6 +192,7 @@ class Transaction:
         self.once: Once | None = None
         self.reservation: str | None = None
         self.guard = CommitGuard()
+        self.rebase: Callable[[Transaction, Snapshot], None] = lambda *_: None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -232,6 +234,12 @@ class Transaction:
             part.drops |= edit.drops
             part.added.fragments += edit.fragments
             part.added.files += edit.files
+
+    def move(self, edit: TableUpdate) -> None:
+        """Put the only change of a partition on top of the version that it names by now, wherever it was staged before."""
+        part = self.parts[edit.object_id]
+        part.table = part.added.table = edit.table
+        part.waiting, part.staged = [edit], None
 
     def attach(self, edit: TableUpdate, pin: FixedPin, did: str) -> None:
         """Take over a finished table for a partition that has none; the transaction owns its directory."""

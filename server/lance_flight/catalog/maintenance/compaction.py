@@ -282,7 +282,8 @@ def _commit(
         transaction.began = began
         now = transaction.base.tables_named([each.object_id for each in left])
         if attempt < COMMIT.attempts:
-            left = [_rebased(namespace.store, each, now.get(each.object_id)) for each in left]
+            for each in left:
+                _rebase(namespace.store, each, now.get(each.object_id))
         late = [each for each in left if _is_late(namespace.store, each, now.get(each.object_id), began)]
         lost += [replace(each.table, is_lost=True) for each in late]
         # What was staged is part of a version, which a reader of the table itself may have open: vacuum takes it away.
@@ -292,6 +293,7 @@ def _commit(
         if not left:
             break
         transaction.add([each.edit for each in left], _operation([each.table for each in left]))
+        transaction.rebase = partial(_rebase_all, namespace.store, left)
         try:
             check()
             version = namespace.commits.commit(transaction)
@@ -313,29 +315,38 @@ def _is_late(root: Store, each: _Rewritten, now: PartitionTable | None, began: f
     return now != each.edit.table or (is_old(began) and not has_data(each.edit, root))
 
 
-def _rebased(root: Store, each: _Rewritten, now: PartitionTable | None) -> _Rewritten:
-    """Return a rewrite on top of what its table is `now`, where that has all the files that were rewritten, as they were read."""
+def _rebase_all(root: Store, rewritten: Sequence[_Rewritten], transaction: Transaction, newest: Snapshot) -> None:
+    """Put rewrites on top of what their tables are by the time of their commit: writers of this process never come in between."""
+    now = newest.tables_named([each.object_id for each in rewritten])
+    for each in rewritten:
+        if _rebase(root, each, now.get(each.object_id)):
+            transaction.move(each.edit)
+
+
+def _rebase(root: Store, each: _Rewritten, now: PartitionTable | None) -> bool:
+    """Put a rewrite on top of what its table is `now`, and return True, where that has all the files that were rewritten, as they were read."""
     before = each.edit.table
     if before is None or now is None or now == before or not each.rebases or each.edit.removal is None:
-        return each
+        return False
     store = root.child(now.location)
     place = partitions.place_of_files(now.location, partitions.resolve(store, now.pin))
     if (now.location, place) != (before.location, each.edit.place):
-        return each
+        return False
     read, newest = partitions.open_table(root, before), partitions.open_table(root, now)
     segments = {segment.uuid for segment in all_segments(newest)} if newest.has_stable_row_ids else set()
     is_alike = read.schema == newest.schema and numbers(read.lance_schema) == numbers(newest.lance_schema)
     if not is_alike or segments != each.segments:
-        return each
-    files, files_now = _files_of(read), _files_of(newest)
-    if any(files[number] != files_now.get(number) for number in each.edit.removal.removed):
-        return each
-    return replace(each, edit=replace(each.edit, table=now))
+        return False
+    removed = frozenset(each.edit.removal.removed)
+    if _files_of(read, removed) != _files_of(newest, removed):
+        return False
+    each.edit.table = now
+    return True
 
 
-def _files_of(dataset: LanceDataset) -> dict[int, object]:
-    """Return all that a version says of each fragment: its files, deleted rows and row ids."""
-    return {fragment.fragment_id: fragment.metadata.to_json() for fragment in dataset.get_fragments()}
+def _files_of(dataset: LanceDataset, fragments: frozenset[int]) -> dict[int, object]:
+    """Return all that a version says of some fragments: their files, deleted rows and row ids."""
+    return {f.fragment_id: f.metadata.to_json() for f in dataset.get_fragments() if f.fragment_id in fragments}
 
 
 def _staged(transaction: Transaction) -> set[str]:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -104,6 +104,10 @@ REWRITE_BYTES = 100e6
 """Bytes that a rewrite reads and writes in a second."""
 WORTH_SCANS = 100
 """A rewrite pays when so many scans have saved what it cost: it keeps a large file from being rewritten for each few small ones beside it."""
+CROWDED = 16
+"""A table of many partitions may have so many times `compact_files` files too many in all, or as many as it needs: a sum of it takes twice as long then."""
+TABLE_SECONDS = 0.01
+"""What it costs to rewrite a partition table, whatever is in it."""
 LATE = 1 / 7
 """Part of the retention by which snapshots may be too old before a vacuum: of seven days, one."""
 
@@ -142,8 +146,13 @@ class TableState:
         """Return whether a policy asks for a rewrite, and it pays."""
         if self.deleted > policy.compact_deleted * self.rows:
             return True
-        cost = self.bytes / REWRITE_BYTES
-        return self.spared_files > policy.compact_files and WORTH_SCANS * self.spared_files * FILE_SECONDS >= cost
+        return self.spared_files > policy.compact_files and self.pays
+
+    @property
+    def pays(self) -> bool:
+        """True if some scans spend as much on the files that a rewrite spares as the rewrite would."""
+        cost = TABLE_SECONDS + self.bytes / REWRITE_BYTES
+        return WORTH_SCANS * self.spared_files * FILE_SECONDS >= cost
 
 
 EMPTY = TableState(files=0, files_after=0, bytes=0, rows=0, deleted=0)
@@ -151,11 +160,15 @@ EMPTY = TableState(files=0, files_after=0, bytes=0, rows=0, deleted=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSurvey:
-    """Needs of one table at a snapshot: partition tables to compact, those with most to gain first, and rows that are in no index."""
+    """Needs of one table at a snapshot: partition tables to compact, those with most to gain first, and rows that are in no index.
+
+    `backlog` is how many files the compaction would spare.
+    """
 
     policy: MaintenancePolicy
     due: tuple[PartitionTable, ...] = ()
     gain: float = 0.0
+    backlog: int = 0
     unindexed: int = 0
     rows: int = 0
 
@@ -256,11 +269,21 @@ def _names_of(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _survey_of(policy: MaintenancePolicy, found: list[tuple[PartitionTable, TableState]]) -> TableSurvey:
-    due = sorted(((table, state) for table, state in found if state.is_due(policy)), key=lambda each: -each[1].gain)
+    """Return what is due: partition tables that are by themselves, and those with most files of a table that has too many in all."""
+    first = sorted(found, key=lambda each: -each[1].gain)
+    due = [each for each in first if each[1].is_due(policy)]
+    rest = [each for each in first if not each[1].is_due(policy) and each[1].spared_files and each[1].pays]
+    too_many = sum(state.spared_files for _, state in rest)
+    allowed = max(CROWDED * policy.compact_files, sum(state.files_after for _, state in found))
+    if too_many > allowed:
+        # To the half of it, so that the next few commits are no reason to begin again.
+        before = accumulate((state.spared_files for _, state in rest), initial=0)
+        due += [each for each, spared in zip(rest, before, strict=False) if too_many - spared > allowed / 2]
     return TableSurvey(
         policy=policy,
         due=tuple(table for table, _ in due),
         gain=sum(state.gain for _, state in due),
+        backlog=sum(state.spared_files for _, state in due),
         unindexed=sum(state.unindexed for _, state in found),
         rows=sum(state.rows for _, state in found),
     )

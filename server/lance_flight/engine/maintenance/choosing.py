@@ -66,6 +66,8 @@ class WorkChooser:
     in_use: Callable[[], set[str]]
     now: Callable[[], float] = time.monotonic
     surveyor: Surveyor = field(default_factory=Surveyor)
+    backlog: int = 0
+    """Files of all tables that compactions which were due at the last look would spare."""
     _failed: dict[tuple[str, WorkKind], float] = field(default_factory=dict)
     _histories: dict[str, _History] = field(default_factory=dict)
     _unlooked: dict[TableName, float] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class WorkChooser:
         """
         tables: list[Table] = []
         best: Work | None = None
+        backlog = 0
         for name in self.root.tables():
             if is_over():
                 return None
@@ -86,7 +89,11 @@ class WorkChooser:
             try:
                 table = self.root.table(name)
                 tables.append(table)
-                for work in self._works(name, table):
+                survey = self.surveyor.survey(table)
+                if survey is None:
+                    continue
+                backlog += survey.backlog
+                for work in self._works(name, table, survey):
                     if work.kind is WorkKind.VACUUM:
                         return work
                     if best is None or work.gain > best.gain:
@@ -98,6 +105,7 @@ class WorkChooser:
                 log.exception("table %s cannot be looked at, and is left alone for a while", name)
                 self._unlooked[name] = self.now()
         self._forget_others(tables)
+        self.backlog = backlog
         return best
 
     def postpone(self, work: Work) -> None:
@@ -109,11 +117,8 @@ class WorkChooser:
         if work.kind is WorkKind.VACUUM:
             self._histories[work.table.place].vacuumed = self.now()
 
-    def _works(self, name: TableName, table: Table) -> Iterator[Work]:
+    def _works(self, name: TableName, table: Table, survey: TableSurvey) -> Iterator[Work]:
         """Yield all that is due on one table."""
-        survey = self.surveyor.survey(table)
-        if survey is None:
-            return
         for work in (*self._vacuums(name, table, survey.policy), *_rewrites(name, table, survey)):
             failed = self._failed.get((table.place, work.kind))
             is_rewrite = work.kind is WorkKind.COMPACT

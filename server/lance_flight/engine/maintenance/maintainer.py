@@ -28,6 +28,10 @@ from lance_flight.faults import failpoint
 log = logging.getLogger("lance_flight.maintenance")
 
 TABLES_PER_COMMIT = 64
+BACKLOG_FILES = 128
+"""Files that wait to be joined, for each of which as many again the part of the time is twice, three times … what it is."""
+MOST_SHARE = 0.5
+"""Part of the time that it works at most while files wait, unless it is told to work more."""
 IDLE_SECONDS, REMOTE_IDLE_SECONDS = 2.0, 60.0
 """Rest after a look at a root that has found nothing to do; a look at an object store costs requests."""
 FAILED_SECONDS = 60.0
@@ -126,7 +130,7 @@ class Maintainer:
                 log.exception("maintenance cannot look at the root")
                 rest = FAILED_SECONDS
             seconds = time.monotonic() - began
-            self._woken.wait(max(seconds * (1 / share - 1), rest))
+            self._woken.wait(max(rest_after(seconds, share, self._chooser.backlog), rest))
         self.release()
 
     def _do(self, work: Work) -> None:
@@ -165,6 +169,16 @@ class Maintainer:
         return check
 
 
+def rest_after(worked: float, share: float, backlog: int) -> float:
+    """Return how many seconds maintenance rests that has worked for some, at a share of the time that grows with its backlog of files.
+
+    >>> [rest_after(1.0, 0.1, backlog) for backlog in (0, 128, 512, 5000)], rest_after(1.0, 0.8, 0)
+    ([9.0, 4.0, 1.0, 1.0], 0.25)
+    """
+    grown = max(share, min(MOST_SHARE, share * (1 + backlog / BACKLOG_FILES)))
+    return worked * (1 / grown - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class _Modest:
     """Executor of pieces in one thread, within the memory of one write; after each piece it checks whether to go on.
@@ -192,9 +206,8 @@ class _Modest:
 
 
 def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
-    rules = CompactionRules(
-        files=work.policy.compact_files, deleted=work.policy.compact_deleted, tables_per_commit=TABLES_PER_COMMIT
-    )
+    # What is due was chosen, some of it for what the whole table has too many of.
+    rules = CompactionRules(deleted=work.policy.compact_deleted, tables_per_commit=TABLES_PER_COMMIT)
     among = [each.object_id for each in work.due]
     # A table that is always written to would be compacted never.
     report = compact(work.table, rules, run=_Modest(check), among=among, rebase=True, check=check)
