@@ -19,6 +19,7 @@ from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
 from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
+from lance_flight.errors import AlreadyExists
 
 OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
 
@@ -60,6 +61,16 @@ def left_over(root: Path) -> None:
     aged(root / PRIVATE / "0123456789abcdef", UNCLAIMED_SECONDS + 60)
 
 
+def left_by_writers(root: Path) -> None:
+    """Files of writes into tables that were dropped meanwhile: a new partition, and one in a schema."""
+    (root / "s").mkdir()
+    partition = "gone/0c569589_v1$nmncdr1u87hicy75$dataset"
+    for table in (partition, f"s/{partition}", "old.lance"):
+        (root / table / "data").mkdir(parents=True)
+        (root / table / "data" / "0.lance").write_bytes(b"rows")
+        aged(root / table / "data" / "0.lance", 2 * GRACE)
+
+
 def without_fence(root: Path) -> None:
     lance.dataset(root / "t" / "__manifest").update_metadata({FENCE_KEY: "0"})
 
@@ -80,6 +91,12 @@ DAMAGED: dict[str, tuple[Callable[[Path], None], Level, str, str]] = {
     "key": (readable_key, ERROR, "ticket.key", "other users may read it"),
     "short key": (short_key, ERROR, "ticket.key", "has 5 bytes; expected 32, and no server starts; rm .lance-flight"),
     "left over": (left_over, WARNING, "root", "1 tables that were being made are left"),
+    "left by writers": (
+        left_by_writers,
+        WARNING,
+        "root",
+        "'gone', 'old.lance', 's/gone' hold nothing but files of writes into tables that were dropped",
+    ),
     "fence": (without_fence, WARNING, "t", "has no fence"),
     "broken": (broken, ERROR, "u", "cannot be opened: "),
     "removal": (
@@ -100,6 +117,21 @@ def test_what_is_wrong_is_found(
     again = Engine(engine.root, target_partitions=1)
     (said,) = [each for each in found(again, level, subject) if text in each]
     assert not said.endswith("; "), "it says what to do"
+
+
+def test_what_writes_left_in_the_place_of_a_dropped_table_is_neither_schema_nor_in_the_way(engine: Engine) -> None:
+    root = Path(engine.root.store.uri)
+    left_by_writers(root)
+    assert engine.query("SHOW SCHEMAS")["schema_name"].to_pylist() == ["public", "s"]
+    for table in ("gone", "s.gone"):
+        engine.update(f"CREATE TABLE {table} (x BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    engine.update("CREATE TABLE old AS SELECT 2 AS x")
+    assert not list(root.rglob("0.lance"))
+    assert engine.query("SELECT * FROM old").to_pylist() == [{"x": 2}]
+    # What is no file of a write is not ours to remove.
+    (root / "other" / "data").mkdir(parents=True)
+    with pytest.raises(AlreadyExists, match="no room"):
+        engine.update("CREATE TABLE other (x BIGINT, p VARCHAR) PARTITIONED BY (p)")
 
 
 def test_a_sound_root_is_said_to_be_one_and_left_as_it_is(

@@ -79,6 +79,7 @@ def diagnose(root: Root, now: Callable[[], float] = time.time) -> Iterator[RootF
     yield from formats
     if any(each.subject == "root" for each in formats):
         return  # what lies in a newer root may mean something else
+    yield from _left_by_writers(root, now())
     for name in root.tables():
         yield from _of_table(root, name, now())
 
@@ -175,6 +176,20 @@ def _left_over(store: Store, now: float) -> Iterator[RootFinding]:
             f"{len(old)} tables that were being made are left in {PRIVATE}",
             "the next start of a server removes them",
         )
+
+
+def _left_by_writers(root: Root, now: float) -> Iterator[RootFinding]:
+    """Yield directories with files of writes that met a dropped table and never ended; those of running writes are young."""
+    with suppress(LanceFlightError, *UNREADABLE):  # said of the root, or of the table
+        old = [each for each in root.left_over() if all(file.modified < now - GRACE for file in each.tree())]
+        names = ", ".join(sorted(repr(each.uri.removeprefix(f"{root.store.uri.rstrip('/')}/")) for each in old))
+        if old:
+            yield RootFinding(
+                Level.WARNING,
+                "root",
+                f"{names} hold nothing but files of writes into tables that were dropped",
+                "remove these directories, or make tables of their names",
+            )
 
 
 def _of_table(root: Root, name: TableName, now: float) -> Iterator[RootFinding]:

@@ -37,7 +37,7 @@ from lance_flight.errors import (
     SerializationFailure,
 )
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import MANIFEST, is_table_directory
+from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, is_table_directory
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,10 @@ BASE_FIELDS = (
     pa.field("base_objects", pa.list_(pa.field("object_id", pa.utf8()))),
 )
 _INDICES = (("object_id", "BTREE"), ("object_type", "BITMAP"), ("base_objects", "LABEL_LIST"))
+
+
+UNSEEN = frozenset({"data", "_deletions", "_transactions"})
+"""Directories of a Lance table whose files are written before the version that refers to them."""
 
 
 def partition_columns(specs: Iterable[PartitionSpec]) -> dict[str, pa.Field]:
@@ -103,8 +107,21 @@ def has_lost_manifest(place: Store) -> bool:
     """
     if place.is_remote or not place.exists() or any(map(is_version_name, place.child(MANIFEST, VERSIONS).files())):
         return False
-    # A writer may still make files, and no versions, in the place of a table that was dropped.
     return any(is_table_directory(name) and place.child(name).has(VERSIONS) for name in place.directories())
+
+
+def is_left_over(place: Store) -> bool:
+    """Return whether a directory holds nothing but files of writes into a table that was dropped meanwhile: no version refers to them.
+
+    No commit can show them either: it finds the table gone, or another one in its place.
+    """
+    names = [] if place.is_link else place.directories()
+    tables = [place] if place.name.endswith(PLAIN_SUFFIX) else [place.child(name) for name in names]
+    return (
+        bool(names)
+        and (tables == [place] or (all(map(is_table_directory, names)) and not place.files()))
+        and all(UNSEEN.issuperset(table.directories()) and not table.files() for table in tables)
+    )
 
 
 class Manifest(VersionLog):

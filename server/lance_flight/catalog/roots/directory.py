@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from lance_flight.catalog.manifests.manifest import Manifest, create_table
+from lance_flight.catalog.manifests.manifest import Manifest, create_table, is_left_over
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory_manifest import Listed, path_of
@@ -404,6 +404,8 @@ class Root(TableResolver):
             if row is not None and not table.is_partitioned:
                 place = old
         flush(private.new.uri)
+        if place.exists() and is_left_over(place):
+            place.remove()
         try:
             private.new.move_to(place)
         except OSError as exc:

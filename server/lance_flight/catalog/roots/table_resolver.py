@@ -12,7 +12,7 @@ from functools import partial
 from threading import RLock
 from typing import Protocol, Self, TypeVar
 
-from lance_flight.catalog.manifests.manifest import has_lost_manifest
+from lance_flight.catalog.manifests.manifest import has_lost_manifest, is_left_over
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
@@ -26,7 +26,7 @@ from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.plain_log import TRANSACTIONS, has_lost_versions
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
-from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
+from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX, is_table_directory
 
 T = TypeVar("T")
 
@@ -333,6 +333,21 @@ class TableResolver:
                     found[TableName(db_schema, directory)] = True
         return found | dict.fromkeys(named, False)
 
+    def left_over(self) -> list[Store]:
+        """Return the directories that hold nothing but files of writes into tables that were dropped."""
+        tables = self.kinds()
+        places = [
+            (db_schema, self._directory(db_schema).child(name))
+            for db_schema in [PUBLIC, *self._sub_directories()]
+            for name in self._directory(db_schema).directories()
+            if _is_safe(name.removesuffix(PLAIN_SUFFIX))
+        ]
+        return [
+            place
+            for db_schema, place in places
+            if TableName(db_schema, place.name.removesuffix(PLAIN_SUFFIX)) not in tables and is_left_over(place)
+        ]
+
     def _sub_directories(self) -> list[str]:
         """Return the plain sub-directories: neither tables nor namespaces nor private."""
         taken = self._reserved_directories()
@@ -404,8 +419,10 @@ class TableResolver:
             if looks.known(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
                 return False
             inside = _directories(place)
-            return MANIFEST not in inside and (VERSIONS not in inside or not _has_versions(place))
-        return not place.has(MANIFEST) and not _has_versions(place) and not has_lost_manifest(place)
+        else:
+            inside = frozenset(place.directories())
+        is_table = MANIFEST in inside or any(map(is_table_directory, inside))
+        return not is_table and (VERSIONS not in inside or not _has_versions(place))
 
     def _names(self, db_schema: str) -> list[str]:
         """Return what look like the names of tables in a schema, without opening any."""
