@@ -420,7 +420,7 @@ class TableResolver:
                 return False
             inside = _directories(place)
         else:
-            inside = frozenset(place.directories())
+            inside = place.directories()
         is_table = MANIFEST in inside or any(map(is_table_directory, inside))
         return not is_table and (VERSIONS not in inside or not _has_versions(place))
 
