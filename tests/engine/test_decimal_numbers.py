@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -241,7 +242,9 @@ ROUNDED = {
     "round(c)": Decimal(100),
     "floor(a)": Decimal(9999999999999999999999999999),
     "ceil(CAST(a AS DECIMAL(39, 10)))": Decimal(10000000000000000000000000000),
+    "avg(a)": Decimal("9999999999999999999999999999.5"),
     "avg(CAST(a AS DECIMAL(46, 10)))": Decimal("9999999999999999999999999999.5"),
+    "avg(CAST(i AS DECIMAL(38, 0)))": Decimal(7),
     "ceil(f)": 3.0,
     "floor(i)": 7,
 }
@@ -259,7 +262,62 @@ def test_room_for_a_digit_is_in_no_name(database: Database, large: str) -> None:
     assert found.column_names == ["ceil(large.c)", "floor(large.c + Int64(1))", "ceil(large.i)"]
 
 
-@pytest.mark.parametrize("expression", ["ceil(a)", "avg(a)"])
-def test_what_has_no_room_is_refused_with_what_to_write(database: Database, large: str, expression: str) -> None:
-    name = expression.partition("(")[0]
-    assert f"write {name}(CAST(a AS DECIMAL(" in database.refuses(f"SELECT {expression} FROM {large}")
+def test_what_has_no_room_is_refused_with_what_to_write(database: Database, large: str) -> None:
+    assert "write ceil(CAST(a AS DECIMAL(" in database.refuses(f"SELECT ceil(a) FROM {large}")
+
+
+@pytest.fixture(scope="module")
+def summed(database: Database) -> str:
+    database.run("CREATE TABLE summed (id INT, k INT, a DECIMAL(38, 2), p DECIMAL(30, 2)) PARTITIONED BY (k)")
+    number = "CAST(99999999999999999999999999999999999.55 AS DECIMAL(38, 2))"
+    database.run(f"INSERT INTO summed SELECT value, value % 3, {number}, value + 0.5 FROM generate_series(1, 60)")
+    database.run("CREATE VIEW sums AS SELECT k, sum(a) AS total FROM summed GROUP BY k")
+    return "summed"
+
+
+BEYOND = {
+    "sum(a)": "SELECT sum(a) FROM summed",
+    "sum(a), by partition": "SELECT k, sum(a) FROM summed GROUP BY k",
+    "sum(-a)": "SELECT sum(-a) FROM summed",
+    "sum(a) FILTER": "SELECT sum(a) FILTER (WHERE id > 9) FROM summed",
+    "sum(a) OVER": "SELECT sum(a) OVER (ORDER BY id) FROM summed",
+    "sum(DISTINCT a + id)": "SELECT sum(DISTINCT a + id) FROM summed",
+    "sum of a view": "SELECT * FROM sums",
+    "sum of a value": "SELECT id FROM summed s WHERE a < (SELECT sum(a) FROM summed t WHERE t.k = s.k)",
+    "sum in ROLLUP": "SELECT k, sum(a) FROM summed GROUP BY ROLLUP (k)",
+    "UPDATE": "UPDATE summed SET a = (SELECT sum(a) FROM summed) WHERE id = 1",
+    "CREATE TABLE": "CREATE TABLE stored AS SELECT sum(a) AS s FROM summed",
+}
+
+
+@pytest.mark.parametrize("sql", BEYOND.values(), ids=BEYOND)
+def test_a_sum_beyond_38_digits_is_refused(database: Database, summed: str, sql: str) -> None:
+    assert re.search(
+        r"\d\.\d\d is too l(?:ong for DECIMAL\(38, 2\); write CAST\(a|arge to store in a DECIMAL of precision 38)",
+        database.refuses(sql),
+    )
+    assert database.value(f"SELECT count(*) FROM {summed} WHERE a > 99999999999999999999999999999999999") == 60
+
+
+SUMS = {
+    "sum(a) FILTER (WHERE id <= 5)": Decimal("499999999999999999999999999999999997.75"),
+    "sum(DISTINCT a)": Decimal("99999999999999999999999999999999999.55"),
+    "sum(p)": Decimal("1860.00"),
+    "avg(p)": Decimal("31.000000"),
+    "avg(a - 99999999999999999999999999999999990)": Decimal("9.550000"),
+    "sum(CAST(a AS DECIMAL(60, 2)))": Decimal("5999999999999999999999999999999999973.00"),
+}
+
+
+@pytest.mark.parametrize(("expression", "expected"), SUMS.items())
+def test_long_decimals_are_summed_exactly(database: Database, summed: str, expression: str, expected: Decimal) -> None:
+    assert database.value(f"SELECT {expression} FROM {summed}") == expected
+
+
+def test_room_for_all_rows_is_in_no_name(database: Database, summed: str) -> None:
+    found = database.query(f"SELECT sum(p), avg(p) OVER () FROM {summed} GROUP BY p HAVING sum(p) > 3 ORDER BY sum(p)")
+    assert found.column_names == [
+        "sum(summed.p)",
+        "avg(summed.p) ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    ]
+    assert [kind.precision for kind in found.schema.types] == [38, 34]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakMethod
@@ -76,7 +77,18 @@ from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
-from lance_flight.engine.sql.operand_types import MOST_OPERANDS, may_make_nan, with_doubles, with_one_nan, with_one_zero
+from lance_flight.engine.sql.operand_types import (
+    MOST_OPERANDS,
+    may_make_nan,
+    may_sum,
+    with_doubles,
+    with_one_nan,
+    with_one_zero,
+    with_operands,
+    with_results,
+    with_summed,
+    with_wide_sums,
+)
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
@@ -97,6 +109,7 @@ FEW_TABLES = 1_000
 MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
 _PUSHED_CONSTANT = re.compile(r"_filters=\[.*\bBoolean\(\w+\)(?: AND| OR|,|\])")
+_LONG_DECIMAL = "Decimal128(38, "
 _PUSHING = "push_down_filter"
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
 """Bytes of a batch as far as the text of a statement tells, those of a text in a column that it reads, and rows of its copies."""
@@ -369,6 +382,7 @@ class QuerySession:
                 if not is_typed:
                     is_typed = True
                     calls, frame = self._with_exact_numbers(calls, frame, plan)
+                    calls, frame = self._with_wide_sums(calls, frame, plan, is_bound=is_bound)
                     calls, frame = self._with_one_nan(calls, frame, plan)
                     calls, frame = self._with_one_zero(calls, frame, plan)
                 # A view is coerced with the query that reads it.
@@ -425,10 +439,14 @@ class QuerySession:
         if self._are_doubles_decimals(frame):
             doubles = self._with_doubles(calls, plan)
             calls, frame = replace(calls, sql=doubles), planned(doubles)
-        if not has_arithmetic(calls.sql):
-            return calls, frame
-        if not may_overflow(self.datafusion, with_joined_subqueries(frame.logical_plan())):
-            return calls, frame
+        if has_arithmetic(calls.sql) and may_overflow(self.datafusion, with_joined_subqueries(frame.logical_plan())):
+            calls, frame = self._with_checks(calls, frame, plan)
+        return calls, frame
+
+    def _with_checks(
+        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
+    ) -> tuple[TypedCalls, DataFrame]:
+        """Return a query whose integers stay within BIGINT, and its plan."""
         checked = calls.with_checks()
 
         try:
@@ -443,6 +461,27 @@ class QuerySession:
                 f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
             ) from exc
 
+    def _with_wide_sums(
+        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame], *, is_bound: bool
+    ) -> tuple[TypedCalls, DataFrame]:
+        """Return a query whose sums of long decimals do not wrap, and its plan."""
+        if not may_sum(calls.sql) or _LONG_DECIMAL not in frame.logical_plan().display_indent_schema():
+            return calls, frame
+        sql, names = with_summed(calls.sql)
+        asking = calls.asking(sql, names)
+        try:
+            self._planned(asking, plan)
+        except (SqlError, Unsupported) as exc:
+            if not is_bound:
+                return calls, frame
+            self.optimised(frame)
+            raise Unsupported(
+                "sums of this statement may leave DECIMAL(38, s), and it cannot be planned with a check of that; write sum(CAST(a AS DOUBLE)),"
+                f" or sum(CAST(a AS DECIMAL(28, s))) ({exc})"
+            ) from exc
+        wide = replace(calls, sql=with_wide_sums(calls.sql, names, asking.operand_types()))
+        return (calls, frame) if wide.sql == calls.sql else (wide, self._planned(wide, plan))
+
     def _are_doubles_decimals(self, frame: DataFrame) -> bool:
         # Asked here, since most queries have no such types, and each step of planning goes to another thread.
         return has_decimals_and_doubles(frame) and self.planned(partial(are_doubles_decimals, frame, self.datafusion))
@@ -454,10 +493,10 @@ class QuerySession:
         is_asked = self._is_view or may_make_nan(calls.sql)
         if not is_asked or "Float" not in frame.logical_plan().display_indent_schema():
             return calls, frame
-        asking, names = calls.with_results()
+        sql, names = with_results(calls.sql)
         if not 0 < len(names) <= MOST_OPERANDS:
             return calls, frame
-        return self._as_typed(calls, frame, plan, asking, partial(with_one_nan, calls.sql, names))
+        return self._as_typed(calls, frame, plan, calls.asking(sql, names), partial(with_one_nan, calls.sql, names))
 
     def _with_one_zero(
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
@@ -465,10 +504,12 @@ class QuerySession:
         """Return a query that takes computed zeros of both signs for one value, and its plan."""
         if not may_compare_bits(calls.sql) or "Float" not in frame.logical_plan().display_indent_schema():
             return calls, frame
-        asking, names = calls.with_operands(of_bits=True)
+        sql, names = with_operands(calls.sql, of_bits=True)
         if not 0 < sum(map(len, names)) <= MOST_OPERANDS:
             return calls, frame
-        return self._as_typed(calls, frame, plan, asking, partial(with_one_zero, calls.sql, names))
+        return self._as_typed(
+            calls, frame, plan, calls.asking(sql, chain(*names)), partial(with_one_zero, calls.sql, names)
+        )
 
     def _as_typed(
         self,
@@ -492,7 +533,8 @@ class QuerySession:
         refused: LanceFlightError | None = None
         for _ in range(PLANNING_ROUNDS):
             # A value of such operands is an operand itself.
-            asking, names = calls.with_operands()
+            sql, names = with_operands(calls.sql)
+            asking = calls.asking(sql, chain(*names))
             if sum(map(len, names)) > MOST_OPERANDS:
                 break
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ MOST_OPERATORS = 500
 """Most operators of a statement that has some which need a check: each that is none of integers costs a planning."""
 _FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
 _TIGHTER = frozenset("*/%")
+_SUMS = frozenset(["SUM"])
 _COMPUTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxyType(
     {"checked_add": pc.add_checked, "checked_subtract": pc.subtract_checked, "checked_multiply": pc.multiply_checked}
 )
@@ -82,7 +84,7 @@ def with_checked_arithmetic(text: str) -> str:
         first, stop = factors.left_of(at, sign), factors.right_of(at, sign)
         opened.append((tokens[first].start, -stop, f"{_FUNCTIONS[sign]}("))
         edits += [(tokens[at].start, tokens[at].stop, ","), (tokens[stop - 1].stop, tokens[stop - 1].stop, ")")]
-    for at, inner, closed, stop in _sums(factors):
+    for at, inner, closed, stop in calls_of(factors, _SUMS):
         opened += [(tokens[at].start, -stop, f"{WHOLE}("), (tokens[inner].start, -closed - 1, f"{EXACT}(")]
         edits += [
             (tokens[closed].start, tokens[closed].start, ")"),
@@ -174,12 +176,12 @@ def _operators(factors: Factors) -> Iterator[int]:
             yield at
 
 
-def _sums(factors: Factors) -> Iterator[tuple[int, int, int, int]]:
-    """Yield of each sum its place, the first token of its argument, its closing bracket, and the token after all of it."""
+def calls_of(factors: Factors, words: AbstractSet[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield of each call of an aggregate its place, the first token of its argument, its closing bracket, and the token after all of it."""
     tokens = factors.tokens
     for at, token in enumerate(tokens[:-2]):
         closed = factors.partners.get(at + 1)
-        if token.word != "SUM" or not tokens[at + 1].is_sign("(") or closed is None or factors.is_sign(at - 1, "."):
+        if token.word not in words or not tokens[at + 1].is_sign("(") or closed is None or factors.is_sign(at - 1, "."):
             continue
         inner = at + 2 + (tokens[at + 2].word in {"DISTINCT", "ALL"})
         if inner < closed:

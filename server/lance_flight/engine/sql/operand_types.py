@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from lance_flight.engine.sql.checked_arithmetic import Factors
+from lance_flight.engine.sql.checked_arithmetic import EXACT, Factors, calls_of
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
 from lance_flight.engine.sql.float_signs import DOUBLE, REAL, UNSIGNED_NAN, is_number
@@ -96,13 +96,7 @@ def with_results(text: str) -> tuple[str, list[str]]:
     'SELECT __operand_call0(a / b + 1) FROM t GROUP BY __operand_call0(a / b + 1) ORDER BY __operand_call1(ln(c)) * 2'
     """
     factors = Factors(tokenize(text))
-    spans, scopes = _results(factors), Scopes.of(factors.tokens)
-    names: dict[tuple[str | int, ...], str] = {}
-    shared = [
-        names.setdefault(scopes.key(factors.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
-        for start, stop in spans
-    ]
-    return _wrapped(text, spans, [f"{name}(" for name in shared], [")"] * len(spans)), shared
+    return _named_alike(text, factors, _results(factors))
 
 
 def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
@@ -113,6 +107,50 @@ def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataTyp
         if name in types and pa.types.is_floating(types[name])
     }
     return _wrapped(text, list(unsigned), ["nanvl("] * len(unsigned), list(unsigned.values()))
+
+
+def may_sum(text: str) -> bool:
+    """Return whether a query may have a sum or a mean."""
+    return _SUMMED.search(text) is not None
+
+
+def with_summed(text: str) -> tuple[str, list[str]]:
+    """Return a text with what is summed in functions that tell its types, and the names of the functions.
+
+    >>> with_summed("SELECT sum(a * b), avg(c) OVER (w) FROM t HAVING sum(a * b) > 1")[0]
+    'SELECT sum(__operand_call0(a * b)), avg(__operand_call1(c)) OVER (w) FROM t HAVING sum(__operand_call0(a * b)) > 1'
+    """
+    factors = Factors(tokenize(text))
+    return _named_alike(text, factors, [span for _, span, _ in _summed(factors)])
+
+
+def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text with sums and means of long decimals that have room for all rows, and are refused where the result is too long.
+
+    DataFusion 55 wraps a sum beyond 128 bits. The result has the type that it had; a mean of more than 34 digits has fewer of its four
+    digits more behind the point, as in Spark.
+    """
+    factors = Factors(tokenize(text))
+    around: dict[Span, tuple[str, str]] = {}
+    for (word, span, call), name in zip(_summed(factors), names, strict=True):
+        kind = types.get(name)
+        if kind is not None and pa.types.is_decimal128(kind) and kind.precision > _ROOM_FOR_ROWS:
+            around[span] = "CAST(", f" AS DECIMAL({_WIDE}, {kind.scale}))"
+            around[call] = "CAST(", f" AS DECIMAL{(_DIGITS, kind.scale) if word == 'SUM' else _mean(kind)})"
+    return _wrapped(text, list(around), [each for each, _ in around.values()], [each for _, each in around.values()])
+
+
+def _summed(factors: Factors) -> Iterator[tuple[str, Span, Span]]:
+    """Yield of each sum and mean its word, its argument and all of it; but of integers, which have a check of their own."""
+    for at, inner, closed, stop in calls_of(factors, _SUMS):
+        if not factors.text(inner).startswith(f"__{EXACT}_call"):
+            yield factors.word_at(at), (inner, closed), (at, stop)
+
+
+def _mean(kind: pa.Decimal128Type) -> tuple[int, int]:
+    """Return the digits of a mean, and those behind its point: at least six, or all, where there are too few for both."""
+    digits, scale = min(kind.precision + 4, _DIGITS), min(kind.scale + 4, _DIGITS)
+    return digits, max(min(scale, _DIGITS - kind.precision + kind.scale), min(scale, 6))
 
 
 def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[str, str]], *, of_bits: bool) -> str:
@@ -126,6 +164,17 @@ def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[
     return _wrapped(
         text, [span for span, _ in chosen], [each for _, (each, _) in chosen], [each for _, (_, each) in chosen]
     )
+
+
+def _named_alike(text: str, factors: Factors, spans: Sequence[Span]) -> tuple[str, list[str]]:
+    """Return a text with functions around spans, which share a name where they are written alike in one SELECT, and these names."""
+    scopes = Scopes.of(factors.tokens)
+    names: dict[tuple[str | int, ...], str] = {}
+    shared = [
+        names.setdefault(scopes.key(factors.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
+        for start, stop in spans
+    ]
+    return _wrapped(text, spans, [f"{name}(" for name in shared], [")"] * len(spans)), shared
 
 
 def _wrapped(text: str, spans: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> str:
@@ -272,6 +321,10 @@ _NAN_CALLS = frozenset(
         ),
     ]
 )
+_SUMS = frozenset(["SUM", "AVG", "MEAN"])
+_SUMMED = re.compile(r"\b(?:sum|avg|mean)\s*\(", re.IGNORECASE)
+_ROOM_FOR_ROWS, _WIDE, _DIGITS = 28, 66, 38
+"""Digits of a decimal whose sums DataFusion gives ten digits more, of one with ten digits more than 56, and of the longest of 128 bits."""
 _DISTANCE = re.compile(rf"__(?:{'|'.join(DISTANCES)})_call\d+")
 _MAKES_NAN = re.compile(rf"[-+*/%]|\b(?:{'|'.join(sorted(_NAN_CALLS))})\s*\(", re.IGNORECASE)
 _COMPARES = re.compile(

@@ -10,6 +10,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Context, Decimal
 from types import MappingProxyType
 
 from lance_flight.engine.sql.foreign_functions import function_advice
@@ -312,6 +313,8 @@ def _cast(found: re.Match[str], _: str) -> str:
     )
 
 
+_LONG = Context(prec=100)
+"""Digits of the longest number of a message, and more."""
 _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     (
         re.compile(r"Decimal overflow while applying (?P<name>ceil|floor)"),
@@ -321,10 +324,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
-        re.compile("Arithmetic Overflow in AvgAccumulator"),
-        (
-            "avg has four digits more behind the point than its DECIMAL, and no room for them; write avg(CAST(a AS DECIMAL(46, 10))), with"
-            " the column's own scale in place of 10, or avg(CAST(a AS DOUBLE))"
+        re.compile(r"Cannot cast to Decimal128\(38, (?P<scale>-?\d+)\)\. Overflowing on (?P<digits>-?\d+)"),
+        lambda found, _: (
+            f"{Decimal(found['digits']).scaleb(-int(found['scale']), _LONG)} is too long for DECIMAL(38, {found['scale']}); write CAST(a AS DOUBLE) of"
+            f" what is summed or computed, or CAST(a AS DECIMAL(60, {found['scale']}))"
         ),
     ),
     (

@@ -7,7 +7,7 @@ nothing; the refusal names the types of its arguments, and the call is registere
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -34,7 +34,7 @@ from lance_flight.engine.sql.float_signs import without_unsigned
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
-from lance_flight.engine.sql.operand_types import OPERAND, Scopes, with_operands, with_results
+from lance_flight.engine.sql.operand_types import OPERAND, Scopes
 from lance_flight.engine.sql.sort_keys import written_once
 from lance_flight.engine.sql.text_lengths import without_lengths
 from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edited, tokenize
@@ -163,16 +163,9 @@ class TypedCalls:
         """Return whether operators or sums of integers are calls."""
         return not (_CHECKED | {OPERAND}).isdisjoint(self.calls.values())
 
-    def with_operands(self, *, of_bits: bool = False) -> tuple[TypedCalls, list[list[str]]]:
-        """Return the same query with its operands in functions that tell their types, and the functions of those that meet."""
-        sql, names = with_operands(self.sql, of_bits=of_bits)
-        operands = {name: OPERAND for group in names for name in group}
-        return replace(self, sql=sql, calls={**self.calls, **operands}, types={}), names
-
-    def with_results(self) -> tuple[TypedCalls, list[str]]:
-        """Return the same query with the values that may be a new NaN in functions that tell their types, and these functions."""
-        sql, names = with_results(self.sql)
-        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(names, OPERAND)}, types={}), names
+    def asking(self, sql: str, names: Iterable[str]) -> TypedCalls:
+        """Return the query as `sql`, in which functions of these names tell the types of operands."""
+        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(names, OPERAND)}, types={})
 
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
