@@ -43,7 +43,7 @@ def measure(bench: Bench) -> list[Result]:
     root = bench.scratch("commit")
     namespace = empty(root / LOCAL, data.SCHEMA, data.HUNDRED_BY)
     namespace.append([start], evaluate)
-    peer = _Merge.extra_columns(namespace, bench.place / "manifest")
+    peer = _Merge.beside(namespace, bench.place / "manifest")
     with bench.empty_servers("commit-server") as pair:
         pair.ours.ingest(REMOTE, start, partition_by=data.HUNDRED_BY)
         cases = {

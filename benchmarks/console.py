@@ -77,8 +77,8 @@ def measure(rounds: int, partitions: int) -> None:
                     if turn:
                         seconds.setdefault(name, []).append(taken)
             browser.close()
-    for name, taken in seconds.items():
-        aim, median = pages(partitions)[name][2], statistics.median(taken)
+    for name, all_taken in seconds.items():
+        aim, median = pages(partitions)[name][2], statistics.median(all_taken)
         print(f"{name:42} {median * 1000:6.0f} ms   aim ≤ {aim * 1000:.0f} ms   {'' if median <= aim else 'missed'}")
 
 

@@ -33,7 +33,7 @@ from benchmarks import data
 from benchmarks.timing import interleaved, timed
 
 try:
-    import psycopg
+    import psycopg  # type: ignore[import-not-found]
 except ImportError:
     psycopg = None
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import pyarrow as pa
 from lance_flight.backend_values import IfExists
@@ -19,7 +19,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.quotas import Limits
-from lance_flight.engine.writes.ingest import TableProperties
+from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import QueryFailed
 from lance_flight.model.checksums import Checksum
 
@@ -97,7 +97,7 @@ class EngineProcess:
         self._pipe.send((work, arguments))
         if not self._pipe.poll(self._patience):
             raise NoAnswer(f"no answer from {work.__name__} within {self._patience:.0f} s")
-        answer, failure = self._pipe.recv()
+        answer, failure = cast("tuple[T, str | None]", self._pipe.recv())
         if failure is not None:
             raise WorkFailed(failure)
         return answer
@@ -115,7 +115,7 @@ def store(root: Path, name: str, reader: pa.RecordBatchReader, *, partition_by: 
         reader,
         create_missing=True,
         existing=IfExists.FAIL,
-        properties=TableProperties.by(partition_by),
+        options=IngestOptions(properties=TableProperties.by(partition_by)),
     )
 
 
@@ -164,6 +164,7 @@ def _work(pipe: Connection, root: Path, memory_limit: int | None) -> None:
     engine.query(WARM_UP)
     while True:
         work, arguments = pipe.recv()
+        answer: tuple[Any, str | None]
         try:
             answer = work(engine, *arguments), None
         except Exception:  # noqa: BLE001 - whatever it is, the other process raises it

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 
@@ -113,7 +113,7 @@ class Run:
     def ask(self, name: str, verb: str, **arguments: object) -> list[Any] | None:
         """Return the result of a request; None from a peer that cannot do it or that fails, unless it is the base."""
         try:
-            return self.peers[name](verb, **arguments)
+            return cast("list[Any]", self.peers[name](verb, **arguments))
         except Unavailable as exc:
             if name == BASE:
                 raise

@@ -106,7 +106,7 @@ def main() -> int:
     given = parser.parse_args()
     stores = dict(STORES) if given.read is None else {"given": (given.read, given.write or given.read)}
     head = ["store", "commits/s asked", "made", "attempts each", "median ms", "99 % ms", "gave up"]
-    lines = [line for store, times in stores.items() for line in commit_lines(*times, store)]
+    lines = [line for store, (read, write) in stores.items() for line in commit_lines(read, write, store)]
     print(results.aligned(lines, head, left=(0,)))
     print()
     head = ["servers", f"clients each of {CLIENTS:,}", "tables read", "leases written/s", "lease files a vacuum reads"]

@@ -50,7 +50,7 @@ ORDERS, LINES = "o_orderkey, o_orderdate", "l_orderkey, l_quantity, l_extendedpr
 JOINED = ("o_orderdate", "l_quantity", "l_extendedprice")
 
 # Workers know the product, and not its benchmarks.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 def measure(bench: Bench) -> list[Result]:
@@ -178,12 +178,12 @@ def _fragments(path: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatc
 def _join(bench: Bench, spark: SparkSession) -> Result:
     root = bench.scratch("spark-tpch")
     rows = tpch.load(root, bench.options.scale)
-    sides = [
+    orders, lines = (
         {"root": str(root), "table": table, "columns": columns}
         for table, columns in (("orders", ORDERS), ("lineitem", LINES))
-    ]
-    grouped = partition_wise_join(spark, *sides, [("o_orderkey", "l_orderkey")], columns=JOINED)
-    left, right = (spark.read.format("lance_flight").options(**side).load() for side in sides)
+    )
+    grouped = partition_wise_join(spark, orders, lines, [("o_orderkey", "l_orderkey")], columns=JOINED)
+    left, right = (spark.read.format("lance_flight").options(**side).load() for side in (orders, lines))
     merged = left.join(right, left["o_orderkey"] == right["l_orderkey"]).select(*JOINED)
     answers = [
         frame.agg({"l_quantity": "sum", "o_orderdate": "max", "*": "count"}).collect() for frame in (grouped, merged)

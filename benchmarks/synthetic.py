@@ -72,7 +72,7 @@ def create(root: Path, partitions: int, *, versions: int = 1) -> Synthetic:
         schema = namespace.snapshot().schema
         earlier = namespace.snapshot().specs
         spec = partition_spec(schema, parse_partition_by(partition_by(version)), number=version, earlier=earlier)
-        namespace.evolve(partial(_next, Evolution(operation=f"partition spec v{version}", spec=spec)))
+        namespace.evolve(partial(_next, Evolution(operation=f"partition spec v{version}", specs=(spec,))))
         _fill(namespace, partitions // versions)
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import duckdb
 import pyarrow as pa
@@ -33,10 +34,13 @@ class Iceberg(Driver):
 
         def ask(question: NormalForm) -> Iterable[pa.RecordBatch]:
             if question.is_whole:
-                return self._scan(question)
+                return cast("Iterable[pa.RecordBatch]", self._scan(question))
             if question.columns:
                 connection.register(TABLE, self._scan(question))
-            return connection.sql(replace(question, where="").sql()).to_arrow_reader(BATCH_ROWS)
+            return cast(
+                "Iterable[pa.RecordBatch]",
+                connection.sql(replace(question, where="").sql()).to_arrow_reader(BATCH_ROWS),
+            )
 
         return ask
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -23,13 +23,14 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import QueryPlan, Task
 from lance_flight.engine.query.statement_context import Scope
-from lance_flight.engine.runtime.client_sessions import ANONYMOUS, Session
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error
+from lance_flight.shares import ANONYMOUS
 
-Parameters = Sequence[Any] | pa.RecordBatch | None
+Parameters: TypeAlias = Sequence[Any] | pa.RecordBatch | None
 
 # ADBC's modes of ingest → whether a missing table is created, and the action where there is one.
 MODES = {

@@ -69,7 +69,7 @@ class Forked:
         told = (self.args, variables, str(folder or Path.cwd()), files, writes)
         self._process = _CONTEXT.Process(target=_run, args=told, daemon=True)
         self._process.start()
-        if is_piped:
+        if reads is not None and writes is not None:
             self.stdout = os.fdopen(os.dup(reads.fileno()))
             reads.close()
             writes.close()
