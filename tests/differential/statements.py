@@ -22,6 +22,18 @@ LITERALS = {
     MOMENT: ["TIMESTAMP '2024-02-29 12:00:00'", "TIMESTAMP '1970-01-01 00:00:00'", "CAST(NULL AS TIMESTAMP)"],
     TRUTH: ["true", "false", "CAST(NULL AS BOOLEAN)"],
 }
+OF_TYPE = {
+    "i": "CAST(2 AS BIGINT)",
+    "j": "CAST(3 AS INT)",
+    "f": "CAST(1.5 AS DOUBLE)",
+    "m": "CAST(2 AS DECIMAL(9, 2))",
+    "s": "'a'",
+    "d": "DATE '2024-02-29'",
+    "ts": "TIMESTAMP '2024-02-29 12:00:00'",
+    "b": "true",
+}
+WHERE_ALONE = ["i > 1", "s = 'a' OR f < m", "b", "d IS NOT NULL AND j <= m", "i IN (0, 2, f)", "ts > '2024-01-01'"]
+"""Conditions of one table, without brackets."""
 COMPARISONS = ["=", "<>", "<", "<=", ">", ">="]
 JOINS = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN"]
 
@@ -78,13 +90,13 @@ class Statements:
 
     def _select(self) -> str:
         with self._source() as (source, _):
-            where = f" WHERE {self.condition(3)}" if self._happens(0.8) else ""
+            where = f" WHERE {self._where(3)}" if self._happens(0.8) else ""
             distinct = "DISTINCT " if self._happens(0.2) else ""
             return f"SELECT {distinct}{self._columns(self.chance.randint(1, 3))} FROM {source}{where}"
 
     def _grouped(self) -> str:
         with self._source() as (source, _):
-            where = f" WHERE {self.condition(2)}" if self._happens(0.5) else ""
+            where = f" WHERE {self._where(2)}" if self._happens(0.5) else ""
             keys = [self.value(self.chance.choice(list(KINDS)), 1) for _ in range(self.chance.randint(0, 2))]
             keys = [key for key in dict.fromkeys(keys) if "." in key]
             values = [*keys, *(self._aggregate() for _ in range(self.chance.randint(1, 2)))]
@@ -100,7 +112,7 @@ class Statements:
             kind = self.chance.choice(list(KINDS))
             first = f"coalesce({self._whole() if kind == NUMBER else self.value(kind, 1)}, NULL) {self._pick('ASC', 'DESC')} {self._nulls()}"
             keys = ", ".join([first, *(f"{each.alias}.{each.key} NULLS FIRST" for each in relations)])
-            where = f" WHERE {self.condition(2)}" if self._happens(0.5) else ""
+            where = f" WHERE {self._where(2)}" if self._happens(0.5) else ""
             offset = f" OFFSET {self.chance.randint(0, 3)}" if self._happens(0.3) else ""
             columns = self._columns(2)
             return f"SELECT {columns} FROM {source}{where} ORDER BY {keys} LIMIT {self.chance.randint(0, 6)}{offset}"
@@ -138,7 +150,7 @@ class Statements:
     def _of_kinds(self, kinds: Sequence[str]) -> str:
         with self._source() as (source, _):
             values = [self.value(kind, 2) for kind in kinds]
-            return f"SELECT {_named(values)} FROM {source} WHERE {self.condition(2)}"
+            return f"SELECT {_named(values)} FROM {source} WHERE {self._where(2)}"
 
     def _columns(self, count: int) -> str:
         before, self._subqueries = self._subqueries, 0
@@ -174,6 +186,14 @@ class Statements:
         return f"{equality} AND {condition}"
 
     # --- conditions
+
+    def _where(self, depth: int) -> str:
+        """Return a condition as a person writes it: comparisons without brackets around them, or what `condition` writes."""
+        if self._happens(0.5):
+            return self.condition(depth)
+        return f" {self._pick('AND', 'AND', 'OR')} ".join(
+            self._comparison(1).removeprefix("(").removesuffix(")") for _ in range(self.chance.randint(1, depth))
+        )
 
     def condition(self, depth: int) -> str:
         """Return a condition on the relations that are seen."""
@@ -336,7 +356,21 @@ class Statements:
         return Relation(self._alias(), KINDS)
 
     def _table(self) -> str:
-        return self.chance.choices(list(TABLES), weights=[4, 4, 4, 2, 1])[0]
+        """Return a table, or now and then a query of all of its columns with values in place of some of them."""
+        table = self.chance.choices(list(TABLES), weights=[4, 4, 4, 2, 1])[0]
+        if not self._happens(0.15):
+            return table
+        branches = [f"SELECT {self._replaced('k')} FROM {table}"]
+        if self._happens(0.6):
+            other = self.chance.choice(list(TABLES))
+            branches.append(f"SELECT {self._replaced('-1 - k AS k')} FROM {other} WHERE {self._pick(*WHERE_ALONE)}")
+        return f"({' UNION ALL '.join(branches)})"
+
+    def _replaced(self, key: str) -> str:
+        """Return the columns of a table, each now and then a literal of its type."""
+        return ", ".join(
+            [key, *(f"{literal} AS {name}" if self._happens(0.2) else name for name, literal in OF_TYPE.items())]
+        )
 
     def _alias(self) -> str:
         self._aliases += 1

@@ -106,6 +106,9 @@ STATEMENTS = [
     "SELECT id FROM t WHERE (SELECT max(x.p) + 0.2 FROM t x WHERE x.id = t.id) = 0.3",
     "SELECT p + (SELECT 0.01) FROM t",
     "SELECT id FROM t WHERE (SELECT max(p::DOUBLE) FROM t) * 1.1 > p",
+    "SELECT id FROM t WHERE id = id GROUP BY id HAVING sum(p) > (50 / 100.0) * max(f)",
+    "SELECT CASE WHEN p > g THEN 1 END, count(*) FROM t WHERE p <> g OR id > 0 GROUP BY CASE WHEN p > g THEN 1 END",
+    "SELECT id FROM t WHERE p NOT IN (g, 0) ORDER BY p = g NULLS FIRST, id",
 ]
 # Conditions and values where decimals meet doubles, with 1e300, NaN and values near zero among these.
 MEETINGS = [

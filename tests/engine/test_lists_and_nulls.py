@@ -1,4 +1,4 @@
-"""Conditions that are NULL, in lists side by side, on scans, and above outer joins."""
+"""Conditions that are NULL or constants, in lists side by side, on scans, in branches of UNION, and above joins."""
 
 from __future__ import annotations
 
@@ -82,3 +82,30 @@ def sides(database: Database) -> Database:
 def test_a_condition_on_an_outer_join_stays_above_it(sides: Database, query: str) -> None:
     (column,) = sides.query(query).columns
     assert sorted(column.to_pylist(), key=str) == sorted(OUTER[query], key=str)
+
+
+LITERALS = {
+    "SELECT a.i FROM q AS a WHERE a.st = 's' AND a.j > 7": [3],
+    "SELECT a.i FROM q AS a WHERE a.j > 1 AND (a.st = 'w' OR a.i = 3)": [3, 2],
+    "SELECT a.i FROM q AS a WHERE a.none = 1 AND a.j > 1": [],
+    "SELECT a.i FROM q AS a WHERE NOT (a.none = 1 AND a.st = 'x') AND a.j > 1": [None, 3, 2],
+    "SELECT a.i FROM q AS a, q AS b WHERE a.j = b.j AND a.st = 's' AND b.st = 's' AND a.j > 1 AND b.j < 9": [None],
+    "SELECT a.i FROM q AS a, q AS b WHERE a.st = 's' AND b.st = 'w' AND a.j > 7 AND b.j > 1": [3],
+    "SELECT count(*) FROM q AS a, q AS b WHERE a.j = b.j AND a.st = 's' AND b.st = 'w' AND a.j > 1 AND b.j > 1": [0],
+    "SELECT count(*) FROM q AS a, q AS b WHERE a.j > b.j AND a.st = 's' AND b.st = 'w' AND a.j > 1 AND b.j > 0": [4],
+    "SELECT a.i FROM q AS a LEFT JOIN q AS b ON a.j = b.j AND b.st = 's' AND b.j > 7 WHERE a.st = 's' AND a.j > 1": [
+        None,
+        3,
+    ],
+    "SELECT a.i FROM q AS a WHERE a.st = 's' AND a.j > 1 AND EXISTS (SELECT 1 FROM q AS b WHERE b.j = a.j AND b.st = 's' AND b.j > 7)": [
+        3
+    ],
+}
+"""Queries whose conditions are constants in the branches of a UNION, beside conditions of columns."""
+
+
+@pytest.mark.parametrize("query", LITERALS)
+def test_a_literal_of_a_branch_is_compared_as_a_column_is(sides: Database, query: str) -> None:
+    united = "SELECT i, j, 's' AS st, NULL AS none FROM l UNION ALL SELECT k, i, 'w', CAST(NULL AS BIGINT) FROM r"
+    (column,) = sides.query(f"WITH q AS ({united}) {query}").columns
+    assert sorted(column.to_pylist(), key=str) == sorted(LITERALS[query], key=str)

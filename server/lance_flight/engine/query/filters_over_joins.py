@@ -1,6 +1,6 @@
-"""Conditions on the result of an outer join, which DataFusion 55 moves below the join by the names of columns.
+"""Conditions on the result of a join, which DataFusion 55 moves below the join by the names of columns as it makes a physical plan.
 
-Where both sides have a column of that name, the condition may come to the wrong one, and rows are lost. A merge join takes no
+Those of inner joins are below them already, unless the rule `push_down_filter` was taken away. Where both sides have a column of that name, the condition may come to the wrong one, and rows are lost. A merge join takes no
 conditions from above; one that has a condition itself reads wrong columns (https://github.com/apache/datafusion/issues/24414).
 Unnecessary with a release of https://github.com/apache/datafusion/pull/25259.
 """
@@ -18,21 +18,23 @@ from lance_flight.errors import SqlError, Unsupported
 
 _ABOVE_JOIN = re.compile(
     r"FilterExec: .*\n(?:\s*(?:ProjectionExec|RepartitionExec|CoalescePartitionsExec|CoalesceBatchesExec)\b.*\n)*"
-    r"\s*\w*JoinExec: .*join_type=(?!Inner)"
+    r"\s*\w*JoinExec: .*join_type=(\w+)"
 )
-"""A condition above an outer join, in the text of a physical plan."""
+"""A condition above a join, in the text of a physical plan."""
 _ALIKE = (
-    "WHERE over such an outer join, whose tables have columns of one name, is not supported;"
+    "WHERE over such a join, whose tables have columns of one name, is not supported;"
     " give the columns of one table other names: FROM (SELECT a AS b FROM t) AS t"
 )
 _INNER = "Inner Join"
 
 
-def has_misplaced_condition(context: SessionContext, plan: LogicalPlan, physical: Callable[[], str]) -> bool:
-    """Return whether DataFusion moves a condition of an optimised plan to the wrong side of an outer join.
+def has_misplaced_condition(
+    context: SessionContext, plan: LogicalPlan, physical: Callable[[], str], *, has_pushing: bool
+) -> bool:
+    """Return whether DataFusion moves a condition of an optimised plan to the wrong side of a join.
 
-    `physical` shows its physical plan, which is made only for a plan with such joins. `Unsupported` if a join has conditions
-    beside equalities, so that it cannot be a merge join.
+    `physical` shows its physical plan, which is made only for a plan with such joins; `has_pushing` says whether the conditions of
+    inner joins are below them. `Unsupported` if a join has conditions beside equalities, so that it cannot be a merge join.
     """
     waiting, above, is_shared, has_conditions = [plan], 0, False, False
     while waiting:
@@ -41,11 +43,14 @@ def has_misplaced_condition(context: SessionContext, plan: LogicalPlan, physical
         condition = node.to_variant()
         has_conditions |= isinstance(condition, nodes.Join) and condition.filter() is not None
         if isinstance(condition, nodes.Filter):
-            join, is_direct = _join_below(node)
+            join, is_direct = _join_below(node, has_pushing=has_pushing)
             shared = set() if join is None else _shared_names(context, join)
             above += join is not None
             is_shared |= bool(shared & _names(condition.predicate()) if is_direct else shared)
-    if not is_shared or len(_ABOVE_JOIN.findall(physical())) >= above:
+    if not is_shared:
+        return False
+    joins = [kind for kind in _ABOVE_JOIN.findall(physical()) if not (has_pushing and kind == "Inner")]
+    if len(joins) >= above:
         return False
     if has_conditions:
         raise Unsupported(_ALIKE)
@@ -85,11 +90,11 @@ def _below(node: LogicalPlan) -> LogicalPlan:
     return below
 
 
-def _join_below(node: LogicalPlan) -> tuple[LogicalPlan | None, bool]:
-    """Return the outer join that a condition is about, if only projections are between them, and whether none is."""
+def _join_below(node: LogicalPlan, *, has_pushing: bool) -> tuple[LogicalPlan | None, bool]:
+    """Return the join, an outer one if the others `has_pushing`, that a condition is about, if only projections are between them, and whether none is."""
     below, (first,) = _below(node), node.inputs()
-    is_outer = isinstance(below.to_variant(), nodes.Join) and not below.display().startswith(_INNER)
-    return (below if is_outer else None), not isinstance(first.to_variant(), nodes.Projection)
+    is_join = isinstance(below.to_variant(), nodes.Join) and not (has_pushing and below.display().startswith(_INNER))
+    return (below if is_join else None), not isinstance(first.to_variant(), nodes.Projection)
 
 
 def _shared_names(context: SessionContext, join: LogicalPlan) -> set[str]:

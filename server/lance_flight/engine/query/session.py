@@ -21,6 +21,7 @@ from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables.scan import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
+from lance_flight.engine.query.constant_conditions import has_constant_conditions, without_constants
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
 from lance_flight.engine.query.decimal_numbers import (
     are_doubles_decimals,
@@ -108,7 +109,6 @@ FEW_TABLES = 1_000
 """Most partition tables that are pruned before a query is run, which takes negligible time."""
 MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
-_PUSHED_CONSTANT = re.compile(r"_filters=\[.*\bBoolean\(\w+\)(?: AND| OR|,|\])")
 _LONG_DECIMAL = "Decimal128(38, "
 _PUSHING = "push_down_filter"
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
@@ -281,10 +281,10 @@ class QuerySession:
             )
         joined = with_joined_subqueries(plan)
         check_date_arithmetic(self.datafusion, joined)
-        return self._checked_plan(frame) if may_overflow(self.datafusion, joined) else frame
+        return self._checked_plan(frame) if may_overflow(self.datafusion, joined) or _has_wide_sums(plan) else frame
 
     def _checked_plan(self, frame: DataFrame) -> DataFrame:
-        """Plan a sent plan as SQL, with checks of its integers; `Unsupported` if DataFusion cannot write it in SQL of the same meaning."""
+        """Plan a sent plan as SQL, with checks of its numbers; `Unsupported` if DataFusion cannot write it in SQL of the same meaning."""
         try:
             sql = substrait.text_of(self.datafusion, frame)
             checked = self._frame_of_text(sql, None, is_bound=True)
@@ -293,8 +293,8 @@ class QuerySession:
             )
         except (SqlError, Unsupported) as exc:
             raise Unsupported(
-                "integers of this plan may leave BIGINT, and it cannot be planned with a check of that; cast the operands of its sums"
-                " and products to DECIMAL(38, 0) or DOUBLE, or send the query as SQL"
+                "numbers of this plan may leave BIGINT or DECIMAL(38, s), and it cannot be planned with a check of that; cast the operands of"
+                " its sums and products to DECIMAL(28, 0) or DOUBLE, or send the query as SQL"
             ) from exc
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
@@ -465,7 +465,7 @@ class QuerySession:
         self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame], *, is_bound: bool
     ) -> tuple[TypedCalls, DataFrame]:
         """Return a query whose sums of long decimals do not wrap, and its plan."""
-        if not may_sum(calls.sql) or _LONG_DECIMAL not in frame.logical_plan().display_indent_schema():
+        if not may_sum(calls.sql) or not _has_wide_sums(frame.logical_plan()):
             return calls, frame
         sql, names = with_summed(calls.sql)
         asking = calls.asking(sql, names)
@@ -560,10 +560,7 @@ class QuerySession:
         A query whose parameters have no values yet may be impossible to optimise: its schema is told again once they have.
         """
         try:
-            if not self._pushes_columns(frame) and self.datafusion.remove_optimizer_rule(_PUSHING):
-                self._has_pushing = False
-                # Frames keep the rules that they were made with.
-                frame = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+            frame = self._without_constants(frame)
             if not self._has_pushing:  # also where an earlier attempt took the rule away
                 check_stacked_conditions(self.datafusion, self.optimised(frame))
             plan = self.optimised(frame)
@@ -582,10 +579,10 @@ class QuerySession:
         return coerced
 
     def misplaces_conditions(self, frame: DataFrame) -> bool:
-        """Return whether DataFusion moves a condition of a query to the wrong side of an outer join."""
+        """Return whether DataFusion moves a condition of a query to the wrong side of a join."""
         plan = self.optimised(frame)
         return " Join:" in plan.display_indent() and has_misplaced_condition(
-            self.datafusion, plan, lambda: self.plan(frame).display_indent()
+            self.datafusion, plan, lambda: self.plan(frame).display_indent(), has_pushing=self._has_pushing
         )
 
     def _with_merge_joins(self, frame: DataFrame) -> DataFrame:
@@ -596,14 +593,23 @@ class QuerySession:
         with self.lanes(self.target_partitions):
             return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
 
-    def _pushes_columns(self, frame: DataFrame) -> bool:
-        """Return whether the conditions that are handed to scans are about columns: datafusion-python fails at `NULL AND a > 1`."""
+    def _without_constants(self, frame: DataFrame) -> DataFrame:
+        """Return a query whose scans get conditions of columns alone; where it cannot be built, no conditions are moved down to scans."""
         try:
-            return _PUSHED_CONSTANT.search(self.optimised(frame).display_indent()) is None
+            plan = self.optimised(frame)
+            if not has_constant_conditions(plan):
+                return frame
+            built = self.planned(lambda: without_constants(self.datafusion, plan))
+            if built is not None and not has_constant_conditions(self.optimised(built)):
+                return built
         except SqlError as exc:
-            if "pyarrow.lib.BooleanScalar" in str(exc.__cause__):
-                return False
-            raise
+            if "pyarrow.lib.BooleanScalar" not in str(exc.__cause__):
+                raise
+        if self.datafusion.remove_optimizer_rule(_PUSHING):
+            self._has_pushing = False
+            # Frames keep the rules that they were made with.
+            return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+        return frame
 
     def reveal(self, hidden: frozenset[str]) -> None:
         """Show these hidden columns too of the tables that are named from here on."""
@@ -925,6 +931,12 @@ def _check_calls(frame: DataFrame) -> None:
         # Anything else is said when the query, once coerced, is planned to run.
         if refuses_call(exc):
             raise
+
+
+def _has_wide_sums(plan: LogicalPlan) -> bool:
+    """Return whether a plan may have sums of decimals that leave 38 digits."""
+    shown = plan.display_indent_schema()
+    return _LONG_DECIMAL in shown and may_sum(shown)
 
 
 def _check_running(run: Run) -> None:

@@ -56,6 +56,8 @@ _INFIX = frozenset(
     ]
 )
 """Words that continue an operand that could end before them."""
+_SECOND = {"GROUP": ("WITHIN",), "NULLS": ("IGNORE", "RESPECT")}
+"""Words that do so behind some words alone."""
 
 
 def comparison_edits(tokens: Sequence[Token]) -> list[Edit]:
@@ -116,11 +118,16 @@ class Operands(TokenPlaces):
             elif word == "AND" and betweens:
                 betweens -= 1
             elif (self.kind(at) is Kind.SIGN and self.text(at) in ",;)]}") or (
-                word and is_infix and word not in _INFIX and self.word_at(at - 1) != "OVER"
+                word and is_infix and not self._continues(at) and self.word_at(at - 1) != "OVER"
             ):
                 break
             at = max(at, self.partners.get(at, at)) + 1
         return at
+
+    def _continues(self, at: int) -> bool:
+        """Return whether a word continues an operand that could end before it: not GROUP of GROUP BY, and NULLS of ORDER BY."""
+        word, before = self.word_at(at), self.word_at(at - 1)
+        return word in _INFIX and (word not in _SECOND or before in _SECOND[word])
 
     def _starts_operand(self, at: int) -> bool:
         """Return whether the token at `at` precedes the operand that follows it."""

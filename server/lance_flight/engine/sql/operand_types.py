@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pyarrow as pa
 
@@ -42,20 +42,19 @@ def with_operands(text: str, *, of_bits: bool = False) -> tuple[str, list[list[s
     >>> with_operands("SELECT a FROM t WHERE a + 1 < b AND c IN (1, d)")[0]
     'SELECT a FROM t WHERE __operand_call0(a + 1) < __operand_call1(b) AND __operand_call2(c) IN (__operand_call3(1), __operand_call4(d))'
     """
-    spans, names = _operands(text, of_bits=of_bits)
-    flat = [name for group in names for name in group]
-    return _wrapped(text, spans, [f"{name}(" for name in flat], [")"] * len(flat)), names
+    factors, groups = _operands(text, of_bits=of_bits)
+    found, flat = _named_alike(text, factors, list(chain(*groups)))
+    named = iter(flat)
+    return found, [[next(named) for _ in group] for group in groups]
 
 
-def _operands(text: str, *, of_bits: bool) -> tuple[list[Span], list[list[str]]]:
+def _operands(text: str, *, of_bits: bool) -> tuple[Operands, list[list[Span]]]:
+    """Return the operands that meet, in groups."""
     reader = _Reader(tokenize(text))
-    names: list[list[str]] = []
-    spans: list[Span] = []
-    for group in _groups_of_bits(reader) if of_bits else _groups(reader):
-        if all(start < stop for start, stop in group) and (of_bits or len(group) > 1):
-            names.append([f"__{OPERAND}_call{len(spans) + place}" for place in range(len(group))])
-            spans += group
-    return spans, names
+    found = _groups_of_bits(reader) if of_bits else _groups(reader)
+    return reader, [
+        group for group in found if all(start < stop for start, stop in group) and (of_bits or len(group) > 1)
+    ]
 
 
 def with_doubles(text: str, names: Sequence[Sequence[str]], types: Mapping[str, pa.DataType]) -> str:
@@ -155,23 +154,19 @@ def _mean(kind: pa.Decimal128Type) -> tuple[int, int]:
 
 def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[str, str]], *, of_bits: bool) -> str:
     """Return a text with texts around the operands of some names."""
-    spans, _ = _operands(text, of_bits=of_bits)
-    chosen = [
-        (span, around[name])
-        for span, name in zip(spans, [name for group in names for name in group], strict=True)
-        if name in around
-    ]
+    _, groups = _operands(text, of_bits=of_bits)
+    chosen = [(span, around[name]) for span, name in zip(chain(*groups), chain(*names), strict=True) if name in around]
     return _wrapped(
         text, [span for span, _ in chosen], [each for _, (each, _) in chosen], [each for _, (_, each) in chosen]
     )
 
 
-def _named_alike(text: str, factors: Factors, spans: Sequence[Span]) -> tuple[str, list[str]]:
+def _named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[str, list[str]]:
     """Return a text with functions around spans, which share a name where they are written alike in one SELECT, and these names."""
-    scopes = Scopes.of(factors.tokens)
+    scopes = Scopes.of(operands.tokens)
     names: dict[tuple[str | int, ...], str] = {}
     shared = [
-        names.setdefault(scopes.key(factors.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
+        names.setdefault(scopes.key(operands.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
         for start, stop in spans
     ]
     return _wrapped(text, spans, [f"{name}(" for name in shared], [")"] * len(spans)), shared

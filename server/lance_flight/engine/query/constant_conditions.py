@@ -1,0 +1,49 @@
+"""Conditions of scans that are TRUE, FALSE or NULL, as of a branch of UNION that selects a literal, where datafusion-python 54 fails.
+
+It joins the conditions that are handed to a scan from left to right, and has no AND of a boolean and a condition of columns. So the plan
+is built again without them. Unnecessary with a release in which the literals of `pyarrow_filter_expression.rs` are expressions
+(https://github.com/apache/datafusion-python/issues/1289).
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from datafusion import DataFrame, Expr, LogicalPlan, SessionContext, literal
+from datafusion.expr import TableScan
+
+from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, selected
+from lance_flight.engine.query.partition_wise.plans import Node
+from lance_flight.engine.sql.references import quoted
+from lance_flight.errors import Unsupported
+
+_CONSTANT = re.compile(r"_filters=\[(?!Boolean\(\w+\)\]$).*\bBoolean\(\w+\)(?: AND| OR|,|\])", re.MULTILINE)
+
+
+def has_constant_conditions(plan: LogicalPlan) -> bool:
+    """Return whether an optimised plan hands a constant to a scan beside conditions of columns."""
+    return _CONSTANT.search(plan.display_indent()) is not None
+
+
+def without_constants(context: SessionContext, plan: LogicalPlan) -> DataFrame | None:
+    """Return an optimised plan without the constants that it hands to scans; None where it cannot be built again."""
+    root = Node.of(plan)
+    scans = {each: _without(context, each) for each in root.walk() if isinstance(each.variant, TableScan)}
+    with suppress(Unsupported):
+        return rebuilt(context, root, {scan: frame for scan, frame in scans.items() if frame is not None})
+    return None
+
+
+def _without(context: SessionContext, node: Node) -> DataFrame | None:
+    """Return a scan without constants; None for one that has none."""
+    conditions = [Expr(each) for each in node.variant.filters()]
+    constants = [each for each in conditions if each.variant_name() == "Literal"]
+    if not constants or node.variant.fetch() is not None:
+        return None
+    frame = context.table(quoted(*(part for part in node.variant.fqn() if part)))
+    is_true = all(each.python_value().as_py() is True for each in constants)
+    kept = [each for each in conditions if each.variant_name() != "Literal"] if is_true else [literal(value=False)]
+    for condition in kept:
+        frame = frame.filter(condition)
+    return selected(context, frame, node.outputs or ())
