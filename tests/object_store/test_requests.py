@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -12,6 +13,8 @@ from lance_flight.catalog.commits import commit as commits
 from lance_flight.catalog.manifests import manifest
 from lance_flight.catalog.roots import root_formats, table_resolver
 from lance_flight.catalog.storage import looks
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.data_files import OpenFile
 from lance_flight.errors import NotFound, SerializationFailure
 
 from tests.object_store.bucket import Bucket, BucketDatabase
@@ -73,6 +76,24 @@ def slow_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_statement_sends_few_requests(statements: Statements, case: str) -> None:
     run, expected = CASES[case]
     assert statements.sent(run) == expected
+
+
+@pytest.mark.parametrize("step", [(OpenFile, "close"), (partitions, "stage")], ids=lambda step: step[1])
+def test_partitions_are_written_and_staged_side_by_side(
+    s3: S3Server, step: tuple[type | ModuleType, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread for each of sixteen, which wait for answers: four of them, as on a disk, would take four times as long."""
+    database = Bucket.made(s3).database
+    database.run("CREATE TABLE t (p BIGINT) PARTITIONED BY (p)")
+    database.run("INSERT INTO t SELECT * FROM generate_series(1, 16)")
+    together, real = threading.Barrier(16, timeout=20), getattr(*step)
+
+    def meet(*arguments: object, **named: object) -> object:
+        together.wait()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(*step, meet)
+    database.run("INSERT INTO t SELECT * FROM generate_series(1, 16)")
 
 
 SEEN = "SELECT id, p FROM {table} ORDER BY id"

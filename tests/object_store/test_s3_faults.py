@@ -137,11 +137,14 @@ def test_a_conditional_put_that_breaks_is_sent_again(filled: Bucket, place: str,
 
 @pytest.mark.parametrize(
     ("faults", "chance"),
-    [([Fault.SLOW_DOWN, Fault.RESET], 0.05)] + [([fault], 0.2) for fault in (Fault.SLOW_DOWN, Fault.RESET) if IS_FULL],
+    [([Fault.SLOW_DOWN, Fault.RESET], 0.05), ([Fault.DELAY], 0.05)]
+    + [([fault], 0.2) for fault in (Fault.SLOW_DOWN, Fault.RESET, Fault.DELAY) if IS_FULL],
 )
 def test_statements_succeed_while_the_store_answers_at_all(
-    filled: Bucket, faults: Sequence[Fault], chance: float
+    filled: Bucket, faults: Sequence[Fault], chance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An answer is late that comes after Lance has given the request up: here a tenth of a second, else 30 s."""
+    monkeypatch.setattr(store, "LANCE_RETRIES", {**store.LANCE_RETRIES, "timeout": "100ms"})
     bucket = filled.copy()
     database = bucket.database
     bucket.faults.set(*(Rule(fault=fault, times=1_000_000, chance=chance) for fault in faults))

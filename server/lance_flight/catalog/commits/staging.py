@@ -34,9 +34,10 @@ from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
 from lance_flight.model.pins import FixedPin, Pin, PlainVersion, Version
 
-STAGERS = 4
+STAGERS, REMOTE_STAGERS = 4, 16
+"""Threads of one commit, and those where a table takes four requests and no thread computes."""
 
-_stagers = ThreadPoolExecutor(STAGERS, thread_name_prefix="stager")
+_stagers = ThreadPoolExecutor(REMOTE_STAGERS, thread_name_prefix="stager")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,8 @@ class Staging:
                 staged[place] = stage(target)
 
         # A task for each thread and not for each table, which costs as much as a part of its commit.
-        running = [_stagers.submit(stage_waiting) for _ in range(min(STAGERS, len(targets)))]
+        threads = REMOTE_STAGERS if self._root.is_remote else STAGERS
+        running = [_stagers.submit(stage_waiting) for _ in range(min(threads, len(targets)))]
         # Where one fails the others are not left running: what they stage is about to be tried again, or taken away.
         wait(running)
         for task in running:

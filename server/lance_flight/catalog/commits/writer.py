@@ -91,7 +91,7 @@ MOST_ROWS_IN_A_FILE = 4 << 20
 PIECE_BYTES = 64 << 20  # of one partition, written while more rows come: its pages get no better by waiting
 PIECE_ROWS = 1 << 20
 CACHED_BYTES = 256 << 10  # in an open file, before its pages are written: smaller ones would be slow to read
-WRITERS = 4  # more than cores: each spends much of its time opening and closing files
+WRITERS, REMOTE_WRITERS = 4, 16  # more than cores: each opens and closes files, or waits for a request
 MOVERS = cores()
 ROWS_NOT_WORTH_A_THREAD = 16 << 10
 
@@ -188,7 +188,8 @@ class PartitionWriter:
         self._evaluate = evaluate
         self._mark = mark
         self._number_of = number_of or (lambda _: None)
-        self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
+        self._threads = REMOTE_WRITERS if store.is_remote else WRITERS
+        self._writers = ThreadPoolExecutor(self._threads, thread_name_prefix="partition-writer")
         self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
         self._running: list[Future[None]] = []
         self._waiting: deque[tuple[_Pending, list[_Slice]]] = deque()
@@ -289,7 +290,7 @@ class PartitionWriter:
         else:
             self._waiting.extend(parts)
             # A task for each thread and not for each partition, which costs as much as a part of its file.
-            tasks = range(min(WRITERS, len(parts)))
+            tasks = range(min(self._threads, len(parts)))
             self._running += [self._writers.submit(self._write_waiting, is_end=is_end) for _ in tasks]
 
     def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
