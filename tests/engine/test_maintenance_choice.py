@@ -11,18 +11,20 @@ from lance.optimize import RewriteResult
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import Files
 from lance_flight.catalog.maintenance.survey import Surveyor, TableSurvey
+from lance_flight.catalog.maintenance.vacuum import VacuumReport
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance import maintainer
 from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Work, WorkChooser, WorkKind
-from lance_flight.engine.maintenance.maintainer import Maintainer
+from lance_flight.engine.maintenance.maintainer import Lane, Maintainer
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
 from lance_flight.errors import Conflict, StorageFull
 
 from tests.catalog.aging import age, table_files
+from tests.engine.waiting import until
 
 PATIENCE = 60.0
 
@@ -163,14 +165,16 @@ def test_work_that_fails_is_recorded_and_the_next_is_done(
 def test_a_look_that_fails_does_not_end_the_thread_and_other_tables_are_looked_at(
     mine: Maintainer, records: MaintenanceRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    survey, step, failed, done = Surveyor.survey, Maintainer.step, [False], threading.Event()
+    survey, step, failed, done = Surveyor.survey, Lane.step, [False], threading.Event()
 
     def broken(surveyor: Surveyor, table: Table) -> TableSurvey | None:
         if table.place.endswith("many"):
             raise KeyError("of ours")
         return survey(surveyor, table)
 
-    def stepped(self: Maintainer) -> bool:
+    def stepped(self: Lane) -> bool:
+        if self.chooser.kinds == {WorkKind.VACUUM}:
+            return step(self)
         if not failed[0]:
             failed[0] = True
             raise KeyError("of the lease")
@@ -179,7 +183,7 @@ def test_a_look_that_fails_does_not_end_the_thread_and_other_tables_are_looked_a
         return True
 
     monkeypatch.setattr(Surveyor, "survey", broken)
-    monkeypatch.setattr(Maintainer, "step", stepped)
+    monkeypatch.setattr(Lane, "step", stepped)
     monkeypatch.setattr(maintainer, "FAILED_SECONDS", 0.0)
     mine.start()
     assert done.wait(PATIENCE)
@@ -257,6 +261,25 @@ def test_a_transaction_that_begins_before_the_commit_of_a_rewrite_does_not_fail(
     assert engine.query("SELECT count(*) AS n, sum(id) AS s FROM many").to_pylist() == [{"n": 6, "s": 115}]
 
 
+def test_small_files_are_joined_while_a_long_vacuum_runs(
+    mine: Maintainer, records: MaintenanceRecords, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.update("ALTER TABLE few SET (retain = '2h')")
+    age(tmp_path / "few", hours=3)
+    compacted = threading.Event()
+    records.observe(lambda record: compacted.set() if record.kind == "compact" else None)
+
+    def long(*_: object, **__: object) -> VacuumReport:
+        assert compacted.wait(PATIENCE)
+        return VacuumReport(dry_run=False, snapshots=1, removed=())
+
+    monkeypatch.setattr(maintainer, "vacuum", long)
+    mine.start()
+    until(lambda: ("vacuum", "few", "ok") in ended(records))
+    mine.stop()
+    assert ("compact", "many", "ok") in ended(records)
+
+
 def test_one_that_is_off_starts_nothing(engine: Engine, records: MaintenanceRecords) -> None:
     off = Maintainer(engine.root, records, share=0.0, in_use=set)
     off.start()
@@ -268,8 +291,7 @@ def test_one_that_is_off_starts_nothing(engine: Engine, records: MaintenanceReco
 def test_the_records_are_bounded_and_the_counts_are_not() -> None:
     records = MaintenanceRecords()
     for _ in range(MOST_RECORDS + 5):
-        records.begin("public", "t", WorkKind.COMPACT.value, "")
-        records.end("ok", "")
+        records.end(records.begin("public", "t", WorkKind.COMPACT.value, ""), "ok", "")
     assert len(records.records()) == MOST_RECORDS
     assert records.counts == {("compact", "ok"): MOST_RECORDS + 5}
     records.begin("public", "t", "vacuum", "why")

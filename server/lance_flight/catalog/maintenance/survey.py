@@ -81,6 +81,15 @@ def policy_of(snapshot: Snapshot) -> MaintenancePolicy:
     return replace(DEFAULTS, **found)
 
 
+def policy_for_server(snapshot: Snapshot) -> MaintenancePolicy | None:
+    """Return the policy of a table that a server maintains; None where it is to be left alone.
+
+    That is one whose policy says so, and one that this library has never written: maintenance is no reason to add to it.
+    """
+    policy = policy_of(snapshot)
+    return None if snapshot.misplaced or NAMESPACE_KEY not in snapshot.metadata or not policy.maintenance else policy
+
+
 def set_policy(table: Table, changes: Mapping[str, PolicyValue | None]) -> int:
     """Set options of a table's policy in one commit (None: back to the default), and return the version that has them."""
     table.refuse_on_branch("be given a maintenance policy")
@@ -190,16 +199,13 @@ class Surveyor:
         self._seen: dict[str, tuple[_Moment, TableSurvey, dict[_Key, TableState]]] = {}
 
     def survey(self, table: Table) -> TableSurvey | None:
-        """Return what a table needs; None where it is to be left alone.
-
-        That is one whose policy says so, and one that this library has never written: maintenance is no reason to add to it.
-        """
+        """Return what a table needs; None where it is to be left alone (`policy_for_server`)."""
         snapshot = table.snapshot()
         known = self._seen.get(table.place)
         if known is not None and known[0] == (snapshot.version, snapshot.committed_at):
             return known[1]
-        policy = policy_of(snapshot)
-        if snapshot.misplaced or NAMESPACE_KEY not in snapshot.metadata or not policy.maintenance:
+        policy = policy_for_server(snapshot)
+        if policy is None:
             self._seen.pop(table.place, None)
             return None
         found = _states(table, snapshot, {} if known is None else known[2])

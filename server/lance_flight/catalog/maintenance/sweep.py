@@ -87,7 +87,7 @@ class TableFiles:
         """The versions of each branch (None: the main one), oldest first."""
         found: dict[str | None, list[StoredVersion]] = {}
         for file, branch in self._in({VERSIONS}):
-            version = parse_version(PurePosixPath(file.path).name)
+            version = parse_version(file.path.rpartition("/")[2])
             if version is not None:
                 stored = StoredVersion(id=(branch, version), modified=file.modified, size=file.size)
                 found.setdefault(branch, []).append(stored)
@@ -96,7 +96,7 @@ class TableFiles:
     @property
     def has_detached(self) -> bool:
         """True if there are versions outside any branch, which cannot be followed here."""
-        return any(is_detached(PurePosixPath(file.path).name) for file, _ in self._in({VERSIONS}))
+        return any(is_detached(file.path.rpartition("/")[2]) for file, _ in self._in({VERSIONS}))
 
     def below(self, branch: str) -> list[StoredFile]:
         """Return everything that lies in the directory of a branch."""
@@ -104,7 +104,7 @@ class TableFiles:
 
     def loose(self, before: float) -> dict[str, StoredFile]:
         """Return data and deletion files written before a moment, by their names, which are random and never reused."""
-        return {PurePosixPath(f.path).name: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
+        return {f.path.rpartition("/")[2]: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
 
     def segments(self, before: float) -> dict[str, list[StoredFile]]:
         """Return the files of segments of indices, by their ids, of those whose files were all written before a moment."""
@@ -118,13 +118,14 @@ class TableFiles:
 
     def _in(self, directories: AbstractSet[str]) -> Iterable[tuple[StoredFile, str | None]]:
         """Yield the files right in directories of these names, each with the branch that it belongs to."""
+        prefix = f"{names.BRANCHES}/"
         for file in self.files:
-            *above, directory, _ = ["", *PurePosixPath(file.path).parts]
-            match above:
-                case [""] if directory in directories:
-                    yield file, None
-                case ["", names.BRANCHES, *branch] if directory in directories:
-                    yield file, "/".join(branch)
+            # Text and no paths: there may be 100,000 files.
+            above, _, directory = file.path.rpartition("/")[0].rpartition("/")
+            if directory in directories and not above:
+                yield file, None
+            elif directory in directories and above.startswith(prefix):
+                yield file, above.removeprefix(prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,7 +402,7 @@ def _unseen(dataset: LanceDataset, seen: set[tuple[str, ...]], present: Abstract
     table = dataset.scanner(columns=names, fragments=fragments).to_table()
     table = table.filter(pc.and_(pc.equal(table["object_type"], "table"), pc.is_valid(table["location"])))
     columns = [table[f.name] if f.name in names else pa.nulls(table.num_rows, f.type) for f in _PINNED]
-    return _distinct([pa.table(columns, schema=_PINNED)])
+    return pa.table(columns, schema=_PINNED)
 
 
 def _distinct(parts: list[pa.Table]) -> pa.Table:

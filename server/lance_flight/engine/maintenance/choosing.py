@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lance_flight.catalog.maintenance.survey import LATE, MaintenancePolicy, Surveyor, TableSurvey, expired_snapshots
+from lance_flight.catalog.maintenance.survey import (
+    LATE,
+    MaintenancePolicy,
+    Surveyor,
+    TableSurvey,
+    expired_snapshots,
+    policy_for_server,
+)
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import UNREADABLE
@@ -48,26 +56,28 @@ class Work:
 
 @dataclass(slots=True)
 class _History:
-    """Times at which the history of a table was looked at, under which retention, and a vacuum has ended."""
+    """Times at which the history of a table was looked at, under which retention, and a vacuum has ended; how many snapshots are `over`."""
 
     retain: float
     looked: float
     vacuumed: float | None = None
+    over: int = 0
 
 
 @dataclass(slots=True)
 class WorkChooser:
-    """Chooses work on the tables of a root. For one thread.
+    """Chooses work of some `kinds` on the tables of a root. For one thread.
 
     `in_use` returns the places of tables that open transactions may change: a rewrite would make their commits fail.
     """
 
     root: Root
     in_use: Callable[[], set[str]]
+    kinds: frozenset[WorkKind] = frozenset(WorkKind)
     now: Callable[[], float] = time.monotonic
     surveyor: Surveyor = field(default_factory=Surveyor)
-    backlog: int = 0
-    """Files of all tables that compactions which were due at the last look would spare."""
+    backlog: Counter[WorkKind] = field(default_factory=Counter)
+    """What was due at the last look at all tables: files that compactions would spare, rows without an index, snapshots that are over."""
     _failed: dict[tuple[str, WorkKind], float] = field(default_factory=dict)
     _histories: dict[str, _History] = field(default_factory=dict)
     _unlooked: dict[TableName, float] = field(default_factory=dict)
@@ -80,7 +90,7 @@ class WorkChooser:
         """
         tables: list[Table] = []
         best: Work | None = None
-        backlog = 0
+        backlog: Counter[WorkKind] = Counter()
         for name in self.root.tables():
             if is_over():
                 return None
@@ -89,11 +99,7 @@ class WorkChooser:
             try:
                 table = self.root.table(name)
                 tables.append(table)
-                survey = self.surveyor.survey(table)
-                if survey is None:
-                    continue
-                backlog += survey.backlog
-                for work in self._works(name, table, survey):
+                for work in self._works(name, table, backlog):
                     if work.kind is WorkKind.VACUUM:
                         return work
                     if best is None or work.gain > best.gain:
@@ -115,15 +121,28 @@ class WorkChooser:
     def finish(self, work: Work) -> None:
         """Note that some work has ended."""
         if work.kind is WorkKind.VACUUM:
-            self._histories[work.table.place].vacuumed = self.now()
+            history = self._histories[work.table.place]
+            history.vacuumed, history.over = self.now(), 0
 
-    def _works(self, name: TableName, table: Table, survey: TableSurvey) -> Iterator[Work]:
-        """Yield all that is due on one table."""
-        for work in (*self._vacuums(name, table, survey.policy), *_rewrites(name, table, survey)):
-            failed = self._failed.get((table.place, work.kind))
-            is_rewrite = work.kind is WorkKind.COMPACT
-            if (failed is None or self.now() - failed > RETRY_SECONDS) and not (is_rewrite and self.is_in_use(table)):
-                yield work
+    def _works(self, name: TableName, table: Table, backlog: Counter[WorkKind]) -> Iterator[Work]:
+        """Yield all that is due on one table, and add to the backlog."""
+        if WorkKind.VACUUM in self.kinds:
+            policy = policy_for_server(table.snapshot())
+            if policy is not None:
+                yield from filter(self._may_try, self._vacuums(name, table, policy))
+            backlog[WorkKind.VACUUM] = sum(history.over for history in self._histories.values())
+        if self.kinds - {WorkKind.VACUUM}:
+            survey = self.surveyor.survey(table)
+            if survey is not None:
+                backlog[WorkKind.COMPACT] += survey.backlog
+                backlog[WorkKind.REINDEX] += survey.unindexed if survey.is_index_due else 0
+                yield from filter(self._may_try, _rewrites(name, table, survey))
+
+    def _may_try(self, work: Work) -> bool:
+        """Return whether some work has not failed lately, and rewrites no table that is in use."""
+        failed = self._failed.get((work.table.place, work.kind))
+        is_late = failed is None or self.now() - failed > RETRY_SECONDS
+        return is_late and not (work.kind is WorkKind.COMPACT and self.is_in_use(work.table))
 
     def is_in_use(self, table: Table) -> bool:
         """Return whether an open transaction of this server may change a table."""
@@ -140,7 +159,7 @@ class WorkChooser:
         expired = expired_snapshots(table, policy)
         if expired:
             # It is looked at again until the vacuum has run.
-            self._histories[table.place] = _History(policy.retain, self.now() - HISTORY_SECONDS, vacuumed)
+            self._histories[table.place] = _History(policy.retain, self.now() - HISTORY_SECONDS, vacuumed, expired)
             reason = f"{expired:,} snapshots were replaced more than {policy.retain / 3600:g} hours ago"
             yield Work(kind=WorkKind.VACUUM, name=name, table=table, policy=policy, gain=0.0, reason=reason)
         else:

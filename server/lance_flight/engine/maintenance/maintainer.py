@@ -1,4 +1,4 @@
-"""The maintainer: a thread of a server that keeps the tables of its root in order, one piece of work after another.
+"""The maintainer: two threads of a server that keep the tables of its root in order, one rewriting, one vacuuming.
 
 It works for a share of the time, within the memory that a write may have, and on one server of a root at a time. A server that is killed leaves what
 any writer leaves that dies: files that no version has, which the next vacuum removes, or an announcement, with which it goes on.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Keep, Piece, R, Threads, Told
@@ -28,8 +29,8 @@ from lance_flight.faults import failpoint
 log = logging.getLogger("lance_flight.maintenance")
 
 TABLES_PER_COMMIT = 64
-BACKLOG_FILES = 128
-"""Files that wait to be joined, for each of which as many again the part of the time is twice, three times … what it is."""
+BACKLOG = {WorkKind.COMPACT: 128, WorkKind.VACUUM: 10_000}
+"""Files that wait to be joined, and snapshots to be removed, for which the share of the time is twice, for as many again three times … what it is."""
 MOST_SHARE = 0.5
 """Part of the time that it works at most while files wait, unless it is told to work more."""
 IDLE_SECONDS, REMOTE_IDLE_SECONDS = 2.0, 60.0
@@ -41,28 +42,34 @@ STOPPING_SECONDS = 5.0
 
 
 class Maintainer:
-    """Maintains the tables of a root in a thread of its own, for the part `share` of the time (0: not at all), which may change.
+    """Maintains the tables of a root in threads of its own, for the part `share` of the time (0: not at all), which may change.
 
-    `in_use` returns the places of tables that open transactions may change, which are not rewritten meanwhile.
+    One rewrites and one vacuums: a vacuum of a long history takes long, and small files come meanwhile. `in_use` returns the places of tables
+    that open transactions may change, which are not rewritten meanwhile.
     """
 
     def __init__(
         self, root: Root, records: MaintenanceRecords, *, share: float, in_use: Callable[[], set[str]]
     ) -> None:
-        self._records = records
-        self._share = share
-        self._root = root
-        self._stopped = threading.Event()
-        self._woken = threading.Event()
-        self._lease = RootLease(root.store, pause=self._stopped.wait)
-        self._chooser = WorkChooser(root, in_use)
+        self.share = share
+        self.records = records
+        self.root = root
+        self.stopped = threading.Event()
+        self._lease = RootLease(root.store, pause=self.stopped.wait)
+        self._lease_lock = threading.Lock()
+        self._lanes = [Lane(self, name, WorkChooser(root, in_use, kinds)) for name, kinds in _LANES.items()]
         self._is_started = False
-        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+        self.at_work: set[Lane] = set()
 
     @property
     def is_on(self) -> bool:
         """True if it maintains anything."""
-        return self._share > 0
+        return self.share > 0
+
+    @property
+    def backlog(self) -> Counter[WorkKind]:
+        """What was due at the last look: files to spare, rows to index, snapshots to remove."""
+        return sum((lane.chooser.backlog for lane in self._lanes), Counter())
 
     def start(self) -> None:
         """Begin to maintain, once it is on."""
@@ -71,111 +78,152 @@ class Maintainer:
 
     def set_share(self, share: float) -> None:
         """Maintain for another part of the time from now on; what is begun when it becomes 0 is given up as by `interrupt`."""
-        self._share = share
-        self._woken.set()
+        self.share = share
+        for lane in self._lanes:
+            lane.woken.set()
         if self._is_started:
             self._begin()
 
     def _begin(self) -> None:
-        if self.is_on and self._thread.ident is None:
-            self._thread.start()
+        for lane in self._lanes:
+            if self.is_on and lane.thread.ident is None:
+                lane.thread.start()
 
     def interrupt(self) -> None:
         """Begin to stop: end after the piece that is being written, and undo what is not committed."""
-        self._stopped.set()
-        self._woken.set()
+        self.stopped.set()
+        for lane in self._lanes:
+            lane.woken.set()
 
     def stop(self) -> None:
         """Stop, and wait for that for a few seconds."""
         self.interrupt()
-        if self._thread.is_alive():
-            self._thread.join(STOPPING_SECONDS)
+        end = time.monotonic() + STOPPING_SECONDS
+        for lane in self._lanes:
+            if lane.thread.is_alive():
+                lane.thread.join(max(end - time.monotonic(), 0))
+
+    def step(self) -> bool:
+        """Do the most urgent work if this server has the lease, a vacuum before anything else; return whether there was any."""
+        return any(lane.step() for lane in self._lanes)
+
+    def hold(self) -> bool:
+        """Take the lease of the root, or renew it; return False where another server has it."""
+        with self._lease_lock:
+            return self._lease.hold()
+
+    def release(self) -> None:
+        """Let another server maintain the root, where no thread is at work."""
+        try:
+            with self._lease_lock:
+                if not self.at_work:
+                    self._lease.release()
+        except UNREADABLE as exc:
+            log.info("the lease of the maintenance is left to expire: %s", self.root.store.words(exc))
+
+
+_LANES = {"vacuum": frozenset({WorkKind.VACUUM}), "maintenance": frozenset({WorkKind.COMPACT, WorkKind.REINDEX})}
+"""The threads of a maintainer, and what each does."""
+
+
+class Lane:
+    """A thread that does some kinds of maintenance, one piece of work after another."""
+
+    def __init__(self, owner: Maintainer, name: str, chooser: WorkChooser) -> None:
+        self._owner = owner
+        self._words = owner.root.store.words
+        self.chooser = chooser
+        self.woken = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def step(self) -> bool:
         """Do the most urgent work if this server has the lease; return whether there was any."""
-        if not self._lease.hold():
+        owner = self._owner
+        if not owner.hold():
             return False
         failpoint("maintenance_leased")
-        work = self._chooser.choose(lambda: self._stopped.is_set() or not self.is_on)
+        work = self.chooser.choose(lambda: owner.stopped.is_set() or not owner.is_on)
         if work is None:
             return False
         failpoint("maintenance_chosen")
         self._do(work)
         return True
 
-    def release(self) -> None:
-        """Let another server maintain the root."""
-        try:
-            self._lease.release()
-        except UNREADABLE as exc:
-            log.info("the lease of the maintenance is left to expire: %s", self._root.store.words(exc))
-
     def _run(self) -> None:
-        idle = REMOTE_IDLE_SECONDS if self._root.store.is_remote else IDLE_SECONDS
-        while not self._stopped.is_set():
-            self._woken.clear()
-            share = self._share
+        owner = self._owner
+        idle = REMOTE_IDLE_SECONDS if owner.root.store.is_remote else IDLE_SECONDS
+        while not owner.stopped.is_set():
+            self.woken.clear()
+            share = owner.share
             if not share:
-                self.release()
-                self._woken.wait()
+                self._end()
+                self.woken.wait()
                 continue
+            owner.at_work.add(self)
             began = time.monotonic()
             try:
                 rest = 0.0 if self.step() else idle
             except (LanceFlightError, *UNREADABLE) as exc:
-                log.warning("maintenance cannot look at the root: %s", self._root.store.words(exc))
+                log.warning("maintenance cannot look at the root: %s", self._words(exc))
                 rest = FAILED_SECONDS
             except Exception:
                 # An error of ours: without this thread nothing would be maintained until the server is started again.
                 log.exception("maintenance cannot look at the root")
                 rest = FAILED_SECONDS
             seconds = time.monotonic() - began
-            self._woken.wait(max(rest_after(seconds, share, self._chooser.backlog), rest))
-        self.release()
+            self.woken.wait(max(rest_after(seconds, share, self.chooser.backlog), rest))
+        self._end()
+
+    def _end(self) -> None:
+        self._owner.at_work.discard(self)
+        self._owner.release()
 
     def _do(self, work: Work) -> None:
         """Do some work, and record what came of it."""
-        self._records.begin(work.name.db_schema, work.name.name, work.kind.value, work.reason)
+        records = self._owner.records
+        record = records.begin(work.name.db_schema, work.name.name, work.kind.value, work.reason)
         outcome = OK
         try:
-            result = _DO[work.kind](work, self._check(work), self._chooser)
+            result = _DO[work.kind](work, self._check(work), self.chooser)
         except (LanceFlightError, *UNREADABLE) as exc:
             outcome = exc.code if isinstance(exc, LanceFlightError) else LanceFlightError.code
-            result = self._root.store.words(exc)
+            result = self._words(exc)
             if not isinstance(exc, Cancelled):
-                self._chooser.postpone(work)
+                self.chooser.postpone(work)
         except Exception as exc:
             log.exception("maintenance failed: %s of table %s", work.kind.value, work.name)
             outcome, result = INTERNAL, f"{type(exc).__name__}; the log of the server has the details"
-            self._chooser.postpone(work)
+            self.chooser.postpone(work)
         else:
-            self._chooser.finish(work)
+            self.chooser.finish(work)
         failpoint("maintenance_done")
-        self._records.end(outcome, result)
+        records.end(record, outcome, result)
 
     def _check(self, work: Work) -> Callable[[], None]:
         """Return a check, made between pieces of some work, that raises `Cancelled` where it should not go on."""
+        owner = self._owner
 
         def check() -> None:
-            if self._stopped.is_set():
+            if owner.stopped.is_set():
                 raise Cancelled("the server is stopping")
-            if not self.is_on:
+            if not owner.is_on:
                 raise Cancelled("maintenance was switched off")
-            if not self._lease.hold():
+            if not owner.hold():
                 raise Cancelled("another server maintains the root by now")
-            if work.kind is WorkKind.COMPACT and self._chooser.is_in_use(work.table):
+            if work.kind is WorkKind.COMPACT and self.chooser.is_in_use(work.table):
                 raise Cancelled("a transaction has begun that may change the table")
 
         return check
 
 
-def rest_after(worked: float, share: float, backlog: int) -> float:
-    """Return how many seconds maintenance rests that has worked for some, at a share of the time that grows with its backlog of files.
+def rest_after(worked: float, share: float, backlog: Mapping[WorkKind, int]) -> float:
+    """Return how many seconds maintenance rests that has worked for some, at a share of the time that grows with its backlog.
 
-    >>> [rest_after(1.0, 0.1, backlog) for backlog in (0, 128, 512, 5000)], rest_after(1.0, 0.8, 0)
+    >>> [rest_after(1.0, 0.1, {WorkKind.COMPACT: files}) for files in (0, 128, 512, 5000)], rest_after(1.0, 0.8, {})
     ([9.0, 4.0, 1.0, 1.0], 0.25)
     """
-    grown = max(share, min(MOST_SHARE, share * (1 + backlog / BACKLOG_FILES)))
+    times = sum(backlog.get(kind, 0) / amount for kind, amount in BACKLOG.items())
+    grown = max(share, min(MOST_SHARE, share * (1 + times)))
     return worked * (1 / grown - 1)
 
 

@@ -45,7 +45,7 @@ class MaintenanceRecords:
 
     def __init__(self) -> None:
         self._ended: deque[MaintenanceRecord] = deque(maxlen=MOST_RECORDS)
-        self._running: MaintenanceRecord | None = None
+        self._running: dict[str, MaintenanceRecord] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._observers: list[Callable[[MaintenanceRecord], None]] = []
@@ -55,22 +55,21 @@ class MaintenanceRecords:
         """Call an observer with each record that ends from now on."""
         self._observers.append(observer)
 
-    def begin(self, db_schema: str, table: str, kind: str, reason: str) -> None:
-        """Record the beginning of some work; one runs at a time."""
+    def begin(self, db_schema: str, table: str, kind: str, reason: str) -> MaintenanceRecord:
+        """Record the beginning of some work, and return its record."""
         began = datetime.now(UTC)
         record = MaintenanceRecord(
             id=secrets.token_hex(8), db_schema=db_schema, table=table, kind=kind, reason=reason, began=began
         )
         with self._lock:
-            self._running = record
+            self._running[record.id] = record
+        return record
 
-    def end(self, outcome: str, result: str) -> None:
-        """Record the end of the work that runs."""
+    def end(self, record: MaintenanceRecord, outcome: str, result: str) -> None:
+        """Record the end of some work that runs."""
         with self._lock:
-            if self._running is None:
-                return
-            ended = replace(self._running.now(), outcome=outcome, result=result)
-            self._running = None
+            ended = replace(record.now(), outcome=outcome, result=result)
+            self._running.pop(record.id)
             self._ended.append(ended)
             self._counts[ended.kind, outcome] += 1
             self._seconds[ended.kind] += ended.seconds
@@ -80,7 +79,7 @@ class MaintenanceRecords:
     def records(self) -> list[MaintenanceRecord]:
         """Return what runs and what has ended, the oldest first."""
         with self._lock:
-            return [*self._ended, *([] if self._running is None else [self._running.now()])]
+            return [*self._ended, *(record.now() for record in self._running.values())]
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
