@@ -18,7 +18,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance import maintainer
 from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Work, WorkChooser, WorkKind
-from lance_flight.engine.maintenance.maintainer import Lane, Maintainer
+from lance_flight.engine.maintenance.maintainer import Maintainer, MaintenanceThread
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
 from lance_flight.errors import Conflict, StorageFull
@@ -165,14 +165,14 @@ def test_work_that_fails_is_recorded_and_the_next_is_done(
 def test_a_look_that_fails_does_not_end_the_thread_and_other_tables_are_looked_at(
     mine: Maintainer, records: MaintenanceRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    survey, step, failed, done = Surveyor.survey, Lane.step, [False], threading.Event()
+    survey, step, failed, done = Surveyor.survey, MaintenanceThread.step, [False], threading.Event()
 
     def broken(surveyor: Surveyor, table: Table) -> TableSurvey | None:
         if table.place.endswith("many"):
             raise KeyError("of ours")
         return survey(surveyor, table)
 
-    def stepped(self: Lane) -> bool:
+    def stepped(self: MaintenanceThread) -> bool:
         if self.chooser.kinds == {WorkKind.VACUUM}:
             return step(self)
         if not failed[0]:
@@ -183,7 +183,7 @@ def test_a_look_that_fails_does_not_end_the_thread_and_other_tables_are_looked_a
         return True
 
     monkeypatch.setattr(Surveyor, "survey", broken)
-    monkeypatch.setattr(Lane, "step", stepped)
+    monkeypatch.setattr(MaintenanceThread, "step", stepped)
     monkeypatch.setattr(maintainer, "FAILED_SECONDS", 0.0)
     mine.start()
     assert done.wait(PATIENCE)

@@ -57,9 +57,11 @@ class Maintainer:
         self.stopped = threading.Event()
         self._lease = RootLease(root.store, pause=self.stopped.wait)
         self._lease_lock = threading.Lock()
-        self._lanes = [Lane(self, name, WorkChooser(root, in_use, kinds)) for name, kinds in _LANES.items()]
+        self._lanes = [
+            MaintenanceThread(self, name, WorkChooser(root, in_use, kinds)) for name, kinds in _LANES.items()
+        ]
         self._is_started = False
-        self.at_work: set[Lane] = set()
+        self.at_work: set[MaintenanceThread] = set()
 
     @property
     def is_on(self) -> bool:
@@ -68,7 +70,7 @@ class Maintainer:
 
     @property
     def backlog(self) -> Counter[WorkKind]:
-        """What was due at the last look: files to spare, rows to index, snapshots to remove."""
+        """Amounts that were due at the last look: files to spare, rows to index, snapshots to remove."""
         return sum((lane.chooser.backlog for lane in self._lanes), Counter())
 
     def start(self) -> None:
@@ -126,7 +128,7 @@ _LANES = {"vacuum": frozenset({WorkKind.VACUUM}), "maintenance": frozenset({Work
 """The threads of a maintainer, and what each does."""
 
 
-class Lane:
+class MaintenanceThread:
     """A thread that does some kinds of maintenance, one piece of work after another."""
 
     def __init__(self, owner: Maintainer, name: str, chooser: WorkChooser) -> None:
