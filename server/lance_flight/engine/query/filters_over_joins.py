@@ -17,10 +17,10 @@ from lance_flight.engine.query.plan_expressions import operands_of
 from lance_flight.errors import SqlError, Unsupported
 
 _ABOVE_JOIN = re.compile(
-    r"FilterExec: .*\n(?:\s*(?:ProjectionExec|RepartitionExec|CoalescePartitionsExec|CoalesceBatchesExec)\b.*\n)*"
+    r"FilterExec: (.*)\n(?:\s*(?:ProjectionExec|RepartitionExec|CoalescePartitionsExec|CoalesceBatchesExec)\b.*\n)*"
     r"\s*\w*JoinExec: .*join_type=(\w+)"
 )
-"""A condition above a join, in the text of a physical plan."""
+"""Conditions above a join, in the text of a physical plan."""
 _ALIKE = (
     "WHERE over such a join, whose tables have columns of one name, is not supported;"
     " give the columns of one table other names: FROM (SELECT a AS b FROM t) AS t"
@@ -45,16 +45,21 @@ def has_misplaced_condition(
         if isinstance(condition, nodes.Filter):
             join, is_direct = _join_below(node, has_pushing=has_pushing)
             shared = set() if join is None else _shared_names(context, join)
-            above += join is not None
+            above += 0 if join is None else _conditions(node.display())
             is_shared |= bool(shared & _names(condition.predicate()) if is_direct else shared)
     if not is_shared:
         return False
-    joins = [kind for kind in _ABOVE_JOIN.findall(physical()) if not (has_pushing and kind == "Inner")]
-    if len(joins) >= above:
+    found = _ABOVE_JOIN.findall(physical())
+    if sum(_conditions(text) for text, kind in found if not (has_pushing and kind == "Inner")) >= above:
         return False
     if has_conditions:
         raise Unsupported(_ALIKE)
     return True
+
+
+def _conditions(text: str) -> int:
+    """Return how many conditions AND joins in a text: a part of them may have moved."""
+    return text.count(" AND ") + 1
 
 
 def check_merge_joins(planned: Callable[[], object]) -> None:
