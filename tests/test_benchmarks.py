@@ -13,7 +13,17 @@ pytestmark = pytest.mark.slow  # processes of each benchmark
 PROJECT = Path(__file__).parents[1]
 
 
-MODULES = ("", ".console", ".durability", ".maintenance", ".peers", ".replicas_model", ".requests", ".spark_peers")
+MODULES = (
+    "",
+    ".console",
+    ".durability",
+    ".maintenance",
+    ".peers",
+    ".replicas_model",
+    ".requests",
+    ".spark_peers",
+    ".tpc",
+)
 
 
 @pytest.mark.parametrize("module", [f"benchmarks{name}" for name in MODULES])
