@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import CancelStatus, IfExists
-from lance_flight.catalog.bulk import pieces
+from lance_flight.catalog.bulk import piece_processes, pieces
 from lance_flight.catalog.bulk.pieces import check_stopped, workers_beside_queries
 from lance_flight.catalog.maintenance import indexing
 from lance_flight.catalog.maintenance.indexing import BuildSegment
@@ -31,6 +34,7 @@ from tests.stock import stored_tables
 
 TABLES, ROWS = 5, 400
 ALICE = Issuer(principal="alice", session="a1", peer="here")
+SUM = "SELECT count(*) AS n, sum(price) AS s FROM docs"
 CREATE = "CREATE INDEX i ON docs (price) WITH (min_rows = 1)"
 
 
@@ -206,3 +210,52 @@ def test_a_server_builds_as_many_segments_at_once(tmp_path: Path, monkeypatch: p
     docs.update(sql)
     assert workers == [2]
     assert len(stored(docs)) == TABLES
+
+
+COMPACT, REWRITE = "ALTER TABLE docs COMPACT", "ALTER TABLE docs REWRITE PARTITIONS"
+
+
+@pytest.mark.parametrize(
+    ("sql", "end"),
+    [(sql, "cancelled") for sql in (CREATE, "REINDEX docs", COMPACT, REWRITE, "VERIFY TABLE docs")]
+    + [(COMPACT, "ended after 1 seconds")],
+)
+def test_work_that_hangs_is_ended_with_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, end: str
+) -> None:
+    docs = made(tmp_path / "root", Documents.random(20))
+    if sql != CREATE:
+        docs.update(CREATE)
+    store(docs, Documents.random(20))
+    if sql == REWRITE:
+        docs.update("ALTER TABLE docs SET PARTITIONED BY ()")
+    before = query(docs, SUM)
+    started: list[Any] = []
+    start = piece_processes.Process.start
+
+    def hanging() -> piece_processes.Process:
+        process = start()
+        os.kill(process.child.pid, signal.SIGSTOP)
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(piece_processes.Process, "start", hanging)
+    monkeypatch.setattr(piece_processes, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(piece_processes.processes, "least", 0)
+    if end != "cancelled":
+        docs.apply(replace(docs.limits, statement_timeout=1.0))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(lambda: docs.execute(sql, scope=Scope(issuer=ALICE)))
+        until(lambda: started or running.done())
+        if end == "cancelled":
+            (record,) = docs.running.records()
+            assert docs.running.cancel(record.id, ALICE) is CancelStatus.CANCELLED
+        with pytest.raises(Cancelled, match=end):
+            running.result(10)
+    until(is_over)
+    assert [process.child.wait(10) for process in started] == [-signal.SIGKILL] * len(started)
+    monkeypatch.undo()
+    docs.apply(replace(docs.limits, statement_timeout=0.0))
+    assert query(docs, SUM) == before
+    docs.execute(sql)
+    assert query(docs, SUM) == before

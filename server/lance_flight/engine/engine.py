@@ -200,7 +200,7 @@ class Engine:
             root = self.sessions.seen(scope)
             # How many partitions there are, and which rows lie in one, is for those who may read them all.
             is_told = scope.access.reads_all(root.governing(table_name(statement.table)))
-            work = maintenance_work(root, transaction, statement, StatementWatch(running) if is_told else None)
+            work = maintenance_work(root, transaction, statement, StatementWatch(running, is_told=is_told))
             running.at(State.RUNNING)
             if work.is_cancellable:
                 report = running.cancellation.awaited(work.run)

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Event
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lance_flight.errors import Cancelled
 from lance_flight.machine import cores
@@ -74,10 +74,26 @@ class Runner(Protocol):
 _is_stopped: ContextVar[Callable[[], bool]] = ContextVar("is_stopped", default=lambda: False)
 
 
+def stop_where(is_stopped: Callable[[], bool]) -> None:
+    """End pieces of this context at their next `check_stopped` once a function says so."""
+    _is_stopped.set(is_stopped)
+
+
 def check_stopped() -> None:
     """Raise `Cancelled` in a piece of work that was given up; a piece that takes long calls it on its way."""
     if _is_stopped.get()():
         raise Cancelled("the work was given up")
+
+
+RunPiece = Callable[[Piece[Any], Callable[[], bool]], Any]
+"""Function that does a piece by itself, and ends it where the second argument says so."""
+
+
+def run_here(piece: Piece[R], is_stopped: Callable[[], bool]) -> R:
+    """Do a piece in this thread."""
+    stop_where(is_stopped)
+    check_stopped()
+    return piece.run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +101,7 @@ class Threads:
     """Executor of pieces in threads of this process; if one fails, the work of all is undone.
 
     `check` is called several times a second meanwhile, and ends the work by an error: pieces that have begun end at their next
-    `check_stopped`, or at their own end.
+    `check_stopped`, or at their own end. `run` does each.
 
     >>> Threads()([])
     []
@@ -93,12 +109,13 @@ class Threads:
 
     workers: int = WORKERS
     check: Callable[[], None] | None = None
+    run: RunPiece = run_here
 
     def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
         stopped = Event()
         done: dict[int, R] = {}
         with ThreadPoolExecutor(self.workers, thread_name_prefix="piece") as pool:
-            running = {pool.submit(_run, piece, stopped): number for number, piece in enumerate(pieces)}
+            running = {pool.submit(self.run, piece, stopped.is_set): number for number, piece in enumerate(pieces)}
             try:
                 for future in self._completed(list(running)):
                     number = running[future]
@@ -122,12 +139,6 @@ class Threads:
                 self.check()
             ended, waiting = wait(waiting, CHECK_SECONDS if self.check else None, FIRST_COMPLETED)
             yield from ended
-
-
-def _run(piece: Piece[R], stopped: Event) -> R:
-    _is_stopped.set(stopped.is_set)
-    check_stopped()
-    return piece.run()
 
 
 def _undo(pieces: Sequence[Piece[R]], running: Mapping[Future[R], int], kept: Mapping[int, R]) -> None:

@@ -120,6 +120,11 @@ class Files:
     place: Store
     task: CompactionTask
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size_bytes or 0 for fragment in self.task.fragments for file in fragment.files)
+
     def run(self) -> RewriteResult:
         """Write the new files, which are part of no version yet."""
         return self.task.execute(partitions.open_at(self.table, self.pin))

@@ -53,7 +53,7 @@ _REFUSALS = (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSegment:
-    """A piece of work: a segment of an index over some files of a version of a table, with `rows` in them."""
+    """A piece of work: a segment of an index over some files of a version of a table, with `rows` in them, and their `size` in bytes."""
 
     object_id: str
     table: Store
@@ -65,6 +65,7 @@ class BuildSegment:
     name: str
     fragments: frozenset[int]
     rows: int
+    size: int
 
     def run(self) -> lance.Index:
         """Write the segment, which is part of no version yet; nothing of it is left if that fails or is given up."""
@@ -516,6 +517,12 @@ def missing_segment(
         name=definition.name,
         fragments=frozenset(chosen),
         rows=sum(chosen.values()),
+        size=sum(
+            file.file_size_bytes or 0
+            for fragment in dataset.get_fragments()
+            if fragment.fragment_id in chosen
+            for file in fragment.metadata.files
+        ),
     )
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lance_flight import machine
 from lance_flight.catalog.backup.restoring import check_restored
+from lance_flight.catalog.bulk.piece_processes import LARGE_BYTES, processes
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.root_formats import RootFormats
@@ -122,6 +123,7 @@ def build(
     caches.indices, caches.metadata = sizes.indices, sizes.metadata
     durability.mode = Durability(config.durability.lower())
     limits = limits_of(config)
+    processes.least = LARGE_BYTES
     write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
     store = root_store(root, config.storage, create=create)
     settle_abandoned(store)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lance_flight.catalog.bulk.piece_processes import processes
 from lance_flight.catalog.bulk.pieces import Keep, Piece, R, Threads, Told
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
@@ -23,7 +24,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.engine.maintenance.choosing import Work, WorkChooser, WorkKind
 from lance_flight.engine.runtime.maintenance_records import INTERNAL, OK, MaintenanceRecords
-from lance_flight.errors import Cancelled, LanceFlightError
+from lance_flight.errors import Cancelled, LanceFlightError, StatementTimeout
 from lance_flight.faults import failpoint
 
 log = logging.getLogger("lance_flight.maintenance")
@@ -33,6 +34,8 @@ BACKLOG = {WorkKind.COMPACT: 128, WorkKind.VACUUM: 10_000}
 """Files that wait to be joined, and snapshots to be removed, for which the share of the time is twice, for as many again three times … what it is."""
 MOST_SHARE = 0.5
 """Part of the time that it works at most while files wait, unless it is told to work more."""
+LONGEST_SECONDS, SLOWEST_BYTES = 1800.0, 100_000
+"""A batch of pieces may take so long, and a second more for each so many bytes; one that takes longer hangs."""
 IDLE_SECONDS, REMOTE_IDLE_SECONDS = 2.0, 60.0
 """Rest after a look at a root that has found nothing to do; a look at an object store costs requests."""
 FAILED_SECONDS = 60.0
@@ -190,7 +193,7 @@ class MaintenanceThread:
         except (LanceFlightError, *UNREADABLE) as exc:
             outcome = exc.code if isinstance(exc, LanceFlightError) else LanceFlightError.code
             result = self._words(exc)
-            if not isinstance(exc, Cancelled):
+            if not isinstance(exc, Cancelled) or isinstance(exc, StatementTimeout):
                 self.chooser.postpone(work)
         except Exception as exc:
             log.exception("maintenance failed: %s of table %s", work.kind.value, work.name)
@@ -231,18 +234,26 @@ def rest_after(worked: float, share: float, backlog: Mapping[WorkKind, int]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Modest:
-    """Executor of pieces in one thread, within the memory of one write; after each piece it checks whether to go on.
+    """Executor of pieces one after another, within the memory of one write; it checks all the time whether to go on.
 
-    A piece that has begun is written to its end. What an interrupted work has written is deleted again.
+    A small piece that has begun is written to its end; the process of a large one is ended, also where it takes longer than it can.
+    What an interrupted work has written is deleted again.
     """
 
     check: Callable[[], None]
 
     def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
         size = LEAST_BYTES if pieces and write_memory.take(LEAST_BYTES, 0) else 0
-        try:
+        end = time.monotonic() + LONGEST_SECONDS + sum(getattr(piece, "size", 0) for piece in pieces) / SLOWEST_BYTES
+
+        def check() -> None:
             self.check()
-            return Threads(workers=1)(pieces, self._checked(told), keep)
+            if time.monotonic() > end:
+                raise StatementTimeout("maintenance of these files takes longer than it can; it was given up")
+
+        try:
+            check()
+            return Threads(1, check, processes.run)(pieces, self._checked(told), keep)
         finally:
             write_memory.release(size)
 

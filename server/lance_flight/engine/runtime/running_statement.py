@@ -100,18 +100,21 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class StatementWatch:
-    """Watch of the long work of a statement (`catalog.bulk.pieces.Watch`): what is done shows in its record, and it may be cancelled."""
+    """Watch of the long work of a statement (`catalog.bulk.pieces.Watch`): it may be cancelled, and what is done shows in its record where `is_told`."""
 
     running: RunningStatement
+    is_told: bool = True
 
     def __call__(self, done: int, total: int) -> None:
         """Report that `done` of `total` partition tables are done."""
-        self.running.partitions[_WORK] = done, total
-        self.running.progressed(done, total)
+        if self.is_told:
+            self.running.partitions[_WORK] = done, total
+            self.running.progressed(done, total)
 
     def add_rows(self, rows: int) -> None:
         """Report that so many more rows are done."""
-        self.running.add_rows(rows)
+        if self.is_told:
+            self.running.add_rows(rows)
 
     def check(self) -> None:
         """Raise the reason if the statement was cancelled."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lance_flight.catalog.bulk.pieces import THREADS, Runner, Threads, Watch, workers_beside_queries
+from lance_flight.catalog.bulk.piece_processes import runner_beside_queries
+from lance_flight.catalog.bulk.pieces import THREADS, Runner, Watch
 from lance_flight.catalog.maintenance.indexing import (
     INDEXING_SCHEMA,
     UNWATCHED,
@@ -136,9 +137,7 @@ class Reindex(MaintenanceStatement):
         return cls(table=table, name=name)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        return MaintenanceWork(
-            INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refresh(table, progress)), is_cancellable=True
-        )
+        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refresh(table, progress)))
 
     def _refresh(self, table: Table, progress: Watch | None) -> list[IndexingReport]:
         run, watch = _watched(table, progress)
@@ -154,7 +153,7 @@ def _watched(table: Table, watch: Watch | None) -> tuple[Runner, BuildWatch]:
     """Return what builds segments of a table, and what is told of them, so that the statement of a watch can be cancelled."""
     if watch is None:
         return THREADS, UNWATCHED
-    run = Threads(workers_beside_queries(is_remote=table.store.is_remote), watch.check)
+    run = runner_beside_queries(watch, is_remote=table.store.is_remote)
     return run, BuildWatch(add_rows=watch.add_rows, check=watch.check)
 
 

@@ -164,12 +164,12 @@ class ChangeStatement(Statement):
 class MaintenanceWork:
     """Work of a maintenance statement: the function to `run`, and the `schema` of its report.
 
-    It commits in steps. Unless it `is_cancellable`, between any two of them, it must not be interrupted.
+    It commits in steps. Where it `is_cancellable` it ends between any two of them, and what was committed stays.
     """
 
     schema: pa.Schema
     run: Callable[[], pa.Table]
-    is_cancellable: bool = False
+    is_cancellable: bool = True
 
 
 class MaintenanceStatement(TableStatement):

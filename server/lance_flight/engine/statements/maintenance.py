@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.bulk.piece_processes import runner_beside_queries
+from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
 from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
@@ -38,8 +40,10 @@ class Compact(MaintenanceStatement):
     def read(cls, _: Cursor, table: TableRef) -> Compact:
         return cls(table)
 
-    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
-        return MaintenanceWork(COMPACTION_SCHEMA, lambda: compact(table, progress=progress).rows)
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
+        check = _check(progress)
+        run = runner_beside_queries(progress, is_remote=table.store.is_remote)
+        return MaintenanceWork(COMPACTION_SCHEMA, lambda: compact(table, progress=progress, run=run, check=check).rows)
 
     def without_counts(self, report: pa.Table) -> pa.Table:
         lost = any(report["is_lost"].to_pylist())
@@ -60,10 +64,13 @@ class RewritePartitions(MaintenanceStatement):
     def read(cls, cursor: Cursor, table: TableRef) -> RewritePartitions:
         return cls(table, cursor.rest() if cursor.accept("WHERE") else None)
 
-    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         namespace = partitioned(table)
         choose = None if self.where is None else tables_where(namespace, self.where)
-        return MaintenanceWork(REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose, progress=progress).rows)
+        run = runner_beside_queries(progress, is_remote=table.store.is_remote)
+        return MaintenanceWork(
+            REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose, progress=progress, run=run).rows
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +91,16 @@ class Vacuum(MaintenanceStatement):
             rules = replace(rules, **_vacuum_option(cursor))
         return cls(table=table, rules=rules)
 
-    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         checked = self.rules.checked()
-        return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(table, checked, progress=progress).rows)
+        check = _check(progress)
+
+        def told(done: int, total: int) -> None:
+            check()
+            if progress is not None:
+                progress(done, total)
+
+        return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(table, checked, progress=told).rows)
 
     def without_counts(self, report: pa.Table) -> pa.Table:
         kinds = dict.fromkeys(report["kind"].to_pylist())
@@ -108,8 +122,9 @@ class Verify(MaintenanceStatement):
         table = references.table(cursor)
         return cls(table)
 
-    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
-        return MaintenanceWork(VERIFICATION_SCHEMA, lambda: verify(table, evaluate, progress=progress).rows)
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
+        run = runner_beside_queries(progress, is_remote=table.store.is_remote)
+        return MaintenanceWork(VERIFICATION_SCHEMA, lambda: verify(table, evaluate, progress=progress, run=run).rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +142,11 @@ class Repair(MaintenanceStatement):
         table, dry_run = _table_dry_run(cursor)
         return cls(table=table, dry_run=dry_run)
 
-    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         namespace = partitioned(table, "has no manifest to repair")
-        return MaintenanceWork(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=self.dry_run).rows)
+        return MaintenanceWork(
+            REPAIR_SCHEMA, lambda: repair(namespace, dry_run=self.dry_run).rows, is_cancellable=False
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +164,16 @@ class Migrate(MaintenanceStatement):
         table, dry_run = _table_dry_run(cursor)
         return cls(table=table, dry_run=dry_run)
 
-    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         namespace = partitioned(table, "has no manifest to migrate")
-        return MaintenanceWork(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=self.dry_run).rows)
+        return MaintenanceWork(
+            MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=self.dry_run).rows, is_cancellable=False
+        )
+
+
+def _check(watch: Watch | None) -> Callable[[], None]:
+    """Return what ends the work of a statement that was cancelled."""
+    return (lambda: None) if watch is None else watch.check
 
 
 def _vacuum_option(cursor: Cursor) -> dict[str, Any]:
