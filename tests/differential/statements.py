@@ -67,6 +67,14 @@ class Statements:
             self._set_operation,
             self._with,
             self._windowed,
+            self._rolled_up,
+            self._joined_groups,
+            self._with_twice,
+            self._qualified,
+            self._using,
+            self._distinct_on,
+            self._three_sets,
+            self._top_of_each,
         )
 
     def partitioned_by_condition(self) -> tuple[str, list[str]]:
@@ -146,6 +154,116 @@ class Statements:
         )
         with self._level([relation]):
             return f"WITH {name} AS ({inner}) SELECT {self._columns(2)} FROM {name} WHERE {self.condition(2)}"
+
+    def _rolled_up(self) -> str:
+        with self._source() as (source, relations):
+            alias = relations[0].alias
+            keys = self.chance.sample([f"{alias}.s", f"{alias}.b", f"{alias}.d", f"{alias}.j"], 2)
+            sets = self._pick(
+                f"ROLLUP ({', '.join(keys)})",
+                f"CUBE ({', '.join(keys)})",
+                f"GROUPING SETS (({keys[0]}), ({keys[1]}), ())",
+            )
+            having = (
+                f" HAVING count(*) {self.chance.choice(COMPARISONS)} {self._number_literal()}"
+                if self._happens(0.3)
+                else ""
+            )
+            told = self._pick(*keys, f"grouping({keys[0]})", f"grouping({keys[0]}, {keys[1]})")
+            values = [*keys, told, self._aggregate()]
+            return f"SELECT {_named(values)} FROM {source} WHERE {self._where(2)} GROUP BY {sets}{having}"
+
+    def _joined_groups(self) -> str:
+        """Groups of two tables beside each other, as in reports."""
+        kind = self.chance.choice([NUMBER, TEXT, DAY])
+        sides = []
+        for _ in range(2):
+            relation = self._relation()
+            table = self._table()
+            with self._level([relation]):
+                key = f"{relation.alias}.{self.chance.choice(KINDS[kind][:2])}"
+                where = f" WHERE {self._where(2)}" if self._happens(0.5) else ""
+                sides.append(
+                    f"(SELECT {key} AS g, {self._aggregate()} AS n FROM {table} AS {relation.alias}{where} GROUP BY {key})"
+                )
+        join = self.chance.choice(JOINS)
+        on = "" if join == "CROSS JOIN" else " ON x.g = y.g"
+        where = self._pick("", " WHERE x.n > y.n", " WHERE y.g IS NULL", " WHERE coalesce(x.n, 0) >= 1 OR y.n = 1")
+        return (
+            f"SELECT x.g AS c0, x.n AS c1, y.g AS c2, y.n AS c3 FROM {sides[0]} AS x {join} {sides[1]} AS y{on}{where}"
+        )
+
+    def _with_twice(self) -> str:
+        """A query of WITH that is read twice, with conditions on both."""
+        kinds = [NUMBER, TEXT]
+        name = self._alias()
+        inner = self._of_kinds(kinds) + (f" UNION ALL {self._of_kinds(kinds)}" if self._happens(0.5) else "")
+        columns = {NUMBER: ["c0"], TEXT: ["c1"]}
+        relations = [Relation(self._alias(), columns, None) for _ in range(2)]
+        join, key = self.chance.choice(JOINS[:4]), self._pick("c0", "c1")
+        with self._level(relations):
+            one, other = (each.alias for each in relations)
+            return (
+                f"WITH {name} AS ({inner}) SELECT {self._columns(2)} FROM {name} AS {one} {join} {name} AS {other}"
+                f" ON {one}.{key} = {other}.{key} WHERE {self._where(2)}"
+            )
+
+    def _qualified(self) -> str:
+        with self._source() as (source, relations):
+            keys = ", ".join(f"{each.alias}.{each.key} NULLS FIRST" for each in relations)
+            partition = self.value(self.chance.choice(list(KINDS)), 1)
+            return (
+                f"SELECT {self._columns(2)} FROM {source} WHERE {self._where(2)}"
+                f" QUALIFY row_number() OVER (PARTITION BY {partition} ORDER BY {keys}) <= {self._pick('1', '2')}"
+            )
+
+    def _using(self) -> str:
+        one, other = self._relation(), self._relation()
+        key = self.chance.choice(["i", "j", "s", "d", "k"])
+        with self._level([one, other]):
+            return (
+                f"SELECT {key} AS c0, {self._columns(1).replace(' AS c0', ' AS c1')} FROM {self._table()} AS {one.alias}"
+                f" {self._pick('JOIN', 'LEFT JOIN')} {self._table()} AS {other.alias} USING ({key}) WHERE {self._where(2)}"
+            )
+
+    def _distinct_on(self) -> str:
+        relation = self._relation()
+        with self._level([relation]):
+            key = self._column(self.chance.choice([TEXT, DAY, TRUTH]))
+            return (
+                f"SELECT DISTINCT ON ({key}) {key} AS c0, {relation.alias}.k AS c1 FROM {self._table()} AS {relation.alias}"
+                f" WHERE {self._where(2)} ORDER BY {key} NULLS FIRST, {relation.alias}.k DESC"
+            )
+
+    def _three_sets(self) -> str:
+        kinds = [self.chance.choice(list(KINDS))]
+        operators = [self._pick("UNION ALL", "UNION", "EXCEPT", "INTERSECT") for _ in range(2)]
+        one, two, three = (self._of_kinds(kinds) for _ in range(3))
+        return self._pick(
+            f"{one} {operators[0]} {two} {operators[1]} {three}",
+            f"({one}) {operators[0]} (({two}) {operators[1]} ({three}))",
+            f"SELECT c0, count(*) AS c1 FROM ({one} {operators[0]} {two}) AS q GROUP BY c0",
+        )
+
+    def _top_of_each(self) -> str:
+        """A value of another table in each row, and the rows of a query with a LIMIT."""
+        one, other = self._relation(), self._relation()
+        key = self.chance.choice(["i", "j", "s", "d"])
+        with self._level([other]):
+            value = self._pick(
+                f"max({other.alias}.m)",
+                f"count({other.alias}.f)",
+                "count(*)",
+                f"min({other.alias}.ts)",
+                f"sum({other.alias}.j)",
+            )
+            where = f"{other.alias}.{key} = {one.alias}.{key}" + (
+                f" AND {self._plain_condition()}" if self._happens(0.4) else ""
+            )
+            subquery = f"(SELECT {value} FROM {self._table()} AS {other.alias} WHERE {where})"
+        inner = f"(SELECT * FROM {self.chance.choice(list(TABLES))} ORDER BY k {self._pick('', 'DESC')} LIMIT {self._pick('1', '3', '9')})"
+        with self._level([one]):
+            return f"SELECT {one.alias}.k AS c0, {subquery} AS c1 FROM {inner} AS {one.alias} WHERE {self._where(2)}"
 
     def _of_kinds(self, kinds: Sequence[str]) -> str:
         with self._source() as (source, _):
