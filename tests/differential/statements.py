@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tests.differential.tables import TABLES
 
 NUMBER, TEXT, DAY, MOMENT, TRUTH = "number", "text", "day", "moment", "truth"
-KINDS = {NUMBER: ["i", "j", "f", "m", "k"], TEXT: ["s"], DAY: ["d"], MOMENT: ["ts"], TRUTH: ["b"]}
+KINDS = {NUMBER: ["i", "j", "f", "m", "k", "h", "r", "w"], TEXT: ["s"], DAY: ["d"], MOMENT: ["ts"], TRUTH: ["b"]}
 LITERALS = {
     NUMBER: ["0", "1", "2", "-1", "3", "1.5", "100", "CAST(NULL AS BIGINT)"],
     TEXT: ["''", "'a'", "'ab'", "'b%'", "'B'", "CAST(NULL AS VARCHAR)"],
@@ -27,6 +27,9 @@ OF_TYPE = {
     "j": "CAST(3 AS INT)",
     "f": "CAST(1.5 AS DOUBLE)",
     "m": "CAST(2 AS DECIMAL(9, 2))",
+    "h": "CAST(5 AS SMALLINT)",
+    "r": "CAST(0.5 AS REAL)",
+    "w": "CAST(2.5 AS DECIMAL(30, 4))",
     "s": "'a'",
     "d": "DATE '2024-02-29'",
     "ts": "TIMESTAMP '2024-02-29 12:00:00'",
