@@ -344,6 +344,7 @@ JOINING_RULES = frozenset(
 _SUBQUERY = "<subquery>"
 _PROJECTION = "Projection:"
 _OUTER = "Outer"
+_SELECTS_OUTER = re.compile(r"Projection: .*\bouter_ref\(")
 _LEAVES = frozenset(["Column", "Literal", "Placeholder", "ScalarVariable"])
 _WITHOUT_OPERANDS = _LEAVES | {_OUTER, "ScalarSubquery", "Exists", "GroupingSet", "Wildcard"}
 """Kinds of expressions whose operands datafusion-python does not give, or that have none."""
@@ -357,6 +358,11 @@ def _check_subqueries(plan: LogicalPlan) -> None:
     # A literal of the client's may have the word, too: so more is counted than there is, never less.
     inputs = sum(below.display_indent().count(_PROJECTION) for below in plan.inputs())
     if plan.display_indent().count(_PROJECTION) - line.count(_PROJECTION) - inputs > 1:
+        if _SELECTS_OUTER.search(plan.display_indent()):
+            raise Unsupported(
+                "a subquery of IN, ANY or ALL whose SELECT list names a column of the query around it is not supported; write"
+                " EXISTS (SELECT 1 FROM u WHERE t.a = u.b - t.c AND …)"
+            )
         raise Unsupported(
             "a subquery of a SELECT list, ON, ORDER BY, GROUP BY, an aggregate or a window reads another subquery or a view, or there are two of them;"
             " write them in FROM or WITH, and join them"
