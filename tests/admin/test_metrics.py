@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from lance_flight import errors
 from lance_flight.admin.metrics import Load, Metrics
 from lance_flight.catalog.commits.commit_counts import CommitEvent
+from lance_flight.engine.runtime.maintenance_records import MaintenanceTotals
 from lance_flight.engine.runtime.running_statement import StatementKind
 from lance_flight.file_reloading import FileState
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,8 +31,13 @@ LOAD = Load(
     quota_refusals={"bytes_per_hour": 1},
     audit_events={("login", "refused"): 2},
     audit_lost=3,
-    maintenance={("compact", "ok"): 3, ("vacuum", "conflict"): 1},
-    maintenance_seconds={"compact": 1.5},
+    maintenance=MaintenanceTotals(
+        counts={("compact", "ok"): 3, ("vacuum", "conflict"): 1},
+        seconds={"compact": 1.5},
+        succeeded={"compact": 2e9},
+        freed=25,
+    ),
+    maintenance_backlog={"compact": 24},
     restarts={"crash": 2, "unresponsive": 1},
     files={"tokens file": FileState(is_in_force=False), "certificate": FileState(is_in_force=True, expires=1e9)},
 )
@@ -47,6 +55,15 @@ def samples(metrics: Metrics) -> dict[str, float]:
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics(lambda: LOAD)
+
+
+def test_what_each_metric_is_stands_alone(metrics: Metrics) -> None:
+    says = {family.name: family.documentation for family in text_string_to_metric_families(metrics.page().body)}
+    assert {
+        name: text
+        for name, text in says.items()
+        if re.search(r"\b(of that|those|these|they|them)\b", text, re.IGNORECASE)
+    } == {}
 
 
 def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
@@ -74,6 +91,9 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_maintenance_total[compact][ok]": 3,
         "lance_flight_maintenance_total[vacuum][conflict]": 1,
         "lance_flight_maintenance_seconds_total[compact]": 1.5,
+        "lance_flight_maintenance_last_success_timestamp_seconds[compact]": 2e9,
+        "lance_flight_maintenance_backlog[compact]": 24,
+        "lance_flight_maintenance_freed_bytes_total": 25,
         "lance_flight_commits_total": 7,
         "lance_flight_committed_transactions_total": 8,
         "lance_flight_commit_retries_total": 9,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from lance.optimize import RewriteResult
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import Files
 from lance_flight.catalog.maintenance.survey import Surveyor, TableSurvey
-from lance_flight.catalog.maintenance.vacuum import VacuumReport
+from lance_flight.catalog.maintenance.sweep import SweepTotals
+from lance_flight.catalog.maintenance.vacuum import Removed, VacuumReport
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
@@ -103,11 +105,17 @@ def test_a_vacuum_that_is_due_is_first_and_not_again_at_once(engine: Engine, tmp
 def test_all_that_is_due_is_done_and_then_nothing(
     mine: Maintainer, records: MaintenanceRecords, engine: Engine
 ) -> None:
+    before = time.time() - PATIENCE
+    assert mine.step()
+    assert mine.backlog["compact"] == 5 + 2
     while mine.step():
         pass
     assert ended(records) == [("compact", "many", "ok"), ("compact", "few", "ok")]
-    assert records.counts == {("compact", "ok"): 2}
-    assert records.seconds["compact"] > 0
+    totals = records.totals
+    assert {key: count for key, count in totals.counts.items() if count} == {("compact", "ok"): 2}
+    assert totals.seconds["compact"] > 0
+    assert before < totals.succeeded["vacuum"] < totals.succeeded["compact"] <= time.time()
+    assert mine.backlog["compact"] == 0
     found = engine.query("SELECT table_name, outcome, result FROM system.maintenance ORDER BY began").to_pylist()
     assert found[0]["table_name"] == "many"
     assert "6 files into 1" in found[0]["result"]
@@ -157,7 +165,7 @@ def test_work_that_fails_is_recorded_and_the_next_is_done(
     while mine.step():
         pass
     assert ended(records) == [("compact", "many", code), ("compact", "few", "ok")]
-    assert records.counts["compact", code] == 1
+    assert records.totals.counts["compact", code] == 1
     assert says in records.records()[0].result
     assert ("compact of table public.many\nTraceback" in caplog.text) == (code == "internal")
 
@@ -271,13 +279,15 @@ def test_small_files_are_joined_while_a_long_vacuum_runs(
 
     def long(*_: object, **__: object) -> VacuumReport:
         assert compacted.wait(PATIENCE)
-        return VacuumReport(dry_run=False, snapshots=1, removed=())
+        gone = Removed(kind="snapshots", name="few", amount=SweepTotals(files=1, bytes=7))
+        return VacuumReport(dry_run=False, snapshots=1, removed=(gone,))
 
     monkeypatch.setattr(maintainer, "vacuum", long)
     mine.start()
     until(lambda: ("vacuum", "few", "ok") in ended(records))
     mine.stop()
     assert ("compact", "many", "ok") in ended(records)
+    assert records.totals.freed == 7
 
 
 def test_one_that_is_off_starts_nothing(engine: Engine, records: MaintenanceRecords) -> None:
@@ -293,6 +303,6 @@ def test_the_records_are_bounded_and_the_counts_are_not() -> None:
     for _ in range(MOST_RECORDS + 5):
         records.end(records.begin("public", "t", WorkKind.COMPACT.value, ""), "ok", "")
     assert len(records.records()) == MOST_RECORDS
-    assert records.counts == {("compact", "ok"): MOST_RECORDS + 5}
+    assert records.totals.counts["compact", "ok"] == MOST_RECORDS + 5
     records.begin("public", "t", "vacuum", "why")
     assert [(each.kind, each.outcome) for each in records.records()[-1:]] == [("vacuum", "running")]

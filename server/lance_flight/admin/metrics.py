@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from lance_flight.admin.http import HttpResponse
 from lance_flight.catalog.commits.commit_counts import CommitEvent
+from lance_flight.engine.runtime.maintenance_records import MaintenanceTotals
 from lance_flight.engine.runtime.running_statement import Record, StatementKind
 from lance_flight.file_reloading import FileState
 
@@ -40,7 +41,7 @@ class Load:
 
     Statements by their state, calls, open streams and the bytes that they hold, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
     of the plan cache, commits ever, statements beyond a quota by its resource, events of the audit trail by
-    kind and decision and those that were lost, pieces of maintenance by kind and outcome, their seconds by kind, restarts by their reason, and the files that are read again by what they are.
+    kind and decision and those that were lost, maintenance and what of it waits by kind, restarts by their reason, and the files that are read again by what they are.
     """
 
     statements: Mapping[str, int]
@@ -58,8 +59,8 @@ class Load:
     quota_refusals: Mapping[str, int]
     audit_events: Mapping[tuple[str, str], int]
     audit_lost: int
-    maintenance: Mapping[tuple[str, str], int]
-    maintenance_seconds: Mapping[str, float]
+    maintenance: MaintenanceTotals
+    maintenance_backlog: Mapping[str, int]
     restarts: Mapping[str, int]
     files: Mapping[str, FileState]
 
@@ -79,19 +80,34 @@ class Metrics:
             for outcome in _TOLD_FROM_THE_START:
                 self._statements.labels(kind.value, outcome)
         self._seconds = Histogram(
-            f"{PREFIX}statement_seconds", "From a statement to its end.", ["kind"], buckets=SECONDS, registry=registry
+            f"{PREFIX}statement_seconds",
+            "Seconds from the beginning of a statement to its end.",
+            ["kind"],
+            buckets=SECONDS,
+            registry=registry,
         )
         self._planning = Histogram(
-            f"{PREFIX}planning_seconds", "Planning of a statement.", ["kind"], buckets=SECONDS, registry=registry
+            f"{PREFIX}planning_seconds",
+            "Seconds that a statement was planned.",
+            ["kind"],
+            buckets=SECONDS,
+            registry=registry,
         )
         self._queued = Histogram(
-            f"{PREFIX}queued_seconds", "Waiting of a statement for its turn.", buckets=SECONDS, registry=registry
+            f"{PREFIX}queued_seconds",
+            "Seconds that a statement waited for its turn.",
+            buckets=SECONDS,
+            registry=registry,
         )
         self._rows = Counter(f"{PREFIX}rows", "Rows that were sent, changed or stored.", ["kind"], registry=registry)
-        self._bytes = Counter(f"{PREFIX}bytes", "Bytes of Arrow in those rows.", ["kind"], registry=registry)
+        self._bytes = Counter(
+            f"{PREFIX}bytes", "Bytes of Arrow in rows that were sent, changed or stored.", ["kind"], registry=registry
+        )
         self._scanned = Counter(f"{PREFIX}partitions_scanned", "Partition tables that were read.", registry=registry)
         self._listed = Counter(
-            f"{PREFIX}partitions_listed", "Partition tables of all tables that were read.", registry=registry
+            f"{PREFIX}partitions_listed",
+            "Partition tables that the tables of queries have, read or not.",
+            registry=registry,
         )
 
     def ended(self, record: Record) -> None:
@@ -113,7 +129,7 @@ class Metrics:
 
 _COMMITS: Mapping[CommitEvent, tuple[str, str]] = {
     CommitEvent.COMMITTED: ("commits", "Commits of __manifest."),
-    CommitEvent.TRANSACTION: ("committed_transactions", "Transactions that became visible in them."),
+    CommitEvent.TRANSACTION: ("committed_transactions", "Transactions that became visible in commits of __manifest."),
     CommitEvent.RETRY: ("commit_retries", "Commits that met another writer and were tried again."),
     CommitEvent.CONFLICT: ("commit_conflicts", "Transactions that failed because another writer was first."),
 }
@@ -135,13 +151,15 @@ class _LoadCollector(Collector):
         yield GaugeMetricFamily(f"{PREFIX}calls_now", "Calls that are running.", load.calls)
         yield GaugeMetricFamily(f"{PREFIX}streams_now", "Results that clients are reading.", load.streams)
         yield GaugeMetricFamily(
-            f"{PREFIX}stream_bytes_now", "Bytes of rows that these hold for their clients.", load.stream_bytes
+            f"{PREFIX}stream_bytes_now", "Bytes of rows that results hold for their clients.", load.stream_bytes
         )
         yield GaugeMetricFamily(f"{PREFIX}sessions_now", "Sessions that are remembered.", load.sessions)
         yield GaugeMetricFamily(f"{PREFIX}transactions_now", "Transactions that are open.", load.transactions)
         yield GaugeMetricFamily(f"{PREFIX}arrow_bytes_now", "Bytes in Arrow's memory pool.", load.arrow_bytes)
         yield GaugeMetricFamily(f"{PREFIX}plans_now", "Plans of queries that are kept.", load.plans)
-        yield GaugeMetricFamily(f"{PREFIX}plan_bytes_now", "What they are taken to need, in bytes.", load.plan_bytes)
+        yield GaugeMetricFamily(
+            f"{PREFIX}plan_bytes_now", "Memory that the kept plans of queries are taken to need.", load.plan_bytes
+        )
         yield CounterMetricFamily(f"{PREFIX}plan_cache_hits", "Queries whose plan was kept.", load.plan_hits)
         yield CounterMetricFamily(f"{PREFIX}plan_cache_misses", "Queries that were planned.", load.plan_misses)
         for event, (name, text) in _COMMITS.items():
@@ -156,27 +174,52 @@ class _LoadCollector(Collector):
         for (kind, decision), count in load.audit_events.items():
             events.add_metric([kind, decision], count)
         yield events
-        yield CounterMetricFamily(f"{PREFIX}audit_lost", "Those that could not be written.", load.audit_lost)
-        works = CounterMetricFamily(
-            f"{PREFIX}maintenance", "Maintenance that has ended, by outcome.", labels=["kind", "outcome"]
+        yield CounterMetricFamily(
+            f"{PREFIX}audit_lost", "Events of the audit log that could not be written.", load.audit_lost
         )
-        for (kind, outcome), count in load.maintenance.items():
-            works.add_metric([kind, outcome], count)
-        yield works
-        seconds = CounterMetricFamily(f"{PREFIX}maintenance_seconds", "Seconds of that.", labels=["kind"])
-        for kind, spent in load.maintenance_seconds.items():
-            seconds.add_metric([kind], spent)
-        yield seconds
+        yield from _maintenance(load.maintenance, load.maintenance_backlog)
         restarts = CounterMetricFamily(f"{PREFIX}restarts", "Restarts by the supervising parent.", labels=["reason"])
         for reason, count in load.restarts.items():
             restarts.add_metric([reason], count)
         yield restarts
         yield from _files(load.files)
-        yield InfoMetricFamily(f"{PREFIX}build", "This server.", {"version": version("lance-flight")})
+        yield InfoMetricFamily(f"{PREFIX}build", "The version of this server.", {"version": version("lance-flight")})
 
     def describe(self) -> list[Metric]:
         """Return no descriptions: describing by collecting would read the load at registration."""
         return []
+
+
+def _maintenance(totals: MaintenanceTotals, backlog: Mapping[str, int]) -> Iterator[Metric]:
+    works = CounterMetricFamily(
+        f"{PREFIX}maintenance", "Pieces of maintenance that have ended, by outcome.", labels=["kind", "outcome"]
+    )
+    for (kind, outcome), count in totals.counts.items():
+        works.add_metric([kind, outcome], count)
+    yield works
+    seconds = CounterMetricFamily(
+        f"{PREFIX}maintenance_seconds", "Time that the server has spent on maintenance.", labels=["kind"]
+    )
+    succeeded = GaugeMetricFamily(
+        f"{PREFIX}maintenance_last_success_timestamp_seconds",
+        "When maintenance last ended well, in Unix time; before the first time, when the server was started.",
+        labels=["kind"],
+    )
+    waiting = GaugeMetricFamily(
+        f"{PREFIX}maintenance_backlog",
+        "Maintenance that is due: files that a compaction would spare, rows in no index, snapshots that are over.",
+        labels=["kind"],
+    )
+    for kind in totals.seconds:
+        seconds.add_metric([kind], totals.seconds[kind])
+        succeeded.add_metric([kind], totals.succeeded[kind])
+        waiting.add_metric([kind], backlog[kind])
+    yield from (seconds, succeeded, waiting)
+    yield CounterMetricFamily(
+        f"{PREFIX}maintenance_freed_bytes",
+        "Bytes of the files that the server's own vacuums have removed.",
+        totals.freed,
+    )
 
 
 def _files(files: Mapping[str, FileState]) -> Iterator[Metric]:

@@ -22,6 +22,7 @@ from lance_flight.admin.statement_log import StatementLog
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.cli.serving.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
+from lance_flight.engine.runtime.maintenance_records import WorkKind
 from lance_flight.engine.runtime.running_statement import Record, State
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import look
@@ -142,7 +143,7 @@ def _load(service: Service) -> dict[str, object]:
         "quota_refusals": {each.value: count for each, count in service.engine.running.quotas.refusals.items()},
         "audit_events": {(kind.value, made.value): count for (kind, made), count in audit.trail.counts.items()},
         "audit_lost": audit.trail.lost,
-        "maintenance": service.engine.maintained.counts,
-        "maintenance_seconds": service.engine.maintained.seconds,
+        "maintenance": service.engine.maintained.totals,
+        "maintenance_backlog": {kind.value: service.maintainer.backlog[kind] for kind in WorkKind},
         "files": look(),
     }

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from lance_flight.catalog.maintenance.survey import (
     LATE,
@@ -21,6 +20,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.table import Table
+from lance_flight.engine.runtime.maintenance_records import WorkKind
 from lance_flight.errors import LanceFlightError
 
 log = logging.getLogger(__name__)
@@ -31,14 +31,6 @@ RETRY_SECONDS = 300.0
 """Time after work that has failed until it is tried again."""
 HISTORY_SECONDS = 600.0
 """Time between two looks at the history of a table, which lists its versions."""
-
-
-class WorkKind(StrEnum):
-    """Kinds of maintenance."""
-
-    COMPACT = "compact"
-    REINDEX = "reindex"
-    VACUUM = "vacuum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

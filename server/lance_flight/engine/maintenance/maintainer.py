@@ -22,8 +22,8 @@ from lance_flight.catalog.maintenance.root_lease import RootLease
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, VacuumRules, vacuum
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import UNREADABLE
-from lance_flight.engine.maintenance.choosing import Work, WorkChooser, WorkKind
-from lance_flight.engine.runtime.maintenance_records import INTERNAL, OK, MaintenanceRecords
+from lance_flight.engine.maintenance.choosing import Work, WorkChooser
+from lance_flight.engine.runtime.maintenance_records import INTERNAL, OK, MaintenanceRecords, WorkKind
 from lance_flight.errors import Cancelled, LanceFlightError, StatementTimeout
 from lance_flight.faults import failpoint
 
@@ -145,6 +145,7 @@ class MaintenanceThread:
         """Do the most urgent work if this server has the lease; return whether there was any."""
         owner = self._owner
         if not owner.hold():
+            self.chooser.backlog.clear()
             return False
         failpoint("maintenance_leased")
         work = self.chooser.choose(lambda: owner.stopped.is_set() or not owner.is_on)
@@ -161,6 +162,7 @@ class MaintenanceThread:
             self.woken.clear()
             share = owner.share
             if not share:
+                self.chooser.backlog.clear()
                 self._end()
                 self.woken.wait()
                 continue
@@ -187,9 +189,9 @@ class MaintenanceThread:
         """Do some work, and record what came of it."""
         records = self._owner.records
         record = records.begin(work.name.db_schema, work.name.name, work.kind.value, work.reason)
-        outcome = OK
+        outcome, freed = OK, 0
         try:
-            result = _DO[work.kind](work, self._check(work), self.chooser)
+            result, freed = _DO[work.kind](work, self._check(work), self.chooser)
         except (LanceFlightError, *UNREADABLE) as exc:
             outcome = exc.code if isinstance(exc, LanceFlightError) else LanceFlightError.code
             result = self._words(exc)
@@ -202,7 +204,7 @@ class MaintenanceThread:
         else:
             self.chooser.finish(work)
         failpoint("maintenance_done")
-        records.end(record, outcome, result)
+        records.end(record, outcome, result, freed)
 
     def _check(self, work: Work) -> Callable[[], None]:
         """Return a check, made between pieces of some work, that raises `Cancelled` where it should not go on."""
@@ -266,7 +268,7 @@ class _Modest:
         return checked
 
 
-def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
+def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> tuple[str, int]:
     # What is due was chosen, some of it for what the whole table has too many of.
     rules = CompactionRules(deleted=work.policy.compact_deleted, tables_per_commit=TABLES_PER_COMMIT)
     among = [each.object_id for each in work.due]
@@ -274,17 +276,17 @@ def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str
     report = compact(work.table, rules, run=_Modest(check), among=among, rebase=True, check=check)
     lost = {each.object_id for each in report.tables if each.is_lost}
     chooser.surveyor.settle(work.table, [each for each in work.due if each.object_id not in lost])
-    return str(report)
+    return str(report), 0
 
 
-def _reindex(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
+def _reindex(work: Work, check: Callable[[], None], chooser: WorkChooser) -> tuple[str, int]:
     reports = refresh_indices(work.table, run=_Modest(check))
     if not any(report.tables for report in reports):
         chooser.surveyor.settle_indices(work.table)
-    return "; ".join(map(str, reports))
+    return "; ".join(map(str, reports)), 0
 
 
-def _vacuum(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
+def _vacuum(work: Work, check: Callable[[], None], chooser: WorkChooser) -> tuple[str, int]:
     hours = work.policy.retain / HOUR
     # A policy that keeps less was chosen by who may drop the table.
     rules = VacuumRules(
@@ -292,11 +294,13 @@ def _vacuum(work: Work, check: Callable[[], None], chooser: WorkChooser) -> str:
     )
     report = vacuum(work.table, rules, lambda *_: check())
     total = report.total
-    return f"{total.versions:,} versions and {total.files:,} files removed, {total.bytes:,} bytes; {report.snapshots:,} snapshots stay"
+    said = f"{total.versions:,} versions and {total.files:,} files removed, {total.bytes:,} bytes; {report.snapshots:,} snapshots stay"
+    return said, total.bytes
 
 
-_DO: dict[WorkKind, Callable[[Work, Callable[[], None], WorkChooser], str]] = {
+_DO: dict[WorkKind, Callable[[Work, Callable[[], None], WorkChooser], tuple[str, int]]] = {
     WorkKind.COMPACT: _compact,
     WorkKind.REINDEX: _reindex,
     WorkKind.VACUUM: _vacuum,
 }
+"""What does each kind of work: it returns what was done, and the bytes that it has freed."""

@@ -5,16 +5,39 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import product
 
 MOST_RECORDS = 1000
 RUNNING = "running"
 OK = "ok"
 INTERNAL = "internal"
 """Outcome of work that has failed by an error that nothing expects."""
+
+
+class WorkKind(StrEnum):
+    """Kinds of maintenance."""
+
+    COMPACT = "compact"
+    REINDEX = "reindex"
+    VACUUM = "vacuum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceTotals:
+    """Counts of all maintenance since the start, by kind: pieces of work by their outcome, their seconds, and when one last ended well, in Unix time.
+
+    Before the first success that is the start. `freed` are the bytes that vacuums removed.
+    """
+
+    counts: Mapping[tuple[str, str], int]
+    seconds: Mapping[str, float]
+    succeeded: Mapping[str, float]
+    freed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +69,11 @@ class MaintenanceRecords:
     def __init__(self) -> None:
         self._ended: deque[MaintenanceRecord] = deque(maxlen=MOST_RECORDS)
         self._running: dict[str, MaintenanceRecord] = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._seconds: dict[str, float] = defaultdict(float)
+        # From the start, so that an increase is seen from the first one on.
+        self._counts: dict[tuple[str, str], int] = dict.fromkeys(product(WorkKind, (OK, INTERNAL)), 0)
+        self._seconds: dict[str, float] = dict.fromkeys(WorkKind, 0.0)
+        self._succeeded: dict[str, float] = dict.fromkeys(WorkKind, time.time())
+        self._freed = 0
         self._observers: list[Callable[[MaintenanceRecord], None]] = []
         self._lock = threading.Lock()
 
@@ -65,14 +91,17 @@ class MaintenanceRecords:
             self._running[record.id] = record
         return record
 
-    def end(self, record: MaintenanceRecord, outcome: str, result: str) -> None:
-        """Record the end of some work that runs."""
+    def end(self, record: MaintenanceRecord, outcome: str, result: str, freed: int = 0) -> None:
+        """Record the end of some work that runs, and how many bytes it has freed."""
         with self._lock:
             ended = replace(record.now(), outcome=outcome, result=result)
             self._running.pop(record.id)
             self._ended.append(ended)
-            self._counts[ended.kind, outcome] += 1
+            self._counts[ended.kind, outcome] = self._counts.get((ended.kind, outcome), 0) + 1
             self._seconds[ended.kind] += ended.seconds
+            self._freed += freed
+            if outcome == OK:
+                self._succeeded[ended.kind] = time.time()
         for observer in self._observers:
             observer(ended)
 
@@ -82,13 +111,12 @@ class MaintenanceRecords:
             return [*self._ended, *(record.now() for record in self._running.values())]
 
     @property
-    def counts(self) -> Mapping[tuple[str, str], int]:
-        """Numbers of pieces of work that have ended, by their kind and outcome."""
+    def totals(self) -> MaintenanceTotals:
+        """Counts of all work up to now."""
         with self._lock:
-            return dict(self._counts)
-
-    @property
-    def seconds(self) -> Mapping[str, float]:
-        """Seconds of the work that has ended, by its kind."""
-        with self._lock:
-            return dict(self._seconds)
+            return MaintenanceTotals(
+                counts=dict(self._counts),
+                seconds=dict(self._seconds),
+                succeeded=dict(self._succeeded),
+                freed=self._freed,
+            )
