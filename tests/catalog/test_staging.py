@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,22 +69,32 @@ def test_a_staged_version_has_exactly_the_rows_of_its_base_and_its_own(place: Pa
     assert found == [[1, 2], [1, 3]]
 
 
+def intruded(monkeypatch: pytest.MonkeyPatch, store: Store, moments: int) -> list[int]:
+    """Let another writer append right before a version is written, so many times; what is left of them."""
+    left = [moments]
+
+    def intruding(real: Callable[..., Any]) -> Callable[..., Any]:
+        def intrude(*args: Any, **keywords: Any) -> Any:
+            if left[0] > 0:
+                left[0] -= 1
+                lance.write_dataset(rows((666, "a")), store.uri, mode="append")
+            return real(*args, **keywords)
+
+        return intrude
+
+    monkeypatch.setattr(partitions.LanceDataset, "commit", intruding(LanceDataset.commit))
+    monkeypatch.setattr(partitions, "append_version", intruding(partitions.append_version))
+    return left
+
+
 @pytest.mark.parametrize("moments", [1, 2, 5])
 def test_rows_that_somebody_appends_at_the_very_moment_do_not_slip_in(
     place: Path, monkeypatch: pytest.MonkeyPatch, moments: int
 ) -> None:
     """Lance rebases an append onto whatever is newest: the result must be base + 1, or it is left alone."""
     store, pinned = the_table(place)
-    lance_commit, left = LanceDataset.commit, [moments]
-
-    def intruding(*args: Any, **keywords: Any) -> LanceDataset:
-        if left[0] > 0:
-            left[0] -= 1
-            lance.write_dataset(rows((666, "a")), store.uri, mode="append")
-        return lance_commit(*args, **keywords)
-
+    left = intruded(monkeypatch, store, moments)
     fragments = partitions.write_files(store, pinned, rows((2, "a")))
-    monkeypatch.setattr(partitions.LanceDataset, "commit", intruding)
     pin = stage_append(store, pinned, fragments)
     assert left == [0]
     assert sorted(partitions.open_at(store, pin).to_table()["id"].to_pylist()) == [1, 2]
@@ -91,14 +102,8 @@ def test_rows_that_somebody_appends_at_the_very_moment_do_not_slip_in(
 
 def test_staging_gives_up_where_others_never_stop(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, pinned = the_table(place)
-    lance_commit = LanceDataset.commit
-
-    def intruding(*args: Any, **keywords: Any) -> LanceDataset:
-        lance.write_dataset(rows((666, "a")), store.uri, mode="append")
-        return lance_commit(*args, **keywords)
-
+    intruded(monkeypatch, store, 1000)
     fragments = partitions.write_files(store, pinned, rows((2, "a")))
-    monkeypatch.setattr(partitions.LanceDataset, "commit", intruding)
     monkeypatch.setattr(partitions, "STAGE", RetryPolicy(3))
     with pytest.raises(Conflict, match="3 attempts"):
         stage_append(store, pinned, fragments)

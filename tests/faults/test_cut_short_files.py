@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.transaction import Removal
+from lance_flight.catalog.storage.appended_versions import append_version
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.partitions import write_files
@@ -72,13 +73,13 @@ def at_once(store: Store, rows: pa.Table) -> int:
 
 def as_they_come(store: Store, rows: pa.Table) -> int:
     opened = OpenFile(store, Layout.of(rows.schema), cache_bytes=1 << 20)
-    opened.write(rows.to_batches())
+    opened.write(rows)
     return int(opened.close().files[0].file_size_bytes)
 
 
 def when_whole(store: Store, rows: pa.Table) -> int:
     opened = OpenFile(store, Layout.of(rows.schema), cache_bytes=1 << 20, is_small=True)
-    opened.write(rows.to_batches())
+    opened.write(rows)
     return int(opened.close().files[0].file_size_bytes)
 
 
@@ -94,3 +95,15 @@ def test_a_data_file_that_ends_early_is_an_error(
             write(store, rows)
     with files_up_to(size):
         assert write(store, rows) == size
+
+
+def test_a_version_that_ends_early_is_an_error_and_leaves_nothing(dataset: lance.LanceDataset) -> None:
+    store, version = Store(dataset.uri), int(dataset.version)
+    fragments = write_files(store, version, pa.table({"id": [-7]}))
+    before = sorted(Path(dataset.uri).rglob("*"))
+    for limit in (1, 100, 200):
+        with files_up_to(limit), pytest.raises(OSError, match=r"No space left|File too large"):
+            append_version(store, version, fragments)
+        assert sorted(Path(dataset.uri).rglob("*")) == before
+    assert append_version(store, version, fragments)
+    assert dataset.checkout_version(version + 1).count_rows("id = -7") == 1

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.commits.transaction import TableUpdate
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot
+from lance_flight.catalog.storage.appended_versions import columns_of
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
@@ -35,6 +37,7 @@ from lance_flight.machine import cores
 from lance_flight.model.arrow_types import contiguous, without_columns
 from lance_flight.model.grouping import RowGroups, group, match
 from lance_flight.model.naming import directory_name
+from lance_flight.model.pins import Version
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, PartitionField
 
@@ -311,12 +314,15 @@ class PartitionWriter:
             self._write_partition(*part, is_end=is_end)
 
     def _write_partition(self, pending: _Pending, gathered: list[_Slice], *, is_end: bool) -> None:
-        rows = pa.concat_tables([rows.slice(start, stop - start) for rows, start, stop in gathered]).combine_chunks()
+        parts = [rows.slice(start, stop - start) for rows, start, stop in gathered]
+        rows = (parts[0] if len(parts) == 1 else pa.concat_tables(parts)).combine_chunks()
         gathered.clear()
         pending.edit.rows += rows.num_rows
         number = self._number_of(pending.edit.object_id)
+        # What is left at the end lies in the chunks that are held.
+        are_small = is_end and self._held_bytes <= SMALL_BYTES
         for part, ids in by_ids(rows, self._schema.table, number):
-            is_small = is_end and part.nbytes <= SMALL_BYTES
+            is_small = are_small or (is_end and part.nbytes <= SMALL_BYTES)
             self._write_rows(pending if ids is None else pending.of_kept, part, ids, is_small=is_small)
         if is_end:
             pending.close_files()
@@ -337,7 +343,7 @@ class PartitionWriter:
         if pending.open_file is None:
             pending.open_file = OpenFile(store, layout, cache_bytes=CACHED_BYTES, is_small=is_small)
             edit.files.append(pending.open_file.name)
-        pending.open_file.write(pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches())
+        pending.open_file.write(rows)
         if ids is not None:
             pending.row_ids.append(ids)
         if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
@@ -346,8 +352,10 @@ class PartitionWriter:
     def _layout_of(self, pending: _Pending) -> Layout | None:
         table = pending.edit.table
         if table is not None and not pending.is_known:
-            dataset = partitions.open_to_append(self._store.child(table.location), table.pin)
-            pending.layout, pending.is_known = self._layout.for_table(dataset), True
+            store, pin = self._store.child(table.location), table.pin
+            columns = columns_of(store, pin.version) if type(pin) is Version else None
+            pending.layout = self._layout.find(columns, partial(partitions.open_to_append, store, pin))
+            pending.is_known = True
         return pending.layout
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 
@@ -24,6 +24,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, seal
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import SchemaError
+from lance_flight.lru_cache import LruCache
 from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST
 from lance_flight.model.schema import KEY_POSITION, PRIMARY_KEY
 
@@ -41,6 +42,10 @@ class Layout:
         default_factory=partial(deque, maxlen=KEPT_TABLES), init=False, repr=False, compare=False
     )
     """The columns of tables that were met last, with what was found for them: most tables of a namespace have the same."""
+    _by_columns: LruCache[bytes, tuple[Layout | None]] = field(
+        default_factory=partial(LruCache, KEPT_TABLES), init=False, repr=False, compare=False
+    )
+    """The same by the columns as version files say them."""
 
     @classmethod
     @lru_cache(KEPT_LAYOUTS)
@@ -72,6 +77,15 @@ class Layout:
         schema = pa.ipc.read_schema(pa.py_buffer(serialized))
         found = cls.of(schema, file_version)
         return replace(found, file=found.file.numbered(numbers(new_schema(schema))))
+
+    def find(self, columns: bytes | None, open_table: Callable[[], LanceDataset]) -> Layout | None:
+        """Return what `for_table` does; a table is opened where its columns, as its version file says them, are not known or new."""
+        known = None if columns is None else self._by_columns.get(columns)
+        if known is None:
+            known = (self.for_table(open_table()),)
+            if columns is not None:
+                self._by_columns.put(columns, known)
+        return known[0]
 
     def for_table(self, dataset: LanceDataset) -> Layout | None:
         """Return the layout of the same columns in a table that is there, in its version of Lance's format.
@@ -135,11 +149,11 @@ class OpenFile:
             table.child(DATA, self.name), layout.schema, is_small=is_small, cache_bytes=cache_bytes
         )
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Add rows; they are of exactly the layout's schema."""
-        for batch in batches:
-            check_values(pa.Table.from_batches([batch]), self._layout.file.version, self._table)
-            self._writer.write_batch(aligned(batch))
+    def write(self, rows: pa.Table) -> None:
+        """Add rows; they are of the layout's columns."""
+        check_values(rows, self._layout.file.version, self._table)
+        for batch in rows.to_batches():
+            self._writer.write_batch(aligned(batch, self._layout.schema))
             self.rows += batch.num_rows
 
     def close(self) -> FragmentMetadata:

@@ -24,6 +24,7 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS
+from lance_flight.catalog.storage.appended_versions import append_version
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
@@ -414,6 +415,13 @@ def _changed(operation: LanceOperation.Update) -> set[int]:
 def _staged(
     store: Store, base: FixedPin, operation: LanceOperation.BaseOperation, attempt: int
 ) -> tuple[FixedPin] | None:
+    if (
+        not attempt
+        and type(base) is Version
+        and isinstance(operation, LanceOperation.Append)
+        and append_version(store, base.version, operation.fragments)
+    ):
+        return (Version(base.version + 1),)
     with conflicts(f"another writer staged on {store.name!r} first"):
         on_top = _base_on_top(store, base, is_first=attempt == 0)
         if on_top is None:

@@ -340,8 +340,8 @@ def _first_null(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.index(pc.is_null(column), True).as_py())
 
 
-def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return `batch` with every buffer where a value of its type may begin, and nested columns whole.
+def aligned(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """Return `batch` with every buffer where a value of its type may begin, and nested columns whole; `schema` takes the place of its own.
 
     Copied only where one is not.
 
@@ -349,7 +349,7 @@ def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
     a column of structs with structs inside.
     """
     columns = [_aligned(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema or batch.schema)
 
 
 def _aligned(column: pa.Array) -> pa.Array:

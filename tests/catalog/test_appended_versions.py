@@ -1,0 +1,219 @@
+"""Versions that only add files, written without Lance: byte for byte what Lance writes, and else left to it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance.fragment import write_fragments
+from lance_flight.catalog.storage import appended_versions
+from lance_flight.catalog.storage.appended_versions import append_version, columns_of
+from lance_flight.catalog.storage.names import version_name
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields
+from lance_flight.errors import OutsideRoot
+
+ROWS = pa.table({"x": [1, 2], "s": ["a", None], "v": pa.array([[1.0, 2.0]] * 2, pa.list_(pa.float32(), 2))})
+MOMENT = 7
+UNIQUE = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def plain(place: Path) -> None:
+    lance.write_dataset(ROWS, place, enable_v2_manifest_paths=True)
+
+
+def changed(change: Callable[[LanceDataset], object]) -> Callable[[Path], None]:
+    """A table after two changes: what `change` does, and an append."""
+
+    def make(place: Path) -> None:
+        plain(place)
+        change(lance.dataset(place))
+        lance.write_dataset(ROWS, place, mode="append")
+
+    return make
+
+
+def with_columns(dataset: LanceDataset) -> None:
+    dataset.add_columns({"y": "x + 1"})
+    dataset.drop_columns(["y"])
+
+
+def nested(place: Path) -> None:
+    rows = pa.table({"n": [{"a": 1, "b": [1, 2]}], "m": pa.array([[("k", 1)]], pa.map_(pa.utf8(), pa.int64()))})
+    lance.write_dataset(rows, place, enable_v2_manifest_paths=True, data_storage_version="2.2")
+
+
+# Tables whose next version is written here.
+WRITTEN: Mapping[str, Callable[[Path], None]] = {
+    "one file": plain,
+    "empty": lambda place: lance.write_dataset(ROWS.schema.empty_table(), place, enable_v2_manifest_paths=True),
+    "indices": changed(
+        lambda dataset: [dataset.create_scalar_index(*each) for each in (("x", "BTREE"), ("s", "INVERTED"))]
+    ),
+    "deleted rows": changed(lambda dataset: dataset.delete("x = 1")),
+    "updated rows": changed(lambda dataset: dataset.update({"x": "x + 1"}, "x = 2")),
+    "compacted": changed(lambda dataset: dataset.optimize.compact_files()),
+    "restored": changed(lambda dataset: dataset.restore()),
+    "nested": nested,
+    "an older format": lambda place: lance.write_dataset(
+        ROWS, place, enable_v2_manifest_paths=True, data_storage_version="2.0"
+    ),
+    "other columns before": changed(with_columns),
+}
+# Tables whose next version only Lance writes.
+LEFT: Mapping[str, Callable[[Path], None]] = {
+    "stable row ids": lambda place: lance.write_dataset(
+        ROWS, place, enable_v2_manifest_paths=True, enable_stable_row_ids=True
+    ),
+    "names of versions of older releases": lambda place: lance.write_dataset(
+        ROWS, place, enable_v2_manifest_paths=False
+    ),
+    "metadata": changed(lambda dataset: dataset.update_metadata({"k": "v"})),
+    "a configuration": changed(lambda dataset: dataset.update_config({"lance.auto_cleanup.interval": "1"})),
+    "a base path": lambda place: lance.write_dataset(
+        ROWS,
+        place,
+        enable_v2_manifest_paths=True,
+        initial_bases=[lance.DatasetBasePath(str(place.parent / "base"), "b")],
+        target_bases=["b"],
+    ),
+}
+
+
+def added(place: Path, count: int = 1) -> list[FragmentMetadata]:
+    dataset = lance.dataset(place)
+    rows = dataset.to_table(limit=1) if dataset.count_rows() else ROWS
+    return [write_fragments(rows, dataset, schema=rows.schema, mode="append")[0] for _ in range(count)]
+
+
+def comparable(content: bytes) -> tuple[bytes, ...]:
+    """A version without what no two have in common: the id of its transaction, and the moment."""
+    start, end = locate_message(content)
+    fields = [raw for number, _, raw, _ in split_fields(content[start:end]) if number != MOMENT]
+    parts = (content[: start - LENGTH.size], *fields, content[end:])
+    return tuple(UNIQUE.sub(b"", part) for part in parts)
+
+
+@pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_version_is_what_lance_writes(tmp_path: Path, make: Callable[[Path], None], count: int) -> None:
+    place, other = tmp_path / "t", tmp_path / "other"
+    make(place)
+    fragments = added(place, count)
+    shutil.copytree(place, other)
+    base = int(lance.dataset(place).version)
+    for _ in range(3):  # the later ones go on from what is in memory
+        LanceDataset.commit(str(other), LanceOperation.Append(fragments), read_version=base, max_retries=0)
+        assert append_version(Store(str(place)), base, fragments)
+        base += 1
+        name = f"_versions/{version_name(base)}"
+        assert comparable((place / name).read_bytes()) == comparable((other / name).read_bytes())
+        mine, theirs = (
+            [UNIQUE.sub(b"", file.read_bytes()) for file in each.glob(f"_transactions/{base - 1}-*")]
+            for each in (place, other)
+        )
+        assert mine == theirs
+        assert len(mine) == 1
+    assert not {path.name for path in (place / "_versions").iterdir()} - {
+        path.name for path in (other / "_versions").iterdir()
+    }
+    assert lance.dataset(place).to_table() == lance.dataset(other).to_table()
+
+
+def test_lance_goes_on_from_a_version(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    plain(place)
+    assert append_version(Store(str(place)), 1, added(place))
+    for change in (
+        lambda dataset: dataset.create_scalar_index("x", "BTREE"),
+        lambda dataset: dataset.delete("x = 2"),
+        lambda dataset: lance.write_dataset(ROWS, dataset, mode="append"),
+        lambda dataset: dataset.optimize.compact_files(),
+    ):
+        change(lance.dataset(place))
+        version = int(lance.dataset(place).version)
+        assert append_version(Store(str(place)), version, added(place))
+    assert lance.dataset(place).count_rows() == 2 + 1 + 1 - 1 + 1 + 2 + 1 + 1
+    assert lance.dataset(place).count_rows("x = 1") == 7
+    versions = [each["version"] for each in lance.dataset(place).versions()]
+    assert versions == list(range(1, versions[-1] + 1))
+    assert lance.dataset(place).get_transactions(1)[0].operation.fragments
+
+
+@pytest.mark.parametrize("make", LEFT.values(), ids=LEFT)
+def test_what_is_not_known_is_left_to_lance(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    place = tmp_path / "t"
+    make(place)
+    version, before = int(lance.dataset(place).version), sorted(place.rglob("*"))
+    fragments = write_fragments(ROWS, lance.dataset(place), schema=ROWS.schema, mode="append")
+    before = sorted(place.rglob("*"))
+    assert not append_version(Store(str(place)), version, fragments)
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_version_of_another_release_and_a_long_one_are_left_to_lance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "t"
+    plain(place)
+    fragments = added(place)
+    monkeypatch.setattr(appended_versions, "WRITER", b"another one")
+    assert not append_version(Store(str(place)), 1, fragments)
+    monkeypatch.undo()
+    monkeypatch.setattr(appended_versions, "LONGEST", 10)
+    assert not append_version(Store(str(place)), 1, fragments)
+
+
+def test_of_two_that_write_one_version_one_does(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    plain(place)
+    fragments = added(place)
+    store = Store(str(place))
+    assert append_version(store, 1, fragments)
+    content = (place / "_versions" / version_name(2)).read_bytes()
+    files = sorted(place.rglob("*"))
+    assert not append_version(store, 1, fragments)
+    assert (place / "_versions" / version_name(2)).read_bytes() == content
+    assert sorted(place.rglob("*")) == files
+
+
+def test_a_table_that_was_made_again_is_read_again(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    for column in ("x", "other"):
+        shutil.rmtree(place, ignore_errors=True)
+        lance.write_dataset(pa.table({column: [1]}), place, enable_v2_manifest_paths=True)
+        assert append_version(Store(str(place)), 1, added(place))
+        assert append_version(Store(str(place)), 2, added(place))
+        assert lance.dataset(place).to_table() == pa.table({column: [1, 1, 1]})
+
+
+def test_no_hint_is_left_that_says_an_older_version(tmp_path: Path) -> None:
+    """A stock writer at an old version takes a hint at its word, where vacuum has removed what came between."""
+    place = tmp_path / "t"
+    plain(place)
+    for version in range(1, 6):
+        assert append_version(Store(str(place)), version, added(place))
+    for version in range(2, 6):
+        (place / "_versions" / version_name(version)).unlink()
+    old = lance.dataset(place, 1)
+    assert int(lance.write_dataset(ROWS, old, mode="append").version) == 7
+
+
+@pytest.mark.parametrize("name", ["", "data", "_versions", "_transactions"])
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, name: str) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    plain(root / "t")
+    fragments = added(root / "t")
+    shutil.move(root / "t" / name, elsewhere)
+    (root / "t" / name).symlink_to(elsewhere)
+    table = Store(str(root)).child("t")
+    for write in (lambda: columns_of(table, 1), lambda: append_version(table, 1, fragments)):
+        with pytest.raises(OutsideRoot):
+            write()
+    assert not (elsewhere / version_name(2)).exists()
