@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import pytest
 from lance_flight import errors
+from lance_flight.catalog.commits.commit import CONFLICTS
 from lance_flight.cli import parser
 from lance_flight.engine.query.metadata_tables import LINEAGE, METADATA_TABLES
 from lance_flight.engine.query.policies.file import Policies
@@ -223,6 +224,11 @@ def test_documented_errors_are_those_of_the_code() -> None:
             error = kind.__new__(kind)
             known[kind.code] = kind.sqlstate, STATUS[type(flight_error(error)).__name__]
     assert documented == known
+
+
+def test_documented_conflicts_are_those_of_the_code() -> None:
+    documented = rows_of("server/docs/transactions.md", "What conflicts")[2:]
+    assert documented == [[rule.transaction, rule.change] for rule in CONFLICTS]
 
 
 def test_documented_stored_keys_are_those_of_the_code() -> None:

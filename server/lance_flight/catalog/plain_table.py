@@ -83,9 +83,7 @@ class PlainTable(Table):
             head = guard_row(noted)
             for key, note in evolution.notes.items():
                 head = with_note(head, key, note)
-            said = f"another writer changed the metadata of {self.store.name!r} first"
-            with committing(self.store.uri, noted.version), conflicts(said):
-                self.log.open(noted.version).update_metadata({NOTES: notes_text(head)})
+            self.log.update_metadata(noted, {NOTES: notes_text(head)})
         return self.snapshot().version
 
     def _writable(self) -> Snapshot:

@@ -10,7 +10,7 @@ the same moment share a commit. `checks.py` says who is out of date, `staging.py
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -61,12 +61,14 @@ class Before:
 
 
 def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
-    """Raise `SerializationFailure` for a transaction that is out of date, and `AlreadyExists` as `Once.check` does."""
-    _check_once(transaction, newest, before.once)
-    _check_namespace(transaction.base, newest)
-    _check_parts(transaction, newest, before.touched)
-    if transaction.serializable and transaction.has_read:
-        _check_reads(transaction, newest, before)
+    """Raise `SerializationFailure` for a transaction that is out of date by `CONFLICTS`, and `AlreadyExists` as `Once.check` does."""
+    if transaction.once is not None:
+        transaction.once.check(newest)
+    meeting = Meeting(transaction, newest, before)
+    for rule in CONFLICTS:
+        problem = rule.problem(meeting)
+        if problem is not None:
+            raise SerializationFailure(problem)
 
 
 def check_files(transaction: Transaction, root: Store) -> None:
@@ -114,48 +116,112 @@ def _has(update: TableUpdate, root: Store, directory: str, names: set[str]) -> b
     return not names or names <= set(root.child(update.place).child(directory).files())
 
 
-def _check_once(transaction: Transaction, newest: Snapshot, names: set[str]) -> None:
-    once = transaction.once
-    if once is None:
-        return
-    once.check(newest)
-    if once.name in names:
-        raise SerializationFailure(f"{once.name} is being committed by another writer")
+class Meeting:
+    """A transaction, and what other writers have done since it began: the newest snapshot, and those that go along before it."""
+
+    def __init__(self, transaction: Transaction, newest: Snapshot, before: Before) -> None:
+        self.transaction, self.newest, self.before = transaction, newest, before
+        self.tables = newest.tables_named(list(transaction.parts))
+        """The partitions of the transaction that are there."""
+
+    def find(self, is_met: Callable[[str, PartitionChange], bool]) -> str | None:
+        """Return the first partition of the transaction that a condition holds for."""
+        return next((name for name, part in self.transaction.parts.items() if is_met(name, part)), None)
+
+    @property
+    def has_read(self) -> bool:
+        """True for a serialisable transaction that rests on what it has read."""
+        return self.transaction.serializable and self.transaction.has_read
 
 
-def _check_namespace(base: Snapshot, newest: Snapshot) -> None:
-    """Check that the namespace and its schema are those of the transaction's base; an older spec stays valid."""
-    if any(base.metadata.get(key) != newest.metadata.get(key) for key in (NAMESPACE_KEY, SCHEMA_KEY)):
-        raise SerializationFailure("the table was dropped, replaced or changed in its schema by another writer")
+@dataclass(frozen=True, slots=True)
+class ConflictRule:
+    """A change by another writer beside which a transaction is not committed, for the documentation and for the check.
+
+    `problem` returns what the error says; None where the rule does not stand against the transaction.
+    """
+
+    transaction: str
+    change: str
+    problem: Callable[[Meeting], str | None]
 
 
-def _check_parts(transaction: Transaction, newest: Snapshot, touched: set[str]) -> None:
-    known = {object_id: part for object_id, part in transaction.parts.items() if part.table is not None}
-    found = newest.tables_named(list(transaction.parts))
-    for object_id, part in transaction.parts.items():
-        # What it has taken away again of its own new partition must not come back with the files of others.
-        if part.table is None and part.rewrites and (object_id in found or object_id in touched):
-            raise SerializationFailure(f"partition table {object_id!r} was made by another writer")
-    for object_id, part in known.items():
-        table = found.get(object_id)
-        if table is None:
-            raise SerializationFailure(f"partition table {object_id!r} was dropped by another writer")
-        if isinstance(table.pin, Latest):
-            raise SerializationFailure(f"partition table {object_id!r} lost its pin to another writer")
-        if part.rewrites and (table != part.table or object_id in touched):
-            raise SerializationFailure(f"the rows of partition table {object_id!r} were changed by another writer")
+def _has_same_id(meeting: Meeting) -> str | None:
+    once = meeting.transaction.once
+    return (
+        f"{once.name} is being committed by another writer"
+        if once is not None and once.name in meeting.before.once
+        else None
+    )
 
 
-def _check_reads(transaction: Transaction, newest: Snapshot, before: Before) -> None:
-    read = list(transaction.reads)
-    then, now = transaction.base.tables_named(read), newest.tables_named(read)
-    changed = sorted(name for name in read if then.get(name) != now.get(name) or name in before.touched)
-    if changed:
-        raise SerializationFailure(f"partition table {changed[0]!r}, which was read, was changed by another writer")
-    if before.created or newest.table_ids != transaction.base.table_ids:
-        raise SerializationFailure(
-            "partitions were created by another writer after this transaction had read the table"
+def _was_replaced(meeting: Meeting) -> str | None:
+    old, new = meeting.transaction.base.metadata, meeting.newest.metadata
+    return (
+        "the table was dropped, replaced or changed in its schema by another writer"
+        if any(old.get(key) != new.get(key) for key in (NAMESPACE_KEY, SCHEMA_KEY))
+        else None
+    )
+
+
+def _was_made(meeting: Meeting) -> str | None:
+    # What it has taken away again of its own new partition must not come back with the files of others.
+    known = meeting.tables.keys() | meeting.before.touched
+    found = meeting.find(lambda name, part: part.table is None and part.rewrites and name in known)
+    return None if found is None else f"partition table {found!r} was made by another writer"
+
+
+def _was_dropped(meeting: Meeting) -> str | None:
+    found = meeting.find(lambda name, part: part.table is not None and name not in meeting.tables)
+    return None if found is None else f"partition table {found!r} was dropped by another writer"
+
+
+def _lost_its_pin(meeting: Meeting) -> str | None:
+    found = meeting.find(lambda name, part: part.table is not None and isinstance(meeting.tables[name].pin, Latest))
+    return None if found is None else f"partition table {found!r} lost its pin to another writer"
+
+
+def _was_changed(meeting: Meeting) -> str | None:
+    touched = meeting.before.touched
+    found = meeting.find(
+        lambda name, part: (
+            part.table is not None and part.rewrites and (meeting.tables[name] != part.table or name in touched)
         )
+    )
+    return None if found is None else f"the rows of partition table {found!r} were changed by another writer"
+
+
+def _was_read(meeting: Meeting) -> str | None:
+    if not meeting.has_read:
+        return None
+    read = list(meeting.transaction.reads)
+    then, now = meeting.transaction.base.tables_named(read), meeting.newest.tables_named(read)
+    changed = min((n for n in read if then.get(n) != now.get(n) or n in meeting.before.touched), default=None)
+    return None if changed is None else f"partition table {changed!r}, which was read, was changed by another writer"
+
+
+def _has_new_partitions(meeting: Meeting) -> str | None:
+    is_new = meeting.before.created or meeting.newest.table_ids != meeting.transaction.base.table_ids
+    return (
+        "partitions were created by another writer after this transaction had read the table"
+        if meeting.has_read and is_new
+        else None
+    )
+
+
+CONFLICTS = (
+    ConflictRule("every one", "drops or replaces the table, or changes its columns", _was_replaced),
+    ConflictRule("one with a commit id", "commits the same id", _has_same_id),
+    ConflictRule("one that writes to a partition", "drops the partition", _was_dropped),
+    ConflictRule("one that writes to a partition", "lets readers have whatever is its newest version", _lost_its_pin),
+    ConflictRule(
+        "one that changes or removes rows of a partition", "adds, changes or removes rows there", _was_changed
+    ),
+    ConflictRule("one that makes a partition and removes rows of it again", "makes the partition", _was_made),
+    ConflictRule("a serialisable one", "changes a partition that it has read", _was_read),
+    ConflictRule("a serialisable one", "makes a partition of a table that it has read", _has_new_partitions),
+)
+"""The conflict rules, which `transactions.md` prints; what none of them names goes together. The first that is met is the error's."""
 
 
 @dataclass(slots=True, eq=False)

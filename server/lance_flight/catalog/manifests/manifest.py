@@ -279,12 +279,6 @@ class Manifest(VersionLog):
             ) from exc
         return found
 
-    def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
-        """Set table metadata, or raise `Conflict` if another writer set one of the same keys since `base`."""
-        said = f"another writer changed the metadata of {self.root.name!r} first"
-        with committing(self.place.uri, base.version), conflicts(said):
-            self.open(base.version).update_metadata(dict(values))
-
     def follow(self, snapshot: Snapshot) -> None:
         """Store in table metadata the changes that a commit of rows recorded; a second caller has nothing to do."""
         if snapshot.pending:

@@ -15,9 +15,10 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.durability import settle
+from lance_flight.catalog.storage.durability import committing, settle
 from lance_flight.catalog.storage.latest_version import LatestVersion, VersionFile
 from lance_flight.catalog.storage.looks import looks
+from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import Corrupt, NotFound
 
@@ -183,6 +184,12 @@ class VersionLog(ABC):
             known = found or self.parsed(dataset)
             self._snapshots.put(key, known)
         return known
+
+    def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
+        """Set table metadata, or raise `Conflict` if another writer set one of the same keys since `base`."""
+        said = f"another writer changed the metadata of {self.root.name!r} first"
+        with committing(self.place.uri, base.version), conflicts(said):
+            self.open(base.version).update_metadata(dict(values))
 
     def version_at(self, moment: datetime) -> int:
         """Return the newest version committed at `moment` (with a zone) or before."""

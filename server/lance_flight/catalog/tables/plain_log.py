@@ -23,11 +23,9 @@ from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
-from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name
-from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.tables.index_coverage import definitions
@@ -139,9 +137,7 @@ class PlainLog(VersionLog):
     def follow(self, snapshot: Snapshot) -> None:
         """Store in the table's metadata the properties of a snapshot's commit, so that later versions have them, too."""
         if snapshot.pending:
-            said = f"another writer changed the metadata of {self.root.name!r} first"
-            with committing(self.store.uri, snapshot.version), conflicts(said):
-                self.open(snapshot.version).update_metadata(dict(snapshot.pending))
+            self.update_metadata(snapshot, snapshot.pending)
 
 
 def plain_snapshot(dataset: LanceDataset) -> Snapshot:
