@@ -13,13 +13,17 @@ import pytest
 from lance_flight.catalog.maintenance import diagnosis
 from lance_flight.catalog.maintenance.diagnosis import MANY_FILES, Level, diagnose
 from lance_flight.catalog.manifests.manifest import FENCE_KEY
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
+from lance_flight.catalog.storage.store import Store
 from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists
+
+from tests.catalog.aging import age
 
 OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
 
@@ -71,6 +75,16 @@ def left_by_writers(root: Path) -> None:
         aged(root / table / "data" / "0.lance", 2 * GRACE)
 
 
+def orphaned(root: Path) -> None:
+    """A copy of a partition that no snapshot names, one of a write that runs, and one that a snapshot names."""
+    partition = next((root / "t").glob("*$dataset"))
+    for name, hours in (("0c569589_v1$nmncdr1u87hicy75$dataset", 25), ("0c569589_v1$nmncdr1u87hicy76$dataset", 1)):
+        shutil.copytree(partition, root / "t" / name)
+        age(root / "t" / name, hours=hours)
+    age(partition, hours=25)
+    Engine(Root(Store(str(root))), target_partitions=1).update("ALTER TABLE t DROP PARTITION (p = 'a')")
+
+
 def without_fence(root: Path) -> None:
     lance.dataset(root / "t" / "__manifest").update_metadata({FENCE_KEY: "0"})
 
@@ -96,6 +110,12 @@ DAMAGED: dict[str, tuple[Callable[[Path], None], Level, str, str]] = {
         WARNING,
         "root",
         "'gone', 'old.lance', 's/gone' hold nothing but files of writes into tables that were dropped",
+    ),
+    "orphans": (
+        orphaned,
+        WARNING,
+        "t",
+        "bytes are named by no snapshot: '0c569589_v1$nmncdr1u87hicy75$dataset'; lance-flight vacuum ROOT t removes them",
     ),
     "fence": (without_fence, WARNING, "t", "has no fence"),
     "broken": (broken, ERROR, "u", "cannot be opened: "),

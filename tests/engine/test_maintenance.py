@@ -69,8 +69,17 @@ def test_vacuum_says_what_goes_and_then_lets_it_go(database: Database, many: str
 
 def test_less_than_the_floor_has_to_be_forced(database: Database, many: str) -> None:
     assert "[refused]" in database.refuses(f"VACUUM {many} RETAIN 1 HOUR")
+    database.run(f"ALTER TABLE {many} CREATE TAG kept")
+    database.run(f"DELETE FROM {many} WHERE id = 0")
     # The statements before may be fetched again for some time: their snapshots stay.
-    assert database.query(f"VACUUM {many} RETAIN 0 HOURS DRY RUN FORCE").num_rows == 0
+    said = database.query(f"VACUUM {many} RETAIN 0 HOURS DRY RUN FORCE").to_pylist()
+    assert [(each["kind"], each["files"]) for each in said] == [("nothing", None)]
+    for reason in (
+        "1 snapshots have a tag",
+        "snapshots were the newest within the last 60 seconds",
+        "is older than 24 hours",
+    ):
+        assert reason in said[0]["note"]
 
 
 def test_what_was_never_committed_goes_at_the_age_that_the_statement_names(database: Database, many: str) -> None:

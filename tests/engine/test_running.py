@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
+from lance_flight.engine.statements import maintenance
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
 from tests.engine.waiting import until
@@ -288,21 +289,29 @@ def test_a_commit_is_not_interrupted(engine: Engine) -> None:
             pytest.fail("a cancelled statement began its commit")
 
 
-def test_maintenance_that_has_begun_is_not_interrupted(
-    engine: Engine, ended: list[Record], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("sql", "is_ended"), [("VERIFY TABLE t", True), ("REPAIR TABLE t", False)])
+def test_maintenance_can_be_cancelled_but_not_a_repair(
+    engine: Engine,
+    ended: list[Record],
+    monkeypatch: pytest.MonkeyPatch,
+    sql: str,
+    is_ended: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     outcomes: list[CancelStatus] = []
-    progressed = RunningStatement.progressed
+    work = {"VERIFY TABLE t": "verify", "REPAIR TABLE t": "repair"}[sql]
+    begun = getattr(maintenance, work)
 
-    def cancelled(statement: RunningStatement, done: int, total: int) -> None:
-        progressed(statement, done, total)
-        outcomes.append(engine.running.cancel(statement.id, statement.issuer))
+    def cancelled(*args: Any, **options: Any) -> Any:
+        (record,) = engine.running.records()
+        outcomes.append(engine.running.cancel(record.id, ALICE))
+        return begun(*args, **options)
 
-    monkeypatch.setattr(RunningStatement, "progressed", cancelled)
-    report = engine.run(planned(engine, "VERIFY TABLE t").tasks[0], ALICE).read_all()
-    assert set(outcomes) == {CancelStatus.NOT_CANCELLABLE}
-    assert report.num_rows == 4
-    assert [record.outcome for record in ended] == ["ok"]
+    monkeypatch.setattr(maintenance, work, cancelled)
+    with pytest.raises(Cancelled) if is_ended else nullcontext():
+        planned(engine, sql)
+    until(lambda: outcomes)
+    assert outcomes == [CancelStatus.CANCELLED if is_ended else CancelStatus.NOT_CANCELLABLE]
+    assert [record.outcome for record in ended] == ["cancelled" if is_ended else "ok"]
 
 
 def leased_of(engine: Engine) -> set[SnapshotId]:

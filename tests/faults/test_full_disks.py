@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from adbc_driver_flightsql.dbapi import Error
 from lance_flight.catalog.storage.reserve import last_full
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import LanceFlightError
@@ -41,6 +42,8 @@ def failure(work: Callable[[], object]) -> str:
         work()
     except (LanceFlightError, OSError) as error:
         return str(flight_error(error))
+    except Error as error:
+        return str(error)
     return ""
 
 
@@ -237,6 +240,27 @@ def test_statements_that_free_room_run_on_a_device_that_is_entirely_full(device:
             server.run("DELETE FROM t WHERE id = 1")
         assert reserve(root) == {32 << 10}, "it is there again"
         assert len(list((root / RESERVE).iterdir())) == 32
+
+
+@pytest.mark.parametrize("last", ["VACUUM t", "DROP TABLE t"])
+def test_statements_that_free_room_later_leave_some_for_those_that_free_it_at_once(
+    device: Disk, root: Path, last: str
+) -> None:
+    with serving(root) as server:
+        server.run("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+        server.run("INSERT INTO t SELECT value, value % 40 FROM range(4000)")
+        server.run("DELETE FROM t WHERE id = 0")
+        age(root / "t", hours=24 * 30)
+        with device.with_room(files=0, pages=0):
+            number = 1
+            while not (said := failure(partial(server.run, f"DELETE FROM t WHERE id % 100 = {number}"))):
+                number += 1
+            assert "[storage_full]" in said
+            files = set((root / "t").rglob("*"))
+            server.run(last)
+            assert not files <= set((root / "t").rglob("*"))
+        if last == "VACUUM t":
+            assert server.value("SELECT count(*) FROM t") == 4000 - 40 * (number - 1) - 1
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def _vacuum(rules: VacuumRules, name: str, namespace: Table) -> bool:
         f"{name}: {total.files:,} files with {readable(total.bytes)} {goes},"
         f" {expired:,} snapshots among them; {report.snapshots:,} snapshots stay"
     )
+    if report.why_nothing:
+        print(f"  nothing     {report.why_nothing}")
     if report.dry_run:
         for each in report.removed:
             amount = each.amount

@@ -13,6 +13,8 @@ from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
+from lance_flight.catalog.maintenance.sweep import TableFiles, pins_of
+from lance_flight.catalog.maintenance.vacuum import HOUR, TRANSACTION_HOURS
 from lance_flight.catalog.manifests.manifest import FENCE, FENCE_KEY
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
@@ -26,7 +28,7 @@ from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import LanceFlightError, NewerFormat
-from lance_flight.model.naming import KEY_BYTES
+from lance_flight.model.naming import KEY_BYTES, is_table_directory
 
 LIBRARIES = ("pylance", "datafusion", "pyarrow")
 SKEW_SECONDS, WORST_SKEW_SECONDS = 5.0, GRACE / 2
@@ -35,6 +37,7 @@ LEAST_FREE, WORST_FREE = 0.1, 0.02
 """Shares of a device that should be free."""
 SMALL_BYTES, MANY_FILES = 8 << 20, 8
 """A partition table with more data files than this, whose mean size is below that many bytes, is worth compacting."""
+MOST_NAMES = 3
 _NEWER = "start servers and commands of the newer release; the other tables are served as ever"
 _BROKEN = "lance-flight verify and repair, or a restore from a backup"
 
@@ -215,8 +218,33 @@ def _of_table(root: Root, name: TableName, now: float) -> Iterator[RootFinding]:
             "has no fence: a stock writer of directory namespaces would destroy its partition columns",
             "write it by this service or Spark alone",
         )
+    yield from _orphans(label, table, tables, now)
     yield from _small_files(label, table, tables)
     yield from _leases(label, table, now)
+
+
+def _orphans(label: str, table: Table, tables: list[PartitionTable], now: float) -> Iterator[RootFinding]:
+    """Yield directories like those of partition tables that no snapshot names; those of running writes are young."""
+    if not table.is_partitioned:
+        return
+    known = {each.location for each in tables}
+    before = now - TRANSACTION_HOURS * HOUR
+    sizes = {}
+    for name in table.store.directories():
+        if name not in known and is_table_directory(name) and not table.store.child(name).is_link:
+            files = list(table.store.child(name).tree())
+            if all(file.modified < before for file in files):
+                sizes[name] = sum(file.size for file in files)
+    if sizes:
+        # Each snapshot is opened, so only where something is not in the newest.
+        chains = TableFiles(table.log.store.tree()).chains.values()
+        named = pins_of(table.store, {version.id for chain in chains for version in chain}).locations
+        orphans = sorted(sizes.keys() - named)
+        if orphans:
+            what = ", ".join(map(repr, orphans[:MOST_NAMES])) + (", …" if len(orphans) > MOST_NAMES else "")
+            size = sum(sizes[name] for name in orphans)
+            text = f"{len(orphans):,} directories with {size:,} bytes are named by no snapshot: {what}"
+            yield RootFinding(Level.WARNING, label, text, f"lance-flight vacuum ROOT {label} removes them")
 
 
 def _small_files(label: str, table: Table, tables: list[PartitionTable]) -> Iterator[RootFinding]:

@@ -8,7 +8,7 @@ segments of indices that a build has left which was killed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -290,10 +290,11 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Snapshots to keep and snapshots to remove."""
+    """Snapshots to keep and snapshots to remove; `stay` says how many stay for which reason, the newest of each branch aside."""
 
     kept: frozenset[SnapshotId]
     expired: frozenset[SnapshotId]
+    stay: Mapping[str, int]
 
 
 @contextmanager
@@ -329,14 +330,21 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         put(place, name + SUFFIX, candidates)
     # Only after the announcement: a reader leases an old snapshot, or tags it, first and then looks at the announcement.
     in_use = leased(namespace, now) | leases.held(namespace)
-    expired = (candidates - in_use - _anchored(manifest)) | confirmed
+    anchored = _anchored(manifest)
+    expired = (candidates - in_use - anchored) | confirmed
+    rest = everything - newest - expired
+    stay = {
+        "have a tag, or are where a branch begins": len(rest & anchored),
+        "are being read": len(rest & in_use - anchored),
+        f"were the newest within the last {_time(max(retain, GRACE))}": len(rest - anchored - in_use),
+    }
     if announce and expired:
         put(place, name + CONFIRMED, expired)
     if announce:
         place.remove_files([name + SUFFIX])
         # Nothing is deleted before what replaces it is durable, nor before it is known as half removed.
         flush(namespace.uri)
-    yield Expiry(frozenset(everything - expired), frozenset(expired))
+    yield Expiry(frozenset(everything - expired), frozenset(expired), stay)
     if announce:
         flush(namespace.uri)
         # What another run has announced and not confirmed keeps readers away from what it is about to take, be it stopped for long.
@@ -344,6 +352,10 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         place.remove_files([name + CONFIRMED, *over])
         held = namespace.child(PRIVATE, LEASES)
         held.remove_files([file.path for file in held.tree() if file.modified < now - FORGOTTEN_SECONDS])
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:g} hours" if seconds >= 3600 else f"{seconds:g} seconds"  # noqa: PLR2004 - an hour
 
 
 def pins_of(namespace: Store, snapshots: Iterable[SnapshotId], *, are_expired: bool = False) -> Pins:

@@ -103,17 +103,19 @@ VACUUM_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumReport:
-    """Report of vacuum: what it removed, or would (`dry_run`), what it could not read, and how many snapshots stay."""
+    """Report of vacuum: what it removed, or would (`dry_run`), what it could not read, how many snapshots stay, and why nothing went ("": something did)."""
 
     dry_run: bool
     snapshots: int
     removed: tuple[Removed, ...]
     skipped: tuple[Skipped, ...] = ()
+    why_nothing: str = ""
 
     @property
     def rows(self) -> pa.Table:
         """One row for each thing that went, and for each that was left."""
         rows = [{"kind": each.kind, "name": each.name, **asdict(each.amount)} for each in self.removed]
+        rows += [{"kind": "nothing", "note": self.why_nothing}] if self.why_nothing else []
         rows += [{"kind": "skipped", "name": each.name, "note": each.why} for each in self.skipped]
         return pa.Table.from_pylist(rows, schema=VACUUM_SCHEMA)
 
@@ -136,7 +138,7 @@ def vacuum(
     A dry run, which writes nothing, takes this machine's.
     """
     rules = (rules or VacuumRules()).checked()
-    return run_with_reserve(namespace.store, partial(_vacuum, namespace, rules, progress, now))
+    return run_with_reserve(namespace.store, partial(_vacuum, namespace, rules, progress, now), kept=0)
 
 
 def _await_leases(store: Store, now: float) -> None:
@@ -174,7 +176,15 @@ def _vacuum(namespace: Table, rules: VacuumRules, progress: Progress | None, now
         snapshots=len(expiry.kept),
         removed=tuple(sorted(run.removed, key=lambda each: (each.kind, each.name))),
         skipped=tuple(run.skipped),
+        why_nothing="" if run.removed else _why_nothing(expiry, rules),
     )
+
+
+def _why_nothing(expiry: Expiry, rules: VacuumRules) -> str:
+    """Return why a vacuum has removed nothing: what keeps each snapshot, and files that nothing names."""
+    reasons = [f"{count:,} snapshots {why}" for why, count in expiry.stay.items() if count]
+    kept = "; ".join(reasons) or "there is no snapshot but the newest"
+    return f"{kept}; no file is older than {rules.transaction_hours:g} hours (TRANSACTIONS) and part of no snapshot"
 
 
 def _now(namespace: Store, rules: VacuumRules) -> float:

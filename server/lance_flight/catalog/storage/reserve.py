@@ -22,6 +22,8 @@ T = TypeVar("T")
 RESERVE = "reserve"
 PIECES, PIECE_BYTES = 32, 32 << 10
 """1 MiB in all."""
+FOR_VACUUM = 8
+"""Pieces that only a vacuum uses: others free room once one has run, and may have run many times before it."""
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +71,8 @@ def last_full(store: Store) -> float:
         return 0.0
 
 
-def run_with_reserve(store: Store, work: Callable[[], T]) -> T:
-    """Run work that frees room; on a full disk give the reserve back and run it once more.
+def run_with_reserve(store: Store, work: Callable[[], T], *, kept: int = FOR_VACUUM) -> T:
+    """Run work that frees room; on a full disk give the reserve back, all but some pieces that are `kept`, and run it once more.
 
     The work stores all or nothing. The reserve is filled again afterwards, if there is room by then.
     """
@@ -78,7 +80,7 @@ def run_with_reserve(store: Store, work: Callable[[], T]) -> T:
     try:
         result = work()
     except (LanceFlightError, OSError, RuntimeError, ValueError) as exc:
-        if not (_is_full(exc) and _give_back(root)):
+        if not (_is_full(exc) and _give_back(root, kept)):
             raise
         log.warning("the disk of %s is full: its reserve was given back", root.name)
     else:
@@ -103,13 +105,13 @@ def _is_full(error: Exception) -> bool:
     return isinstance(error, StorageFull) or StorageFull.of(error, "the root") is not None
 
 
-def _give_back(root: Store) -> bool:
-    """Remove the files of the reserve; return whether there was one."""
+def _give_back(root: Store, kept: int) -> bool:
+    """Remove the files of the reserve, all but the first ones that are `kept`; return whether there was one."""
     if root.is_remote:
         return False
     root.check_way(PRIVATE, RESERVE)
     given = False
-    for number in range(PIECES):
+    for number in range(kept, PIECES):
         with suppress(FileNotFoundError):
             (_place(root) / str(number)).unlink()
             given = True
