@@ -10,7 +10,7 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 
 from lance_flight.engine.query.few_keys import MOST_KEYS
-from lance_flight.engine.query.partition_wise import key_pruning, scalar_subqueries, statistics
+from lance_flight.engine.query.partition_wise import join_order, key_pruning, scalar_subqueries, statistics
 from lance_flight.engine.query.partition_wise.aggregates import concerns_partitions
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis
 from lance_flight.engine.query.partition_wise.lanes import admission
@@ -102,6 +102,11 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
     root = shape.root
     if shape.has_product:
         frame = session.in_small_batches(frame)
+    if session.share.of == 1 and shape.joins:
+        ordered = join_order.reordered(session, root, shape.joins, RowCounts(session, session.prune(frame)))
+        if ordered is not None:
+            frame, shape = ordered, session.learned(ordered, _shape)
+            root = shape.root
     if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in shape.worth):
         return Division(session=session, whole=frame)
     counts = RowCounts(session, session.prune(frame))
@@ -137,6 +142,7 @@ class _Shape:
     has_product: bool
     worth: tuple[Node, ...]
     ordered: tuple[Found, ...]
+    joins: tuple[join_order.JoinTree, ...]
 
 
 def _shape(plan: LogicalPlan) -> _Shape:
@@ -146,6 +152,7 @@ def _shape(plan: LogicalPlan) -> _Shape:
         statistics.has_product(root),
         tuple(node for node in root.walk() if isinstance(node.variant, WORTH)),
         tuple(ordered_scans(root)),
+        tuple(join_order.join_trees(root)),
     )
 
 

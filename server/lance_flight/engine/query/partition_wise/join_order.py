@@ -1,0 +1,303 @@
+"""The order of inner joins: DataFusion 55 joins as the statement is written, and has no row counts of stored tables.
+
+A tree of inner joins is joined anew, at each step the two sides with the fewest rows together, by the row counts of the tables and by
+shares that conditions are taken to leave. A column that joins has as many values as the smallest of the tables that it joins has
+rows, as a key of that table has. The order changes only where that makes far fewer rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+
+from datafusion import DataFrame, Expr
+from datafusion.expr import Aggregate, Filter, Join, Projection, TableScan
+
+from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, selected
+from lance_flight.engine.query.partition_wise.plans import ColumnKey, Node, column_key, expressions, join_type
+from lance_flight.engine.query.partition_wise.statistics import RowCounts
+from lance_flight.engine.query.plan_expressions import operands_of
+from lance_flight.engine.query.session import QuerySession
+from lance_flight.errors import SqlError, Unsupported
+
+_FEWEST, _MOST = 3, 24
+"""Fewest sides of joins that have another order, and most that are looked at."""
+_WORTH, _MANY = 0.5, 1_000_000
+"""Share of the rows of the written order that another one has to stay below, and how many fewer it has to be: joins may lose their groups."""
+_SHARES: Mapping[str, float] = {"=": 0.05, "<": 0.3, "<=": 0.3, ">": 0.3, ">=": 0.3}
+_OTHER_SHARE, _LIST_SHARE = 0.4, 0.1
+_GROUPS = 0.3
+"""Share of rows that a condition leaves, by its operator, and that an aggregate makes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinTree:
+    """Inner joins below `top` without anything between them but columns left out: their sides, equalities and other conditions."""
+
+    top: Node
+    sides: tuple[Node, ...]
+    equalities: tuple[tuple[Expr, Expr], ...]
+    conditions: tuple[Expr, ...]
+
+
+def join_trees(root: Node) -> list[JoinTree]:
+    """Return the trees of a plan that may have another order; those within the sides of others come first."""
+    found: list[JoinTree] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        tree = _tree(node) if _is_inner(node) else None
+        waiting += node.inputs if tree is None else tree.sides
+        if tree is not None and _FEWEST <= len(tree.sides) <= _MOST and _is_known(tree):
+            found.append(tree)
+    return found[::-1]
+
+
+def reordered(session: QuerySession, root: Node, trees: Sequence[JoinTree], counts: RowCounts) -> DataFrame | None:
+    """Return the query with its joins in an order of fewer rows; None if there is none, or the plan cannot be rebuilt."""
+    replaced: dict[Node, DataFrame] = {}
+    try:
+        for tree in trees:
+            order = _Order.of(tree, counts)
+            steps = order.best()
+            if steps is not None:
+                replaced[tree.top] = session.planned(partial(_joined, session, tree, steps, dict(replaced)))
+        if not replaced:
+            return None
+        frame = session.planned(partial(rebuilt, session.datafusion, root, replaced))
+        return None if session.misplaces_conditions(frame) else frame
+    except (Unsupported, SqlError):
+        return None
+
+
+def _is_inner(node: Node) -> bool:
+    return (
+        isinstance(node.variant, Join)
+        and join_type(node.variant) == "Inner"
+        and bool(node.variant.on())
+        and not node.variant.null_equals_null()
+    )
+
+
+def _tree(top: Node) -> JoinTree:
+    sides: list[Node] = []
+    equalities: list[tuple[Expr, Expr]] = []
+    conditions: list[Expr] = []
+    waiting = [top]
+    while waiting:
+        node = waiting.pop()
+        inner = node
+        while _only_leaves_out(inner):
+            (inner,) = inner.inputs
+        if not _is_inner(inner):
+            sides.append(node)
+            continue
+        equalities += [(Expr(mine), Expr(theirs)) for mine, theirs in inner.variant.on()]
+        if inner.variant.filter() is not None:
+            conditions += _conjuncts(Expr(inner.variant.filter()))
+        waiting += reversed(inner.inputs)
+    return JoinTree(top, tuple(sides), tuple(equalities), tuple(conditions))
+
+
+def _only_leaves_out(node: Node) -> bool:
+    """Return whether a projection has columns alone, by their names."""
+    return isinstance(node.variant, Projection) and all(
+        each.variant_name() == "Column" for each in expressions(node.variant.projections())
+    )
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if condition.variant_name() == "BinaryExpr" and condition.rex_call_operator() == "AND":
+        for part in operands_of(condition):
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _is_known(tree: JoinTree) -> bool:
+    """Return whether each column of the tree is known to be of one side."""
+    outputs = [side.outputs for side in tree.sides]
+    keys = [each.key for columns in outputs for each in columns or ()]
+    known = set(keys)
+    used = [*(one for pair in tree.equalities for one in pair), *tree.conditions]
+    return (
+        None not in outputs
+        and tree.top.outputs is not None
+        and len(keys) == len(known)
+        and all(_columns(each) and _columns(each) <= known for each in used)
+    )
+
+
+def _columns(expression: Expr) -> frozenset[ColumnKey]:
+    found: set[ColumnKey] = set()
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        key = column_key(part)
+        if key is not None:
+            found.add(key)
+        waiting += operands_of(part)
+    return frozenset(found)
+
+
+Step = tuple[frozenset[int], frozenset[int]]
+"""Sides that are joined with other sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Choice of an order by the rows of each side, the values of the equalities of two sides, and the sides of each condition."""
+
+    tree: JoinTree
+    rows: tuple[float, ...]
+    equalities: Mapping[tuple[frozenset[int], frozenset[int]], float]
+    conditions: tuple[frozenset[int], ...]
+    sizes: dict[frozenset[int], float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: JoinTree, counts: RowCounts) -> _Order:
+        side_of = {each.key: place for place, side in enumerate(tree.sides) for each in side.outputs or ()}
+        stored = [float(max(counts.of(side), 1)) for side in tree.sides]
+
+        def sides(expression: Expr) -> frozenset[int]:
+            return frozenset(side_of[key] for key in _columns(expression))
+
+        values = _values(tree, side_of, stored)
+        equalities: dict[tuple[frozenset[int], frozenset[int]], float] = {}
+        for one, other in tree.equalities:
+            pair = sides(one), sides(other)
+            # Two keys of the same two tables are one of two columns.
+            most = max(stored[place] for place in pair[0] | pair[1])
+            equalities[pair] = min(equalities.get(pair, 1.0) * values[tuple(sorted(_columns(one)))], most)
+        rows = tuple(max(count * _share(side), 1.0) for count, side in zip(stored, tree.sides, strict=True))
+        return cls(tree, rows, equalities, tuple(map(sides, tree.conditions)))
+
+    def best(self) -> list[Step] | None:
+        """Return the steps of an order with far fewer rows than the written one; None if none is found."""
+        groups = [frozenset([place]) for place in range(len(self.rows))]
+        steps: list[Step] = []
+        total = 0.0
+        while len(groups) > 1:
+            joined = [pair for pair in combinations(groups, 2) if self._meet(*pair)]
+            if not joined:
+                return None
+            one, other = min(
+                joined, key=lambda pair: (self._size(pair[0] | pair[1]), self._size(pair[0]) + self._size(pair[1]))
+            )
+            steps.append((one, other) if self._size(one) <= self._size(other) else (other, one))
+            groups = [each for each in groups if each not in {one, other}] + [one | other]
+            total += self._size(one | other)
+        written = sum(self._size(sides) for sides in self._written(self.tree.top))
+        return steps if total < _WORTH * written and written - total > _MANY else None
+
+    def _written(self, node: Node) -> Iterator[frozenset[int]]:
+        """Yield the sides that each join of the tree has joined, as it is written."""
+        found: list[frozenset[int]] = []
+
+        def below(node: Node) -> frozenset[int]:
+            if node in self.tree.sides:
+                return frozenset([self.tree.sides.index(node)])
+            if not _is_inner(node):
+                return below(node.inputs[0])
+            sides = below(node.inputs[0]) | below(node.inputs[1])
+            found.append(sides)
+            return sides
+
+        below(node)
+        yield from found
+
+    def _meet(self, one: frozenset[int], other: frozenset[int]) -> bool:
+        return any(
+            (mine <= one and theirs <= other) or (mine <= other and theirs <= one) for mine, theirs in self.equalities
+        )
+
+    def _size(self, sides: frozenset[int]) -> float:
+        """Return how many rows sides are taken to have when they are joined."""
+        if sides not in self.sizes:
+            size = 1.0
+            for place in sides:
+                size *= self.rows[place]
+            for (mine, theirs), values in self.equalities.items():
+                size /= values if mine | theirs <= sides else 1.0
+            size *= _OTHER_SHARE ** sum(condition <= sides for condition in self.conditions)
+            self.sizes[sides] = max(size, 1.0)
+        return self.sizes[sides]
+
+
+def _values(
+    tree: JoinTree, side_of: Mapping[ColumnKey, int], stored: Sequence[float]
+) -> dict[tuple[ColumnKey, ...], float]:
+    """Return how many values the columns of equalities have: as many as the smallest table that they join has rows.
+
+    A table that is joined with itself alone is so by no key: then it is the root of that.
+    """
+    classes: list[set[tuple[ColumnKey, ...]]] = []
+    for one, other in tree.equalities:
+        keys = {tuple(sorted(_columns(one))), tuple(sorted(_columns(other)))}
+        met = [each for each in classes if each & keys]
+        classes = [each for each in classes if not each & keys] + [keys.union(*met)]
+    found: dict[tuple[ColumnKey, ...], float] = {}
+    for members in classes:
+        sides = {side_of[column] for columns in members for column in columns}
+        tables = {
+            tuple(str(each.variant.fqn()) for each in tree.sides[place].walk() if isinstance(each.variant, TableScan))
+            for place in sides
+        }
+        fewest = min(stored[place] for place in sides)
+        found |= dict.fromkeys(members, fewest if len(tables) > 1 else fewest**0.5)
+    return found
+
+
+def _share(side: Node) -> float:
+    """Return the share of the rows of its largest table that a side is taken to have."""
+    share = 1.0
+    for node in side.walk():
+        match node.variant:
+            case TableScan() as scan:
+                for condition in scan.filters():
+                    share *= _share_of(Expr(condition))
+            case Filter() as found:
+                for condition in _conjuncts(Expr(found.predicate())):
+                    share *= _share_of(condition)
+            case Aggregate():
+                share *= _GROUPS
+    return share
+
+
+def _share_of(condition: Expr) -> float:
+    match condition.variant_name():
+        case "BinaryExpr" if condition.rex_call_operator() == "OR":
+            return min(sum(map(_share_of, operands_of(condition))), 0.9)
+        case "BinaryExpr":
+            return _SHARES.get(condition.rex_call_operator(), _OTHER_SHARE)
+        case "InList":
+            return _LIST_SHARE
+        case "IsNotNull":
+            return 0.95
+    return _OTHER_SHARE
+
+
+def _joined(
+    session: QuerySession, tree: JoinTree, steps: Sequence[Step], replaced: Mapping[Node, DataFrame]
+) -> DataFrame:
+    """Return the joins of a tree in another order."""
+    context = session.datafusion
+    side_of = {each.key: place for place, side in enumerate(tree.sides) for each in side.outputs or ()}
+    conditions = [*(one == other for one, other in tree.equalities), *tree.conditions]
+    about = [frozenset(side_of[key] for key in _columns(each)) for each in conditions]
+    frames: dict[frozenset[int], DataFrame] = {}
+    for place, side in enumerate(tree.sides):
+        own = [condition for condition, sides in zip(conditions, about, strict=True) if sides == {place}]
+        frames[frozenset([place])] = rebuilt(context, side, replaced).filter(*own)
+    for one, other in steps:
+        together = one | other
+        now = [
+            condition
+            for condition, sides in zip(conditions, about, strict=True)
+            if sides <= together and not sides <= one and not sides <= other
+        ]
+        frames[together] = frames.pop(one).join_on(frames.pop(other), *now, how="inner")
+    (frame,) = frames.values()
+    return selected(context, frame, tree.top.outputs or ())

@@ -1,0 +1,102 @@
+"""Inner joins in another order than the written one: the same rows, and fewer on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+from lance_flight.engine.query.partition_wise import join_order
+
+from tests.engine.database import Database
+
+TABLES = {
+    "sales": (
+        "item INT, day INT, shop INT, n INT",
+        "bucket(3, item)",
+        "value % 40, value % 30, value % 5, value % 7",
+        600,
+    ),
+    "stock": ("item INT, day INT, n INT", "bucket(2, day)", "value % 40, value % 30, value % 11", 900),
+    "items": (
+        "item INT, kind VARCHAR",
+        None,
+        "value, CASE WHEN value % 4 = 0 THEN NULL ELSE 'k' || (value % 6) END",
+        40,
+    ),
+    "days": ("day INT, week INT, year INT", "year", "value, value / 7, 2020 + value / 10", 30),
+    "shops": ("shop INT, name VARCHAR", None, "value, 'shop ' || value", 4),
+}
+"""Table → its columns, its partitions, how its rows are made of numbers, and how many there are."""
+QUERIES = {
+    "a star": "SELECT kind, name, sum(n) FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day JOIN shops p ON p.shop = s.shop"
+    " WHERE year = 2021 AND kind <> 'k1' GROUP BY kind, name",
+    "two facts": "SELECT i.kind, d1.week, count(*) FROM sales s JOIN stock t ON s.item = t.item JOIN items i ON i.item = s.item"
+    " JOIN days d1 ON s.day = d1.day JOIN days d2 ON t.day = d2.day WHERE d1.week = d2.week AND t.n < s.n AND d1.year = 2020 GROUP BY i.kind, d1.week",
+    "commas": "SELECT s.item, t.n FROM sales s, stock t, days d, shops p WHERE s.item = t.item AND s.day = d.day AND t.day = d.day AND p.shop = s.shop AND year > 2020",
+    "all columns": "SELECT * FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day WHERE s.n = 3",
+    "below an outer join": "SELECT s.item, d.week, p.name FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day"
+    " LEFT JOIN shops p ON p.shop = s.shop AND p.name <> 'shop 1' WHERE s.n > i.item",
+    "above an outer join": "SELECT s.item, d.week, p.name FROM sales s LEFT JOIN shops p ON p.shop = s.shop JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day"
+    " WHERE p.name IS NULL OR d.week = 1",
+    "groups joined": "SELECT a.item, a.n, b.n, kind FROM (SELECT item, sum(n) AS n FROM sales GROUP BY item) a JOIN (SELECT item, max(n) AS n FROM stock GROUP BY item) b"
+    " ON a.item = b.item JOIN items i ON i.item = b.item WHERE a.n > b.n",
+    "computed keys": "SELECT s.item, d.week FROM sales s JOIN items i ON i.item = s.item + 1 JOIN days d ON d.day = s.day % 7 JOIN shops p ON s.shop = p.shop WHERE i.kind IS NOT NULL",
+    "a condition of three": "SELECT s.item, i.kind, d.week FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day AND s.n + i.item > d.week + 20",
+    "within a subquery": "SELECT item FROM items WHERE item IN (SELECT s.item FROM sales s JOIN stock t ON s.item = t.item JOIN days d ON d.day = t.day JOIN shops p ON p.shop = s.shop WHERE d.year = 2022)",
+    "with itself": "SELECT a.item, c.item FROM sales a JOIN sales b ON a.day = b.day AND a.shop = b.shop JOIN sales c ON c.item = b.item WHERE a.n = 1 AND b.n = 2 AND c.n = 3",
+    "united": "SELECT x.item, kind FROM (SELECT item, day FROM sales WHERE n = 1 UNION ALL SELECT item, day FROM stock WHERE n = 2) x JOIN items i ON i.item = x.item JOIN days d ON d.day = x.day",
+}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    database = Database(Path(tmp_path_factory.mktemp("order") / "root"))
+    for name, (columns, partitioned_by, rows, count) in TABLES.items():
+        database.run(
+            f"CREATE TABLE {name} ({columns})" + (f" PARTITIONED BY ({partitioned_by})" if partitioned_by else "")
+        )
+        database.run(f"INSERT INTO {name} SELECT {rows} FROM generate_series(0, {count - 1})")
+    return database
+
+
+@pytest.fixture(scope="module")
+def peer(database: Database) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for name in TABLES:
+        rows = database.query(f"SELECT * FROM {name}")
+        connection.register("rows_of_table", rows)
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows_of_table")
+    return connection
+
+
+def joins(database: Database, sql: str) -> list[str]:
+    """The inner joins of the plan, from above."""
+    ((plan,),) = (row[1:] for row in database.rows(f"EXPLAIN {sql}")[:1])
+    return [line.strip() for line in plan.splitlines() if "Inner Join:" in line or "Cross Join:" in line]
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_every_order_gives_the_same_rows(
+    database: Database, peer: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    expected = Counter(peer.execute(query).fetchall())
+    assert expected
+    assert Counter(database.rows(query)) == expected
+    # Whatever is taken for the best order is taken.
+    monkeypatch.setattr(join_order, "_WORTH", float("inf"))
+    monkeypatch.setattr(join_order, "_MANY", -float("inf"))
+    assert Counter(database.rows(query + " ")) == expected
+    assert not any("Cross" in join for join in joins(database, query))
+
+
+def test_two_facts_are_joined_when_few_of_their_rows_are_left(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = QUERIES["two facts"]
+    assert "s.item = t.item" in joins(database, sql)[-1]  # as it is written: first of all
+    monkeypatch.setattr(join_order, "_MANY", 0)
+    ordered = joins(database, sql)
+    assert "s.item = t.item" not in ordered[-1]
+    assert len(ordered) == 4
