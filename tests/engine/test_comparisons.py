@@ -10,6 +10,7 @@ from datafusion import SessionContext
 from lance_flight.engine.sql.functions import session_config
 from lance_flight.engine.sql.rewriting import for_datafusion
 
+from tests.engine.database import Database
 from tests.selection import IS_FULL
 
 IS, IS_NOT = "IS DISTINCT FROM", "IS NOT DISTINCT FROM"
@@ -95,3 +96,17 @@ def test_random_conditions_mean_what_their_brackets_say() -> None:
         query = "SELECT CAST({} AS BOOLEAN) AS x FROM t"
         found = context.sql(for_datafusion(query.format(written))).to_pydict()
         assert found == context.sql(query.format(bracketed)).to_pydict(), written
+
+
+CONCATENATED = {
+    "'a' || 5 % 3": "a2",
+    "'1' || 2 * 3 || 4 - 1": "163",
+    "2 + 3 || 'a' = '5a' AND 'b' || 'c' = 'bc'": True,
+    "'x' || -1 || '*' || (3 - 2)": "x-1*1",
+    "'a' || CASE WHEN true THEN 1 + 1 ELSE 2 END": "a2",
+}
+
+
+@pytest.mark.parametrize("expression", CONCATENATED)
+def test_sums_and_products_bind_closer_than_concatenation(database: Database, expression: str) -> None:
+    assert database.value(f"SELECT {expression}") == CONCATENATED[expression]

@@ -14,6 +14,7 @@ from lance_flight.engine.sql.boolean_chains import chain_edits
 from lance_flight.engine.sql.bounds import check_bounds, is_costly, is_long_by_lists
 from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
+from lance_flight.engine.sql.concatenations import concatenation_edits
 from lance_flight.engine.sql.date_patterns import date_pattern_edits
 from lance_flight.engine.sql.growth import Growth, growth_of
 from lance_flight.engine.sql.interval_products import interval_edits
@@ -87,6 +88,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
         lambda _, tokens: neighbouring_list_edits(tokens),
     ),
     (wildcard_edits,),
+    (lambda _, tokens: concatenation_edits(tokens),),
     (interval_edits,),
     (unnest_edits,),
     (row_value_edits,),
