@@ -17,7 +17,7 @@ _ARITHMETIC = frozenset("+-*/%")
 def concatenation_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits (start, stop, new text) that put brackets around the operands of `||` that are sums or products.
 
-    >>> from lance_flight.engine.sql.tokens import edited
+    >>> from lance_flight.engine.sql.tokens import edited, tokenize
     >>> text = "SELECT 'a' || b + c * 2 || d, e % 3 || f FROM t"
     >>> edited(text, concatenation_edits(tokenize(text)))
     "SELECT 'a' || (b + c * 2) || d, (e % 3) || f FROM t"
