@@ -106,6 +106,7 @@ LAYERS = {
         "lance_flight.catalog",
         "lance_flight.errors",
         "lance_flight.file_reloading",
+        "lance_flight.quantities",
         "lance_flight_client",
         "lance_flight_client.console",
         "lance_flight_client.files",

@@ -39,6 +39,7 @@ LOAD = Load(
     ),
     maintenance_backlog={"compact": 24},
     restarts={"crash": 2, "unresponsive": 1},
+    backed_up=3e9,
     files={"tokens file": FileState(is_in_force=False), "certificate": FileState(is_in_force=True, expires=1e9)},
 )
 
@@ -100,6 +101,7 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_commit_conflicts_total": 10,
         "lance_flight_restarts_total[crash]": 2,
         "lance_flight_restarts_total[unresponsive]": 1,
+        "lance_flight_backup_last_success_timestamp_seconds": 3e9,
         "lance_flight_file_in_force[tokens file]": 0,
         "lance_flight_file_in_force[certificate]": 1,
         "lance_flight_certificate_expiry_timestamp_seconds": 1e9,

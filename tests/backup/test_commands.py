@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from lance_flight.catalog.backup.saving import last_backup
+from lance_flight.catalog.storage.store import Store
 from lance_flight.cli import main
 
 from tests.backup.roots import content, make, run
@@ -50,6 +53,21 @@ def test_a_damaged_backup_is_an_exit_status_of_1(tmp_path: Path, capsys: pytest.
     assert "[corrupt]" in printed(capsys, "restore", target, tmp_path / "new", "--backup", first, status=1)
     (target / first / "backup.jsonl").write_text("{}\n")
     assert "(damaged)" in printed(capsys, "list-backups", target, status=1)
+
+
+def test_a_backup_of_the_whole_root_is_noted_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, target = make(tmp_path / "root", "partitions"), tmp_path / "target"
+    printed(capsys, "backup", root, target, "--table", "t")
+    printed(capsys, "backup", root, target, "--dry-run")
+    assert last_backup(Store(str(root))) is None
+    before = datetime.now(UTC)
+    printed(capsys, "backup", root, target, "--keep", "1d")
+    assert before <= (last_backup(Store(str(root))) or before - timedelta(1)) <= datetime.now(UTC)
+    (root / ".lance-flight" / "backup.json").write_text("damaged")
+    assert last_backup(Store(str(root))) is None
+    with pytest.raises(SystemExit):
+        printed(capsys, "backup", root, target, "--keep", "a while")
+    assert "expected an hour or more" in printed(capsys, "backup", root, target, "--keep", "5min", status=1)
 
 
 @pytest.mark.parametrize("has_backup", [False, True])

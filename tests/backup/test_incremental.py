@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,41 @@ def test_only_new_files_are_copied(tmp_path: Path) -> None:
     assert (second.copied_files, second.copied_bytes) == (
         len(copied), sum((root / path).stat().st_size for path in copied),
     )  # fmt: skip
+
+
+def test_backups_are_kept_for_a_time_and_what_younger_ones_need_stays(tmp_path: Path) -> None:
+    root, target, began = make(tmp_path / "root", "deleted and changed rows"), tmp_path / "target", datetime.now(UTC)
+
+    def saved_on(day: float, *, dry_run: bool = False, incremental: bool = True) -> BackupReport:
+        rules = BackupRules(incremental=incremental, keep=10 * 86400)
+        moment = began + timedelta(days=day)
+        return backup(Root(Store(str(root))), Store(str(target)), rules, dry_run=dry_run, now=moment)
+
+    def found() -> list[str]:
+        """The backups; each is read, with the files that others hold for it."""
+        whole = list(backups_in(Store(str(target))))
+        assert [check_backup(each).damaged for each in whole] == [()] * len(whole)
+        return [each.manifest.id for each in whole]
+
+    days: dict[float, str] = {}
+    for day in (0, 1, 9):
+        run(root, f"INSERT INTO t VALUES ({20 + day}, 'b', 1)")
+        days[day] = saved_on(day).manifest.id
+    assert found() == list(days.values())
+    of_first = files_of(target, saved_on(9.5))
+    unfinished = target / f"{began + timedelta(days=10):%Y%m%dT%H%M%S.%f}Z-abcd"
+    unfinished.mkdir()
+    (unfinished / "begun.json").write_text("{}")
+    assert saved_on(11.5, dry_run=True).removed == (), "one that is not finished may rely on them"
+    shutil.rmtree(unfinished)
+    assert saved_on(11.5, dry_run=True).removed == (days[0], days[1])
+    assert saved_on(11.5).removed == (days[0], days[1])
+    assert days[0] in sorted(path.name for path in target.iterdir()), "the backup of the ninth day needs files of it"
+    assert len(found()) == 3
+    last = saved_on(25)
+    assert last.manifest.needs == (), "an incremental backup relies on none that is to go"
+    assert [path.name for path in target.iterdir()] == found() == [last.manifest.id]
+    assert not of_first
 
 
 def test_a_root_that_stayed_as_it_is_copies_nothing(tmp_path: Path) -> None:

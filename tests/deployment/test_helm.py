@@ -16,6 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from lance_flight import config, config_sources
+from lance_flight.cli import parser
 from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program
 
 from tests.deployment.operator_tools import DOCKER, TOP
@@ -50,6 +51,7 @@ EVERYTHING = {
         "monitoring": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
         "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "collector"}}}]}],
     },
+    "backup": {"schedule": "17 2 * * *", "target": "s3://backups/lake"},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "serviceAccount": {"annotations": {"a/role": "lance"}},
     "podAnnotations": {"a": "b"},
@@ -63,7 +65,12 @@ EVERYTHING = {
     ],
     "priorityClassName": "high",
 }
+BACKED_UP = {
+    **ANYONE,
+    "backup": {"schedule": "0 3 * * *", "target": "/backups/lake", "existingClaim": "kept", "keep": "30d"},
+}
 RENDERED = {
+    "one server with backups on a volume": BACKED_UP,
     "one server over a volume": ANYONE,
     "one server over a claim": {**ANYONE, "root": {"volume": {"existingClaim": "mine"}}},
     "two servers over a shared volume": {**TWO, **KEY, "root": {"volume": {"accessModes": ["ReadWriteMany"]}}},
@@ -137,6 +144,8 @@ def at(manifests: Manifests, path: str) -> Any:
 POD = "Deployment: spec.template.spec"
 CONTAINER = f"{POD}.containers[name=lance-flight]"
 FRONT = f"{POD}.containers[name=front]"
+JOB = "CronJob r-lance-flight-backup: spec"
+JOB_POD = f"{JOB}.jobTemplate.spec.template.spec"
 CLAIM = "PersistentVolumeClaim r-lance-flight-data: spec"
 
 # Values → path of what is rendered → what is there.
@@ -260,6 +269,27 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         "ServiceMonitor: spec.endpoints": [{"port": "admin", "path": "/metrics", "interval": "15s"}],
         "Service r-lance-flight-admin: spec.clusterIP": "None",
     }),
+    ("nothing is backed up unasked", ANYONE, {JOB: None}),
+    ("backups are made of a volume on its server's node", BACKED_UP, {
+        f"{JOB}.schedule": "0 3 * * *",
+        f"{JOB}.concurrencyPolicy": "Forbid",
+        f"{JOB_POD}.containers[name=backup].args": ["backup", "/data", "/backups/lake", "--incremental", "--keep=30d"],
+        f"{JOB_POD}.volumes[name=data].persistentVolumeClaim.claimName": "r-lance-flight-data",
+        f"{JOB_POD}.volumes[name=backups].persistentVolumeClaim.claimName": "kept",
+        f"{JOB_POD}.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": OWN}},
+        ],
+        # No pod of the service, which would send it calls.
+        f"{JOB}.jobTemplate.spec.template.metadata.labels": {**OWN, "app.kubernetes.io/name": "lance-flight-backup"},
+    }),
+    ("backups are made of a store wherever there is room", EVERYTHING, {
+        f"{JOB_POD}.containers[name=backup].args": [
+            "backup", "s3://bucket/prefix", "s3://backups/lake", "--incremental", "--keep=14d",
+        ],
+        f"{JOB_POD}.containers[name=backup].envFrom": [{"secretRef": {"name": "credentials"}}],
+        f"{JOB_POD}.volumes[name=data]": None,
+        f"{JOB_POD}.affinity": None,
+    }),
     ("what is switched off is not there",
      {**ANYONE, "networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}}, {
         "NetworkPolicy: spec": None, "PodDisruptionBudget: spec": None,
@@ -272,6 +302,7 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
     ("two over a volume of one", {**TWO, **KEY}, 'the volume has accessModes ["ReadWriteOnce"]: set root.uri'),
     ("JWT without its issuer", {"auth": {"jwt": {"keys": "https://a/b"}}}, "auth.jwt.issuer and auth.jwt.audience"),
     ("clients' certificates without ours", {"tls": {"clientCertificates": True}}, "needs tls.existingSecret"),
+    ("backups without a place", {**ANYONE, "backup": {"schedule": "0 3 * * *"}}, "backup.schedule needs backup.target"),
     ("a setting of the chart", {**ANYONE, "settings": {"port": 1}}, "port"),
     ("a misspelt setting", {**ANYONE, "settings": {"memroy_limit": "1GiB"}}, "memroy_limit"),
     ("keys over http", {"auth": {"jwt": {"keys": "http://a/b"}}}, "does not match pattern"),
@@ -322,6 +353,13 @@ def test_the_server_takes_the_settings(render: Any, values: Mapping[str, Any]) -
     assert {name for name in given if name.startswith("LANCE_FLIGHT_")} <= known
 
 
+@pytest.mark.parametrize("values", [BACKED_UP, EVERYTHING])
+def test_the_command_takes_the_arguments_of_a_backup(render: Any, values: Mapping[str, Any]) -> None:
+    options = parser().parse_args(at(render(values), f"{JOB_POD}.containers[name=backup]")["args"])
+    assert options.incremental
+    assert options.keep in {14 * 86400, 30 * 86400}
+
+
 @pytest.mark.parametrize("tls", ["", "certificate"])
 def test_haproxy_takes_its_configuration(render: Any, tmp_path: Path, tls: str) -> None:
     front = Front(address="*:32010", secret="${LANCE_FLIGHT_PROXY_SECRET}")  # noqa: S106 - a variable
@@ -359,5 +397,5 @@ def test_every_value_has_a_default_and_a_schema() -> None:
             yield name
             yield from (f"{name}.{path}" for path in described(each))
 
-    free = tuple(f"{name}." for name in ("resources", "settings", "front.resources"))
+    free = tuple(f"{name}." for name in ("resources", "settings", "front.resources", "backup.resources"))
     assert {path for path in paths(values) if not path.startswith(free)} == set(described(schema)) - {"global"}

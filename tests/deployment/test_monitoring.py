@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from lance_flight.catalog.backup.saving import note_backup
+from lance_flight.catalog.storage.store import Store
 
 from tests.deployment.operator_tools import DOCKER, run, tool
 from tests.documents import rows_of
@@ -49,11 +51,12 @@ EXPRESSIONS = list(expressions())
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, set[str]]]:
-    """What a server says after a query, and one with certificates: metric → label → its values."""
+    """What a server of a root that was backed up says after a query, and one with certificates: metric → label → its values."""
     place = tmp_path_factory.mktemp("monitored")
     root, certificate, key = (place / name for name in ("root", "certificate.pem", "key.pem"))
     root.mkdir()
     authority().signs_a_server().write(certificate, key)
+    note_backup(Store(str(root)), "20260101T000000.000000Z-abcd")
     with operated(root) as running, operated(root, f"--tls-certificate={certificate}", f"--tls-key={key}") as encrypted:
         assert running.server.value("SELECT 1") == 1
         text = "".join(each.page("/metrics")[1] for each in (running, encrypted))

@@ -41,7 +41,7 @@ class Load:
 
     Statements by their state, calls, open streams and the bytes that they hold, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
     of the plan cache, commits ever, statements beyond a quota by its resource, events of the audit trail by
-    kind and decision and those that were lost, maintenance and what of it waits by kind, restarts by their reason, and the files that are read again by what they are.
+    kind and decision and those that were lost, maintenance and what of it waits by kind, restarts by their reason, when the root was last backed up, and the files that are read again by what they are.
     """
 
     statements: Mapping[str, int]
@@ -62,6 +62,7 @@ class Load:
     maintenance: MaintenanceTotals
     maintenance_backlog: Mapping[str, int]
     restarts: Mapping[str, int]
+    backed_up: float | None
     files: Mapping[str, FileState]
 
 
@@ -182,6 +183,13 @@ class _LoadCollector(Collector):
         for reason, count in load.restarts.items():
             restarts.add_metric([reason], count)
         yield restarts
+        backed_up = GaugeMetricFamily(
+            f"{PREFIX}backup_last_success_timestamp_seconds",
+            "When the last backup of the whole root began, in Unix time; there is none before the first.",
+        )
+        if load.backed_up is not None:
+            backed_up.add_metric([], load.backed_up)
+        yield backed_up
         yield from _files(load.files)
         yield InfoMetricFamily(f"{PREFIX}build", "The version of this server.", {"version": version("lance-flight")})
 

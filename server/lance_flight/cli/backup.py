@@ -14,6 +14,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_root
 from lance_flight.cli.inspect import existing_root, named
 from lance_flight.config_sources import storage_from_environment
+from lance_flight.errors import InvalidInput
+from lance_flight.quantities import parse_seconds
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -45,9 +47,15 @@ def arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="copy only files that no earlier backup in TARGET has; those backups are needed to restore this one",
     )
+    command.add_argument(
+        "--keep",
+        metavar="TIME",
+        type=_time,
+        help="afterwards remove backups of ROOT that are older (14d), but for files that younger ones need; an incremental backup needs none that is older",
+    )
     command.add_argument("--dry-run", action="store_true", help="print what would be copied, and write nothing")
     command.epilog = (
-        "Examples: lance-flight backup lake /backups/lake; lance-flight backup lake s3://bucket/lake --incremental;"
+        "Examples: lance-flight backup lake /backups/lake; lance-flight backup lake s3://bucket/lake --incremental --keep 14d;"
         " lance-flight backup lake /backups/lake --table flights --tag published. `list-backups` lists what is in TARGET,"
         " `verify-backup` reads it all and compares the checksums, `restore` makes a root of it. Object stores are reached by"
         " LANCE_FLIGHT_STORAGE_OPTIONS."
@@ -61,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         at=options.snapshot if options.tag is None else options.tag,
         exclude=tuple(map(named, options.exclude)),
         incremental=options.incremental,
+        keep=options.keep,
     )
     root, target = Root(existing_root(options.root)), place_of(options.target)
     meter = Meter(f"backing up {options.root}", None, unit="files")
@@ -70,6 +79,13 @@ def run(options: argparse.Namespace) -> int:
         meter.close()
     _print(report)
     return 0
+
+
+def _time(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except InvalidInput as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
 
 
 def place_of(text: str) -> Store:
@@ -93,3 +109,5 @@ def _print(report: BackupReport) -> None:
         f"backup {manifest.id}: {len(manifest.files):,} files with {readable(manifest.size)}, {what} {report.copied_files:,} with"
         f" {readable(report.copied_bytes)}{resumed}"
     )
+    for backup_id in report.removed:
+        print(f"backup {backup_id}: {'would be removed' if report.dry_run else 'removed'}")

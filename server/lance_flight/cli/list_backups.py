@@ -9,7 +9,7 @@ import pyarrow as pa
 from lance_flight_client.output import aligned
 from lance_flight_client.terminal import readable
 
-from lance_flight.catalog.backup.copying import ids_in, is_whole, read_backup
+from lance_flight.catalog.backup.copying import BEGUN_FILE, FILES, ids_in, is_whole, read_backup
 from lance_flight.cli.backup import place_of
 from lance_flight.errors import LanceFlightError
 
@@ -34,7 +34,9 @@ def run(options: argparse.Namespace) -> int:
         row["backup"] = backup_id
         try:
             if not is_whole(target, backup_id):
-                row["tables"] = "(unfinished)"
+                place = target.child(backup_id)
+                is_over = FILES in place.directories() and BEGUN_FILE not in place.files()
+                row["tables"] = "(files of others)" if is_over else "(unfinished)"
                 continue
             manifest = read_backup(target, backup_id).manifest
         except LanceFlightError as exc:

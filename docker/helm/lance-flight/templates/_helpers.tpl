@@ -36,6 +36,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and .Values.tls.clientCertificates (not .Values.tls.existingSecret) }}
 {{- fail "tls.clientCertificates needs tls.existingSecret, with ca.crt beside tls.crt and tls.key" }}
 {{- end }}
+{{- if and .Values.backup.schedule (not .Values.backup.target) }}
+{{- fail "backup.schedule needs backup.target: s3://bucket/prefix, or a directory below /backups with backup.existingClaim" }}
+{{- end }}
 {{- if gt (int .Values.replicaCount) 1 }}
 {{- if not .Values.ticketKey.existingSecret }}
 {{- fail (printf "replicaCount is %d, and without ticketKey.existingSecret no server takes the tickets of another one: set it to a secret with 32 random bytes" (int .Values.replicaCount)) }}

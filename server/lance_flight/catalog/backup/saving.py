@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from pathlib import Path
 
-from lance_flight.catalog.backup.backup_manifest import VIEW_FILE, BackupManifest, SavedFile, SavedTable, new_id
+from lance_flight.catalog.backup.backup_manifest import (
+    VIEW_FILE,
+    BackupManifest,
+    SavedFile,
+    SavedTable,
+    moment_of,
+    new_id,
+)
 from lance_flight.catalog.backup.copying import (
     BEGUN_FILE,
     FILES,
     MANIFEST_FILE,
     Journal,
     Progress,
+    StoredBackup,
     backups_in,
     copy,
     digest_of,
@@ -45,26 +54,33 @@ from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.names import PRIVATE
-from lance_flight.catalog.storage.store import HERE, Store
+from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
 from lance_flight.catalog.table import Table
-from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound, Unsupported
+from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX
+
+LEAST_KEEP = 3600.0
+"""The shortest time for which backups are kept, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupRules:
     """Rules of a backup: one table (None: the whole root without those in `exclude`), at a version or tag of it (None: the newest).
 
-    An `incremental` one leaves in earlier backups of the target what they have already.
+    An `incremental` one leaves in earlier backups of the target what they have already. With `keep`, in seconds, older backups of the root are
+    removed afterwards, but for files that younger ones need, and none is relied on that is older.
     """
 
     table: TableName | None = None
     at: int | str | None = None
     exclude: tuple[TableName, ...] = ()
     incremental: bool = False
+    keep: float | None = None
 
     def __post_init__(self) -> None:
+        if self.keep is not None and not LEAST_KEEP <= self.keep < inf:
+            raise InvalidInput(f"backups are to be kept for {self.keep:g} seconds; expected an hour or more")
         if self.at is not None and self.table is None:
             raise InvalidInput(f"snapshot {self.at!r} is one of a single table; expected --table with it")
 
@@ -217,7 +233,7 @@ JOURNAL = "journal-"
 class BackupReport:
     """Report of a backup: its manifest, and how many files with how many bytes it copied, or would (`dry_run`).
 
-    `resumed` is True where an earlier run had begun it.
+    `resumed` is True where an earlier run had begun it; `removed` are older backups that were removed, or would be.
     """
 
     manifest: BackupManifest
@@ -225,6 +241,7 @@ class BackupReport:
     copied_bytes: int
     resumed: bool
     dry_run: bool
+    removed: tuple[str, ...] = ()
 
 
 def backup(
@@ -235,28 +252,32 @@ def backup(
     *,
     dry_run: bool = False,
     on_total: Progress | None = None,
+    now: datetime | None = None,
 ) -> BackupReport:
     """Copy the snapshots that `rules` say to a new backup in `target`, or go on with one that was not finished.
 
-    `on_total` is told the bytes and files of the whole before the first is copied.
+    `on_total` is told the bytes and files of the whole before the first is copied. `now` is this moment where none is given.
     """
+    now = now or datetime.now(UTC)
     _check_apart(root.store, target)
     selection = select(root, rules)
     sizes = sizes_of(root.store, selection)
     if on_total is not None:
         on_total(sum(sizes.values()), len(sizes))
-    earlier = _held_earlier(target) if rules.incremental else {}
+    since = None if rules.keep is None else now - timedelta(seconds=rules.keep)
+    earlier = _held_earlier(target, since) if rules.incremental else {}
     backup_id = _unfinished(target, rules.request(root.store))
     run = _Run(
         root=root.store,
         target=target,
-        id=backup_id or new_id(datetime.now(UTC), ids_in(target)),
+        id=backup_id or new_id(now, ids_in(target)),
         selection=selection,
         sizes=sizes,
         earlier=earlier,
     )
     if dry_run:
-        return run.report(run.planned(), resumed=backup_id is not None, dry_run=True)
+        removed = () if since is None else tuple(each.manifest.id for each in _outdated(target, root.store, since)[0])
+        return run.report(run.planned(), resumed=backup_id is not None, dry_run=True, removed=removed)
     _remove_leftovers(target)
     with _claimed(run.place, rules.request(root.store)):
         failpoint("backup_begun")
@@ -265,7 +286,64 @@ def backup(
         failpoint("backup_listed")
         run.journal(None).remove()
         run.place.remove_files([BEGUN_FILE])
-    return run.report(manifest, resumed=backup_id is not None, dry_run=False)
+    if rules.table is None:
+        note_backup(root.store, manifest.id)
+    removed = () if since is None else prune(target, root.store, since)
+    return run.report(manifest, resumed=backup_id is not None, dry_run=False, removed=removed)
+
+
+def prune(target: Store, root: Store, since: datetime) -> tuple[str, ...]:
+    """Remove backups of a root from a target that began before a moment, all but the newest one, and return their ids.
+
+    Files that others need stay. Nothing is removed while a backup that began since then is not finished: it may rely on any.
+    """
+    outdated, needed = _outdated(target, root, since)
+    for stored in outdated:
+        target.child(stored.manifest.id).remove_files([MANIFEST_FILE])
+    for backup_id in ids_in(target):
+        place = target.child(backup_id)
+        if MANIFEST_FILE in place.files() or BEGUN_FILE in place.files():
+            continue
+        # What a backup without a manifest holds is there for others, or was being removed.
+        files = place.child(FILES)
+        over = [path for path in sizes_below(files) if (backup_id, path) not in needed]
+        if any(held == backup_id for held, _ in needed):
+            files.remove_files(over)
+        else:
+            place.remove()
+    return tuple(stored.manifest.id for stored in outdated)
+
+
+def _outdated(target: Store, root: Store, since: datetime) -> tuple[list[StoredBackup], set[tuple[str, str]]]:
+    """Return the backups of a root that are over, and the files that all others need, each with the backup that holds it."""
+    found = list(backups_in(target))
+    ours = [each for each in found if each.manifest.root == root.uri]
+    over = [each for each in ours[:-1] if each.manifest.created_at < since]
+    begun = [each for each in ids_in(target) if moment_of(each) >= since and BEGUN_FILE in target.child(each).files()]
+    if any(not is_whole(target, each) for each in begun):
+        over = []
+    kept = [each.manifest for each in found if each not in over]
+    return over, {(file.backup or manifest.id, file.path) for manifest in kept for file in manifest.files}
+
+
+BACKED_UP = "backup.json"
+"""The file in the private place of a root that says which backup of the whole was its last."""
+
+
+def note_backup(root: Store, backup_id: str) -> None:
+    """Note in a root that it was backed up; not in one that may not be written."""
+    with suppress(LanceFlightError, *UNREADABLE):
+        if not root.is_remote:
+            Path(root.uri, PRIVATE).mkdir(mode=0o700, exist_ok=True)
+        root.child(PRIVATE).write(BACKED_UP, json.dumps({"id": backup_id}).encode())
+
+
+def last_backup(root: Store) -> datetime | None:
+    """Return when the last backup of a whole root began; None where none is known."""
+    try:
+        return moment_of(json.loads(root.child(PRIVATE).read(BACKED_UP))["id"])
+    except (LanceFlightError, ValueError, KeyError, TypeError, *UNREADABLE):
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -321,7 +399,9 @@ class _Run:
         self.copied = {path: size for path, size in self.sizes.items() if self.held(path) is None}
         return self.manifest(SavedFile(path=path, size=size, sha256="") for path, size in self.sizes.items())
 
-    def report(self, manifest: BackupManifest, *, resumed: bool, dry_run: bool) -> BackupReport:
+    def report(
+        self, manifest: BackupManifest, *, resumed: bool, dry_run: bool, removed: tuple[str, ...] = ()
+    ) -> BackupReport:
         """Return the report of this run."""
         return BackupReport(
             manifest=manifest,
@@ -329,6 +409,7 @@ class _Run:
             copied_bytes=sum(self.copied.values()),
             resumed=resumed,
             dry_run=dry_run,
+            removed=removed,
         )
 
     def manifest(self, files: Iterable[SavedFile]) -> BackupManifest:
@@ -374,10 +455,12 @@ class _Run:
             files.remove_files(path for path in sizes_below(files) if path not in kept)
 
 
-def _held_earlier(target: Store) -> dict[str, SavedFile]:
-    """Return the files that whole backups of a target hold, each under the id of that backup; the newest for each path."""
+def _held_earlier(target: Store, since: datetime | None) -> dict[str, SavedFile]:
+    """Return the files that whole backups of a target hold that began `since` then, each under the id of that backup; the newest for each path."""
     found: dict[str, SavedFile] = {}
     for stored in backups_in(target):
+        if since is not None and stored.manifest.created_at < since:
+            continue
         there = sizes_below(target.child(stored.manifest.id, FILES))
         for file in stored.manifest.files:
             if file.backup is None and there.get(file.path) == file.size:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -19,7 +21,9 @@ from lance_flight.admin.audit_log import AuditLog
 from lance_flight.admin.maintenance_log import MaintenanceLog
 from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.statement_log import StatementLog
+from lance_flight.catalog.backup.saving import last_backup
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
+from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.serving.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.engine.runtime.maintenance_records import WorkKind
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from lance_flight.admin.http import Page
     from lance_flight.admin.tracing import Tracing
 
+BACKUP_LOOK_SECONDS = 60.0
 _COLLECTORS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -79,7 +84,10 @@ class Operations:
         running.observe(self._log_statement)
         if self._pages:
             metrics = importlib.import_module("lance_flight.admin.metrics")
-            counted = metrics.Metrics(lambda: metrics.Load(**_load(service), restarts=self._restarts))
+            backed_up = _LastBackup(service.engine.root.store)
+            counted = metrics.Metrics(
+                lambda: metrics.Load(**_load(service), restarts=self._restarts, backed_up=backed_up.look())
+            )
             running.observe(counted.ended)
             self._pages["/metrics"] = counted.page
         if self._tracing is not None:
@@ -107,6 +115,29 @@ class Operations:
             self._audit.close()
         if self._tracing is not None:
             self._tracing.close()
+
+
+class _LastBackup:
+    """The time of the last backup of a root; of one in an object store it is read in the background, which may not answer."""
+
+    def __init__(self, root: Store) -> None:
+        self._root = root
+        self._found: float | None = None
+        self._next = 0.0
+
+    def look(self) -> float | None:
+        """Return it in Unix time, as of the last look of this minute."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + BACKUP_LOOK_SECONDS
+            if self._root.is_remote:
+                threading.Thread(target=self._read, name="last-backup", daemon=True).start()
+            else:
+                self._read()
+        return self._found
+
+    def _read(self) -> None:
+        found = last_backup(self._root)
+        self._found = None if found is None else found.timestamp()
 
 
 def _tracing(config: ServerConfig, environment: Mapping[str, str]) -> Tracing | None:
