@@ -287,11 +287,12 @@ class PartitionWriter:
         due = [pending for pending in partitions if pending.gathered]
         if self._open_files + len(due) > MOST_OPEN_FILES:
             self._close_files()
+        rows = sum(pending.gathered_rows for pending in due)
         parts = [(pending, pending.take_gathered()) for pending in due]
-        if len(parts) == 1 and sum(stop - start for _, start, stop in parts[0][1]) <= ROWS_NOT_WORTH_A_THREAD:
-            self._write_partition(*parts[0], is_end=is_end)
+        self._waiting.extend(parts)
+        if rows <= ROWS_NOT_WORTH_A_THREAD and (len(parts) == 1 or not self._store.is_remote):
+            self._write_waiting(is_end=is_end, check=self._check)
         else:
-            self._waiting.extend(parts)
             # A task for each thread and not for each partition, which costs as much as a part of its file.
             tasks = range(min(self._threads, len(parts)))
             self._running += [self._writers.submit(self._write_waiting, is_end=is_end) for _ in tasks]
@@ -305,12 +306,13 @@ class PartitionWriter:
             list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
         )
 
-    def _write_waiting(self, *, is_end: bool) -> None:
+    def _write_waiting(self, *, is_end: bool, check: Callable[[], None] = lambda: None) -> None:
         while True:
             try:
                 part = self._waiting.popleft()
             except IndexError:
                 return
+            check()
             self._write_partition(*part, is_end=is_end)
 
     def _write_partition(self, pending: _Pending, gathered: list[_Slice], *, is_end: bool) -> None:
