@@ -70,6 +70,7 @@ REFUSED = {
     r"SELECT 'a' SIMILAR TO 'a\'": "ends with its escape character",
     "SELECT 'a' LIKE 'a!' ESCAPE '!'": "ends with its escape character",
     "SELECT 2 ^ 3": "[unsupported] ^ at character 10 is a power in some systems",
+    "SELECT 1_000": "[unsupported] 1_000 at character 8 is no number; write its digits without _",
     "VALUES (1), (1) EXCEPT ALL VALUES (1)": "[unsupported] EXCEPT ALL is not offered: write EXCEPT",
     "SELECT 1 INTERSECT ALL SELECT 1": "[unsupported] INTERSECT ALL is not offered: write INTERSECT",
     "SELECT * FROM (SELECT 1 AS x EXCEPT ALL SELECT 2)": "[unsupported] EXCEPT ALL is not offered",

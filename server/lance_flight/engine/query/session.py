@@ -74,6 +74,7 @@ from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.growth import Growth
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
+from lance_flight.engine.sql.integer_casts import may_cast_to_integers, with_cast_operands, with_rounded_casts
 from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
@@ -109,6 +110,7 @@ FEW_TABLES = 1_000
 """Most partition tables that are pruned before a query is run, which takes negligible time."""
 MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
+_FRACTIONS = re.compile("Float|Decimal")
 _LONG_DECIMAL = "Decimal128(38, "
 _PUSHING = "push_down_filter"
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
@@ -383,6 +385,7 @@ class QuerySession:
                     is_typed = True
                     calls, frame = self._with_exact_numbers(calls, frame, plan)
                     calls, frame = self._with_wide_sums(calls, frame, plan, is_bound=is_bound)
+                    calls, frame = self._with_rounded_casts(calls, frame, plan, is_bound=is_bound)
                     calls, frame = self._with_one_nan(calls, frame, plan)
                     calls, frame = self._with_one_zero(calls, frame, plan)
                 # A view is coerced with the query that reads it.
@@ -481,6 +484,34 @@ class QuerySession:
             ) from exc
         wide = replace(calls, sql=with_wide_sums(calls.sql, names, asking.operand_types()))
         return (calls, frame) if wide.sql == calls.sql else (wide, self._planned(wide, plan))
+
+    def _with_rounded_casts(
+        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame], *, is_bound: bool
+    ) -> tuple[TypedCalls, DataFrame]:
+        """Return a query whose casts of doubles and decimals to integers round, and its plan."""
+        if (
+            not may_cast_to_integers(calls.sql)
+            or _FRACTIONS.search(frame.logical_plan().display_indent_schema()) is None
+        ):
+            return calls, frame
+        sql, names = with_cast_operands(calls.sql)
+        if not names:
+            return calls, frame
+        asking = calls.asking(sql, names)
+        try:
+            self._planned(asking, plan)
+        except (SqlError, Unsupported) as exc:
+            # The digits of a decimal may change as DataFusion optimises.
+            if is_bound and not set(names) <= asking.types.keys():
+                self.optimised(frame)
+                raise Unsupported(
+                    f"a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT) ({exc})"
+                ) from exc
+        rounded, types = with_rounded_casts(calls.sql, names, asking.operand_types())
+        if rounded == calls.sql:
+            return calls, frame
+        calls = calls.with_rounded(rounded, types)
+        return calls, self._planned(calls, plan)
 
     def _are_doubles_decimals(self, frame: DataFrame) -> bool:
         # Asked here, since most queries have no such types, and each step of planning goes to another thread.

@@ -22,6 +22,8 @@ SIGNS: Mapping[str, str] = MappingProxyType({"checked_add": "+", "checked_subtra
 """The operator of each function."""
 EXACT, WHOLE = "exact_integer", "whole_sum"
 """Functions of the argument of a sum, and of its result."""
+ROUNDED = "rounded_cast"
+"""The function of what is cast to an integer (`engine.sql.integer_casts`)."""
 BEYOND = "is beyond BIGINT"
 """Words of the error of a result that is too large."""
 _ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|\bsum\b", re.IGNORECASE)
@@ -36,7 +38,7 @@ _COMPUTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxy
 )
 _DECIMAL, _SUM = pa.decimal128(28, 0), pa.decimal128(38, 0)
 """Types of what is summed, and of its sum; a sum of such sums, which the optimiser makes beside one DISTINCT, has the same type."""
-_NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, EXACT, WHOLE]) + r")_call\d+\(")
+_NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, EXACT, WHOLE, ROUNDED]) + r")_call\d+\(")
 
 
 def computed(word: str, columns: Sequence[pa.Array]) -> pa.Array:

@@ -43,7 +43,7 @@ def with_operands(text: str, *, of_bits: bool = False) -> tuple[str, list[list[s
     'SELECT a FROM t WHERE __operand_call0(a + 1) < __operand_call1(b) AND __operand_call2(c) IN (__operand_call3(1), __operand_call4(d))'
     """
     factors, groups = _operands(text, of_bits=of_bits)
-    found, flat = _named_alike(text, factors, list(chain(*groups)))
+    found, flat = named_alike(text, factors, list(chain(*groups)))
     named = iter(flat)
     return found, [[next(named) for _ in group] for group in groups]
 
@@ -95,7 +95,7 @@ def with_results(text: str) -> tuple[str, list[str]]:
     'SELECT __operand_call0(a / b + 1) FROM t GROUP BY __operand_call0(a / b + 1) ORDER BY __operand_call1(ln(c)) * 2'
     """
     factors = Factors(tokenize(text))
-    return _named_alike(text, factors, _results(factors))
+    return named_alike(text, factors, _results(factors))
 
 
 def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
@@ -105,7 +105,7 @@ def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataTyp
         for span, name in zip(_results(Factors(tokenize(text))), names, strict=True)
         if name in types and pa.types.is_floating(types[name])
     }
-    return _wrapped(text, list(unsigned), ["nanvl("] * len(unsigned), list(unsigned.values()))
+    return wrapped(text, list(unsigned), ["nanvl("] * len(unsigned), list(unsigned.values()))
 
 
 def may_sum(text: str) -> bool:
@@ -120,7 +120,7 @@ def with_summed(text: str) -> tuple[str, list[str]]:
     'SELECT sum(__operand_call0(a * b)), avg(__operand_call1(c)) OVER (w) FROM t HAVING sum(__operand_call0(a * b)) > 1'
     """
     factors = Factors(tokenize(text))
-    return _named_alike(text, factors, [span for _, span, _ in _summed(factors)])
+    return named_alike(text, factors, [span for _, span, _ in _summed(factors)])
 
 
 def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
@@ -136,7 +136,7 @@ def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataT
         if kind is not None and pa.types.is_decimal128(kind) and kind.precision > _ROOM_FOR_ROWS:
             around[span] = "CAST(", f" AS DECIMAL({_WIDE}, {kind.scale}))"
             around[call] = "CAST(", f" AS DECIMAL{(_DIGITS, kind.scale) if word == 'SUM' else _mean(kind)})"
-    return _wrapped(text, list(around), [each for each, _ in around.values()], [each for _, each in around.values()])
+    return wrapped(text, list(around), [each for each, _ in around.values()], [each for _, each in around.values()])
 
 
 def _summed(factors: Factors) -> Iterator[tuple[str, Span, Span]]:
@@ -156,12 +156,12 @@ def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[
     """Return a text with texts around the operands of some names."""
     _, groups = _operands(text, of_bits=of_bits)
     chosen = [(span, around[name]) for span, name in zip(chain(*groups), chain(*names), strict=True) if name in around]
-    return _wrapped(
+    return wrapped(
         text, [span for span, _ in chosen], [each for _, (each, _) in chosen], [each for _, (_, each) in chosen]
     )
 
 
-def _named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[str, list[str]]:
+def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[str, list[str]]:
     """Return a text with functions around spans, which share a name where they are written alike in one SELECT, and these names."""
     scopes = Scopes.of(operands.tokens)
     names: dict[tuple[str | int, ...], str] = {}
@@ -169,10 +169,10 @@ def _named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[
         names.setdefault(scopes.key(operands.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
         for start, stop in spans
     ]
-    return _wrapped(text, spans, [f"{name}(" for name in shared], [")"] * len(spans)), shared
+    return wrapped(text, spans, [f"{name}(" for name in shared], [")"] * len(spans)), shared
 
 
-def _wrapped(text: str, spans: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> str:
+def wrapped(text: str, spans: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> str:
     """Return a text with texts around spans of tokens, which may be within each other."""
     tokens = tokenize(text)
     opened = [(tokens[start].start, -stop, before[at]) for at, (start, stop) in enumerate(spans)]

@@ -300,6 +300,8 @@ def _grouped(found: re.Match[str], _: str) -> str:
     if "_table_number" in found["column"]:
         return "an aggregate cannot stand in SET; write a subquery: SET a = (SELECT sum(b) FROM t)"
     clause = "the SELECT list" if found["clause"] == "SELECT" else found["clause"]
+    if " BETWEEN UNBOUNDED PRECEDING " in found["column"]:
+        return "a window of groups is not sorted by its place in the SELECT list; write AS and a name for it, and the name in ORDER BY"
     return (
         f"column {found['column']} stands in {clause} and not in GROUP BY; add it there, or write an aggregate of it,"
         f" as any_value({found['column']})"

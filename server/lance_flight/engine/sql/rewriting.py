@@ -5,6 +5,7 @@ Queries reach DataFusion as the client wrote them but for these.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,6 +38,7 @@ from lance_flight.engine.sql.wildcard_options import wildcard_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded, Unsupported
 
+_GROUP = re.compile(r"_\d")
 MOST_PARAMETERS = 65_535
 """Most values of one row of parameters: each is a column of a record batch."""
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
@@ -68,12 +70,16 @@ def for_datafusion(text: str) -> str:
 
 
 def check_operators(tokens: Sequence[Token]) -> None:
-    """Refuse `^`: it is a power in PostgreSQL and DuckDB, and exclusive or in DataFusion and MySQL."""
+    """Refuse `^`, a power in PostgreSQL and DuckDB, and exclusive or in DataFusion and MySQL; and `1_000`, to which `_000` is an alias."""
     for token, following in pairwise(tokens):
         if token.is_sign("^") and not following.text.startswith("@"):
             raise Unsupported(
                 f"^ at character {token.start + 1} is a power in some systems and exclusive or in others;"
                 " write power(a, b), or (a | b) - (a & b)"
+            )
+        if token.kind is Kind.NUMBER and following.start == token.stop and _GROUP.match(following.text):
+            raise Unsupported(
+                f"{token.text}{following.text} at character {token.start + 1} is no number; write its digits without _"
             )
 
 

@@ -64,7 +64,7 @@ def _lengths(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 def _edits(tokens: Sequence[Token], place: int, opened: int, opening: Mapping[int, int]) -> Iterator[Edit]:
     length, end = tokens[opened + 1].text, opened + len(("(", "3"))
     if tokens[place - 1].is_sign("::"):
-        first = tokens[_operand(tokens, place - 2, opening)].start
+        first = tokens[first_of_operand(tokens, place - 2, opening)].start
         yield first, first, "left("
         yield tokens[opened].start, tokens[end].stop, f", {length} + 0)"
         return
@@ -75,7 +75,7 @@ def _edits(tokens: Sequence[Token], place: int, opened: int, opening: Mapping[in
         yield tokens[end + 1].stop, tokens[end + 1].stop, f", {length} + 0)"
 
 
-def _operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int]) -> int:
+def first_of_operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int]) -> int:
     """Return the first token of the column, call, brackets or literal that ends at a place, with the casts of it."""
     first = last
     while True:

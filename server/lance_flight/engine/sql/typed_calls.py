@@ -18,6 +18,7 @@ from datafusion import DataFrame, SessionContext, SQLOptions, udf
 from lance_flight.engine.sql.bounded_functions import LISTS, Budget, guard_edits, register_guards, without_guards
 from lance_flight.engine.sql.checked_arithmetic import (
     EXACT,
+    ROUNDED,
     SIGNS,
     WHOLE,
     computed,
@@ -32,6 +33,7 @@ from lance_flight.engine.sql.date_functions import date_signature, date_type, da
 from lance_flight.engine.sql.date_patterns import without_strftime
 from lance_flight.engine.sql.float_signs import without_unsigned
 from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
+from lance_flight.engine.sql.integer_casts import round_doubles, without_rounds
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
 from lance_flight.engine.sql.operand_types import OPERAND, Scopes
@@ -112,6 +114,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
         **{word: _checked(word) for word in (*SIGNS, EXACT, WHOLE)},
         **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
+        ROUNDED: TypedFunction(lambda _, types: types[0], round_doubles),
         OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
         HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
     }
@@ -120,7 +123,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
 
 def shown_name(column: str) -> str:
     """Return the name of a result column with the user's names of functions."""
-    name = _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _CHECKED else found[0], column)
+    name = _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _STRIPPED else found[0], column)
     for as_written in (
         without_checks,
         without_guards,
@@ -128,6 +131,7 @@ def shown_name(column: str) -> str:
         written_once,
         without_lengths,
         without_strftime,
+        without_rounds,
     ):
         name = as_written(name)
     return _SHOWN_DIGIT.sub("", name)
@@ -167,6 +171,11 @@ class TypedCalls:
         """Return the query as `sql`, in which functions of these names tell the types of operands."""
         return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(names, OPERAND)}, types={})
 
+    def with_rounded(self, sql: str, rounded: Mapping[str, pa.DataType]) -> TypedCalls:
+        """Return the query as `sql`, in which functions of these names round numbers of these types."""
+        types = {**self.types, **{name: [kind] for name, kind in rounded.items()}}
+        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(rounded, ROUNDED)}, types=types)
+
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
@@ -192,7 +201,8 @@ class TypedCalls:
         register = partial(_register, context, budget, check=check)
         register_guards(context, self.guards, budget)
         for name, word in self.calls.items():
-            register(name, word, signature(word)[0] if word in _CHECKED else [NEVER])
+            known_types = self.types.get(name, [NEVER]) if word == ROUNDED else [NEVER]
+            register(name, word, signature(word)[0] if word in _CHECKED else known_types)
         known: set[tuple[str, str]] = set()
         sql = self.sql
         while True:
@@ -269,6 +279,8 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
 _CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
+_STRIPPED = _CHECKED | {ROUNDED}
+"""Functions that names of columns are shown without."""
 _DATES = frozenset(DATE_NAMES)
 _SHARED = _DISTANCES | _CHECKED | _DATES
 """Functions each of whose calls that are written alike have one name."""
