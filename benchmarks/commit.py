@@ -12,10 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
@@ -30,6 +33,7 @@ from benchmarks.timing import interleaved, timed
 COMMITS = 10
 """In each round of each case."""
 FEW_COMMITS, MANY_COMMITS = 100, 10_000
+FEW_ROWS, FEW_PARTITIONS = 100, 60
 
 WRITERS = (4, 16)
 BARE, LOCAL, REMOTE = "bare", "appended", "sent"
@@ -79,6 +83,7 @@ def measure(bench: Bench) -> list[Result]:
             )
             for writers in WRITERS
         ),
+        *_few_rows(bench),
         _late_commits(bench),
     ]
 
@@ -98,6 +103,49 @@ def _at_once(writers: int, namespace: PartitionedNamespace, rows: pa.Table) -> C
             list(pool.map(write, range(writers)))
 
     return run
+
+
+def _few_rows(bench: Bench) -> list[Result]:
+    """A hundred rows for many partitions and for one, beside files that hold the same: all of them are flushed."""
+    start, place = data.make(MANY_COMMITS), bench.scratch("few-rows")
+    partitions = start[data.HUNDRED_BY]
+    rows = {
+        count: start.filter(pc.less(partitions, pa.scalar(count))).slice(0, FEW_ROWS) for count in (FEW_PARTITIONS, 1)
+    }
+    namespace = empty(place / "ours", data.SCHEMA, data.HUNDRED_BY)
+    namespace.append([start], evaluate)
+    files, table = duckdb.connect(), lance.write_dataset(start, place / "one.lance")
+
+    def copy(added: pa.Table, mode: str) -> None:
+        files.register("added", added)
+        options = f"FORMAT parquet, PARTITION_BY ({data.HUNDRED_BY}), {mode}"
+        files.execute(f"COPY added TO '{place / 'parquet'}' ({options})")
+        flush(str(place))
+
+    def add(added: pa.Table) -> None:
+        lance.write_dataset(added, table, mode="append")
+        flush(str(place))
+
+    copy(start, "OVERWRITE_OR_IGNORE")
+    peers: dict[int, tuple[str, Callable[[pa.Table], None]]] = {
+        FEW_PARTITIONS: ("DuckDB's Parquet files", partial(copy, mode="APPEND")),
+        1: ("one Lance table", add),
+    }
+    cases: dict[str, Callable[[], object]] = {
+        f"ours {count}": partial(namespace.append, [added], evaluate) for count, added in rows.items()
+    }
+    cases |= {f"peer {count}": partial(peer, rows[count]) for count, (_, peer) in peers.items()}
+    seconds = interleaved({name: timed(case) for name, case in cases.items()}, bench.options.rounds)
+    return [
+        Result(
+            what=f"{rows[count].num_rows} rows into {count} partitions (limit: {peer})",
+            ours=seconds[f"ours {count}"],
+            limit=seconds[f"peer {count}"],
+            unit=FINE_MILLISECONDS,
+            aims=(Aim("ratio", "≤", 2),),
+        )
+        for count, (peer, _) in peers.items()
+    ]
 
 
 def _late_commits(bench: Bench) -> Result:

@@ -16,7 +16,7 @@ from lance.fragment import DataFile, write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, sealed
+from lance_flight.catalog.storage.whole_files import DATA, seal, sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,16 @@ class FurtherFiles:
         """Write rows as one file that nothing refers to yet; `dataset` is the table, at a version with their columns."""
         first, columns = self._first, dataset.lance_schema
         if first is None or first[0] != columns:
-            (written,) = write_fragments(
-                rows, dataset, schema=rows.schema, mode="append", storage_options=table.options or None
+            (written,) = sealed(
+                table.uri,
+                write_fragments(
+                    rows, dataset, schema=rows.schema, mode="append", storage_options=table.options or None
+                ),
             )
             self._first = columns, FileLayout.of(written.files[0])
-        else:
-            name, layout = f"{secrets.token_hex(16)}.lance", first[1]
-            writer = layout.writer(table.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
-            writer.write_batch(rows)
-            writer.close()
-            written = layout.fragment(name, writer.size_bytes, rows.num_rows)
-        (found,) = sealed(table.uri, [written])
-        return found
+            return written
+        name, layout = f"{secrets.token_hex(16)}.lance", first[1]
+        writer = layout.writer(table.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
+        writer.write_batch(rows)
+        writer.close()
+        return layout.fragment(seal(table.uri, name, writer.size_bytes), writer.size_bytes, rows.num_rows)
