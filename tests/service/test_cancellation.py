@@ -37,12 +37,52 @@ LONG = {
     "a delete": f"DELETE FROM kept WHERE id IN (SELECT -value FROM {NUMBERS})",
 }
 QUERIES = ("a sort", "a recursion", "a stream")
+PAIRS = "big AS a CROSS JOIN big AS b"
+NEVER = "big AS a JOIN big AS b ON sin(a.v) * b.v > 1e9"
+FLOATS = "SELECT sum(sin(a.v) * sin(b.v)) AS s"
+PRODUCTS = {
+    "sums": f"{FLOATS} FROM {PAIRS}",
+    "a count": f"SELECT count(*) AS n FROM {PAIRS}, generate_series(1, 1000000) AS c",
+    "series": f"SELECT sum(sin(a.value) * sin(b.value)) AS s FROM {NUMBERS} AS a, generate_series(1, 1000) AS b",
+    "a condition that nothing passes": f"SELECT count(*) AS n FROM {NEVER}",
+    "an outer join": "SELECT count(b.v) AS n FROM big AS a LEFT JOIN big AS b ON sin(a.v) * b.v > 1e9",
+    "a join in WHERE": "SELECT count(*) AS n FROM big AS a, big AS b WHERE sin(a.v) * b.v > 1e9",
+    "groups": f"SELECT sin(a.v) * sin(b.v) > 0 AS g, count(*) AS n FROM {PAIRS} GROUP BY 1",
+    "distinct rows": f"SELECT DISTINCT sin(a.v) * sin(b.v) > 0 AS g FROM {PAIRS}",
+    "sorted rows": f"SELECT a.v, b.v AS w FROM {PAIRS} ORDER BY sin(a.v) * sin(b.v) LIMIT 3",
+    "skipped rows": f"SELECT a.v, b.v AS w FROM {PAIRS} LIMIT 3 OFFSET 9999999999",
+    "a window": f"SELECT sum(n) OVER () AS n FROM (SELECT count(*) AS n, sum(sin(a.v + b.v)) AS s FROM {PAIRS} GROUP BY a.id % 3)",
+    "a union": f"SELECT sum(s) AS s FROM ({FLOATS} FROM {PAIRS} UNION ALL SELECT 1.0)",
+    "a subquery as a value": f"SELECT ({FLOATS} FROM {PAIRS}) AS s",
+    "EXISTS": "SELECT count(*) AS n FROM big AS a WHERE EXISTS (SELECT 1 FROM big AS b WHERE sin(a.v) * b.v > 1e9)",
+    "NOT EXISTS": "SELECT count(*) AS n FROM big AS a WHERE NOT EXISTS (SELECT 1 FROM big AS b WHERE sin(a.v) * b.v > 1e9)",
+    "EXISTS as a value": "SELECT count(*) AS n FROM big AS a WHERE EXISTS (SELECT 1 FROM big AS b WHERE sin(a.v) * b.v > 1e9) OR a.v < 0",
+    "unnested lists": "SELECT sum(sin(x) * sin(y)) AS s FROM (SELECT unnest(range(0, 99999)) AS x), (SELECT v AS y FROM big)",
+    "lists of a product": f"SELECT sum(sin(x)) AS s FROM (SELECT unnest([a.v, b.v]) AS x FROM {PAIRS})",
+    "a recursion of products": "WITH RECURSIVE r AS (SELECT 1.0 AS x UNION ALL SELECT a.v + b.v AS x FROM r JOIN big AS a"
+    " ON a.v > r.x JOIN big AS b ON sin(a.v) * b.v > 1e9) SELECT count(*) AS n FROM r",
+    "EXISTS over one key": "SELECT count(*) AS n FROM big AS a WHERE EXISTS (SELECT 1 FROM big AS b WHERE a.one = b.one AND sin(a.v) * b.v > 1e9)",
+    "an outer join of one key": "SELECT sum(sin(a.v) * sin(b.v)) AS s FROM big AS a LEFT JOIN big AS b ON a.one = b.one",
+    "rows of a subquery as a value": "SELECT (SELECT max(a.v) FROM big AS a, big AS b WHERE a.v + b.v < 0) AS s, id FROM kept",
+    "a compared subquery": f"SELECT count(*) AS n FROM big WHERE v > ({FLOATS} FROM {PAIRS})",
+    "one key": "SELECT sum(sin(a.v) * sin(b.v)) AS s FROM big AS a JOIN big AS b ON a.one = b.one",
+    "one key and a condition": "SELECT count(*) AS n FROM big AS a JOIN big AS b ON a.one = b.one AND sin(a.v) * b.v > 1e9",
+    "an update": f"UPDATE kept SET id = 4 WHERE id < ({FLOATS} FROM {PAIRS})",
+    "a delete": "DELETE FROM kept WHERE EXISTS (SELECT 1 FROM big AS a, big AS b WHERE sin(a.v) * b.v > 1e9 + kept.id)",
+    "a merge": f"MERGE INTO kept USING ({FLOATS} FROM {PAIRS}) AS s ON kept.id = s.s WHEN MATCHED THEN DELETE",
+    "a new table": f"CREATE TABLE made AS {FLOATS} FROM {PAIRS}",
+    "a view": "SELECT s FROM product",
+    "an insert": f"INSERT INTO kept SELECT CAST(s AS BIGINT) AS id FROM ({FLOATS} FROM {PAIRS})",
+}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("cancelled") / "root") as running:
         running.ingest("kept", pa.table({"id": [1, 2, 3]}), partition_by="bucket(2, id)")
+        ids = range(300_000)
+        running.ingest("big", pa.table({"id": ids, "v": [float(n) for n in ids], "one": [1] * len(ids)}))
+        running.run(f"CREATE VIEW product AS {PRODUCTS['sums']}")
         yield running
 
 
@@ -133,6 +173,16 @@ def test_a_client_that_goes_away_leaves_nothing_running(server: Server, name: st
     rests(server)
     until(lambda: open_files(server) <= before)
     assert server.value("SELECT count(*) AS n FROM kept") == 3
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_product_that_is_ended_leaves_nothing_running(server: Server, name: str) -> None:
+    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '0.3'")
+        with pytest.raises(Error, match=r"\[statement_timeout\]"):
+            fetched(cursor, PRODUCTS[name])
+    rests(server)
+    assert server.value("SELECT sum(id) AS n FROM kept") == 6
 
 
 def test_a_statement_that_has_run_cannot_be_cancelled(server: Server) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ from weakref import WeakMethod
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
+from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RecordBatchStream, RuntimeEnvBuilder, SessionContext, udtf
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.bulk.pieces import Progress
@@ -38,6 +38,7 @@ from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, Inf
 from lance_flight.engine.query.integer_arithmetic import may_overflow
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
+from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.plan_bounds import (
     COLLECTING,
     check_plan,
@@ -47,6 +48,7 @@ from lance_flight.engine.query.plan_bounds import (
 )
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.restrictions import stored_name
+from lance_flight.engine.query.products import ending, has_product, joined
 from lance_flight.engine.query.provider import Provider, Run, ScanLog
 from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.query_errors import QueryErrors
@@ -118,8 +120,9 @@ _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
 COLLECTED_ROWS = 64
 """Rows of a batch where each may have a copy of all that an aggregate has collected."""
 _COPYING = re.compile(r"\b(?:Join|WindowAggr|Subquery|Unnest)\b")
-SMALL_BATCH_ROWS = 1024
-"""Rows of a batch in a cross join; fewer make it slower, as do many more."""
+SMALL_BATCH_ROWS = 256
+"""Rows of a batch of every pair of rows that cannot be ended before its end."""
+_JOINING = re.compile(r"\bJoin|<subquery>")
 
 
 class QuerySession:
@@ -139,11 +142,12 @@ class QuerySession:
         self._evaluations = Evaluations()
         self._run = Run()
         self._is_steady = True
-        self._has_pushing = True
+        self._has_pushing, self._has_merge_joins = True, False
         self.is_resumed = False
         self._batch_rows = BATCH_ROWS
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
+        self._ended: tuple[tuple[Node, int, int], Callable[[], DataFrame]] | None = None
         self._planned_views = PlannedViews(context)
         self._begin(context, {})
         self.datafusion = _context(self.target_partitions, context.runtime or RuntimeEnvBuilder(), self.db_schema)
@@ -618,7 +622,7 @@ class QuerySession:
 
     def _with_merge_joins(self, frame: DataFrame) -> DataFrame:
         """Return a query whose joins by equality are merge joins, which DataFusion makes of several partitions alone."""
-        self._is_steady = False
+        self._is_steady, self._has_merge_joins = False, True
         self.datafusion.sql("SET datafusion.optimizer.prefer_hash_join = false")
         self.target_partitions = max(self.target_partitions, 2)
         with self.lanes(self.target_partitions):
@@ -811,12 +815,9 @@ class QuerySession:
         """Run a planned query; its batches have DataFusion's schema."""
         self.searches.run_steps()
         self._check_windows(frame)
-        frame = self._in_bounded_batches(frame)
         with self._errors.raised_as(QueryFailed):
             # It is planned physically first: what DataFusion refuses then is no failure of the run.
-            yield from cancellable(
-                partial(self.planned, frame.execute_stream_partitioned), self.log.cancellation, self.log.ahead
-            )
+            yield from cancellable(partial(self._started, frame), self.log.cancellation, self.log.ahead)
 
     def collected(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a short query at once, in a quarter of the time of streaming it; it cannot be cancelled."""
@@ -843,7 +844,7 @@ class QuerySession:
             for name, rows in portion.items():
                 view = replace(self.divisible[name], only=rows, target_partitions=target_partitions)
                 reading.enter_context(self.named.provider_of(name).reading(view))
-            started = [self.planned(self._in_bounded_batches(frame).execute_stream_partitioned)]
+            started = [self._started(frame, target_partitions)]
         with self._errors.raised_as(QueryFailed):
             yield from cancellable(started.pop, self.log.cancellation, self.log.ahead)
 
@@ -866,28 +867,43 @@ class QuerySession:
             self._batch_rows = rows
             self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
 
-    def _in_bounded_batches(self, frame: DataFrame) -> DataFrame:
-        """Return a query of wide rows in batches of fewer rows: operators make as many as the session says, whatever they are given."""
+    def _started(self, frame: DataFrame, target_partitions: int | None = None) -> Sequence[RecordBatchStream]:
+        """Begin a query so that it ends when it is cancelled, in batches of few rows where these are wide: operators make as many as the session says."""
         rows = rows_within(frame.schema(), self._batch_rows)
-        if _copies_collected_values(frame.logical_plan()):
+        plan = frame.logical_plan()
+        if _copies_collected_values(plan):
             rows = min(rows, COLLECTED_ROWS)
+        # A merge join with a condition reads wrong columns.
+        if not self._has_merge_joins and _JOINING.search(plan.display_indent()) is not None:
+            try:
+                root = self.learned(frame, joined, self.datafusion)
+                if root is not None:
+                    return self._in_batches(
+                        rows, lambda: self._ending(root, target_partitions or self.target_partitions)
+                    )
+            except (SqlError, Unsupported):
+                if self.learned(frame, has_product):
+                    rows = min(rows, SMALL_BATCH_ROWS)
         if rows == self._batch_rows:
-            return frame
+            return self.planned(frame.execute_stream_partitioned)
+        return self._in_batches(rows, lambda: self.datafusion.create_dataframe_from_logical_plan(plan))
+
+    def _ending(self, root: Node, target_partitions: int) -> DataFrame:
+        key = root, target_partitions, self._batch_rows
+        if self._ended is None or self._ended[0] != key:
+            runtime, check = self.context.runtime or RuntimeEnvBuilder(), partial(_check_running, self._run)
+            self._ended = key, ending(self.datafusion, runtime, root, target_partitions, check)
+        return self._ended[1]()
+
+    def _in_batches(self, rows: int, plan: Callable[[], DataFrame]) -> Sequence[RecordBatchStream]:
+        """Begin a query that is planned anew, in batches of so many rows."""
+        if rows == self._batch_rows:
+            return self.planned(lambda: plan().execute_stream_partitioned())
         self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
         try:
-            return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+            return self.planned(lambda: plan().execute_stream_partitioned())
         finally:
             self.datafusion.sql(f"SET datafusion.execution.batch_size = {self._batch_rows}")
-
-    def in_small_batches(self, frame: DataFrame) -> DataFrame:
-        """Return the same query in batches of fewer rows, for all that is planned from here on.
-
-        A join without equality looks at all rows of one side for each batch of the other, and cannot be cancelled meanwhile.
-        """
-        self._is_steady = False
-        self._batch_rows = min(self._batch_rows, SMALL_BATCH_ROWS)
-        self.datafusion.sql(f"SET datafusion.execution.batch_size = {self._batch_rows}")
-        return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
 
     @contextmanager
     def lanes(self, target_partitions: int) -> Iterator[None]:

@@ -100,8 +100,6 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
 
 def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys: bool, is_told: bool) -> Division:
     root = shape.root
-    if shape.has_product:
-        frame = session.in_small_batches(frame)
     if session.share.of == 1 and shape.joins:
         ordered = join_order.reordered(session, root, shape.joins, RowCounts(session, session.prune(frame)))
         if ordered is not None:
@@ -136,10 +134,9 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shape:
-    """Summary of a plan: whether it has a cross join, the nodes that may be worth running by partitions, and its sorts by a distance."""
+    """Summary of a plan: the nodes that may be worth running by partitions, and its sorts by a distance."""
 
     root: Node
-    has_product: bool
     worth: tuple[Node, ...]
     ordered: tuple[Found, ...]
     joins: tuple[join_order.JoinTree, ...]
@@ -149,7 +146,6 @@ def _shape(plan: LogicalPlan) -> _Shape:
     root = Node.of(plan)
     return _Shape(
         root,
-        statistics.has_product(root),
         tuple(node for node in root.walk() if isinstance(node.variant, WORTH)),
         tuple(ordered_scans(root)),
         tuple(join_order.join_trees(root)),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from datafusion import DataFrame, Expr, SessionContext
+from datafusion import DataFrame, Expr, SessionContext, lit
 from datafusion.expr import (
     Aggregate,
     Distinct,
@@ -23,6 +23,7 @@ from datafusion.expr import (
     Sort,
     SubqueryAlias,
     Union,
+    Unnest,
     WindowExpr,
 )
 
@@ -102,6 +103,14 @@ def _rebuild_filter(node: Node, frame: DataFrame) -> DataFrame:
     return frame.filter(Expr(node.variant.predicate()))
 
 
+def _rebuild_alias(node: Node, frame: DataFrame) -> DataFrame:
+    alias = node.variant.alias()
+    if "." in alias:  # of a view in its schema, or within one name
+        below = SessionContext().create_dataframe_from_logical_plan(node.inputs[0].plan)
+        alias = alias if below.alias(alias).logical_plan() == node.plan else quoted(alias)
+    return frame.alias(alias)
+
+
 def _rebuild_aggregate(node: Node, frame: DataFrame) -> DataFrame:
     return frame.aggregate(expressions(node.variant.group_by_exprs()), expressions(node.variant.aggregate_exprs()))
 
@@ -129,34 +138,67 @@ def _rebuild_union(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
     return reduce(lambda frame, other: frame.union(other), others, first)
 
 
-def _rebuild_join(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
-    join = node.variant
-    kind = _JOINS.get(join_type(join))
-    conditions = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
-    if join.filter() is not None:
-        conditions.append(Expr(join.filter()))
-    if kind is None or not conditions or join.null_equals_null() or is_null_aware(node):
+def _rebuild_unnest(node: Node, frame: DataFrame) -> DataFrame:
+    columns = node.inputs[0].outputs or ()
+    lists = [each.name for each in columns if each.name.startswith(_UNNESTED)]
+    if node.said != f"Unnest: lists[{', '.join(f'{name}|depth=1' for name in lists)}] structs[]":
         raise _Unbuildable(node)
-    if exchange:
-        return right.join_on(left, *conditions, how=_EXCHANGED.get(kind, kind))
-    return left.join_on(right, *conditions, how=kind)
+    context = SessionContext()
+    made = [
+        column.alias(f"{each.name[:-1]},depth=1)") if each.name in lists else column
+        for each in columns
+        for column in [Expr.from_bytes(_column(each), context)]
+    ]
+    return frame.unnest_columns(*lists, preserve_nulls=False).select(*made)
+
+
+def _rebuild_join(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
+    condition = node.variant.filter()
+    conditions = [] if condition is None else [Expr(condition)]
+    return (
+        join_frames(node, right, left, conditions, exchange=True)
+        if exchange
+        else join_frames(node, left, right, conditions)
+    )
+
+
+def can_be_joined(node: Node) -> bool:
+    """Return whether a join can be made of frames."""
+    join = node.variant
+    return join_type(join) in _JOINS and not join.null_equals_null() and not is_null_aware(node)
+
+
+def join_frames(
+    node: Node, left: DataFrame, right: DataFrame, conditions: Sequence[Expr], *, exchange: bool = False
+) -> DataFrame:
+    """Join two frames as a node joins its sides, with these conditions beside its equalities, or with its sides swapped."""
+    if not can_be_joined(node):
+        raise _Unbuildable(node)
+    join, kind = node.variant, _JOINS[join_type(node.variant)]
+    all_of = [*(Expr(mine) == Expr(theirs) for mine, theirs in join.on()), *conditions]
+    if not all_of and kind != "inner":
+        all_of = [lit(True)]  # noqa: FBT003 - DataFusion refuses an outer join without any
+    return left.join_on(right, *all_of, how=_EXCHANGED.get(kind, kind) if exchange else kind)
 
 
 _JOINS = MappingProxyType(
     {"Inner": "inner", "Left": "left", "Right": "right", "Full": "full", "LeftSemi": "semi", "LeftAnti": "anti"}
 )
+_UNNESTED = "__unnest_placeholder("
+"""What columns with the lists of UNNEST are called."""
 _EXCHANGED = MappingProxyType({"left": "right", "right": "left"})
 _BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
     {
         Projection: _rebuild_projection,
         Filter: _rebuild_filter,
-        SubqueryAlias: lambda node, frame: frame.alias(node.variant.alias()),
+        SubqueryAlias: _rebuild_alias,
         Aggregate: _rebuild_aggregate,
         WindowExpr: lambda node, frame: frame.window(*expressions(node.variant.get_window_expr())),
         Distinct: lambda _, frame: frame.distinct(),
         Sort: _rebuild_sort,
         Limit: _rebuild_limit,
         Union: _rebuild_union,
+        Unnest: _rebuild_unnest,
         Join: _rebuild_join,
     }
 )

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 from datafusion import DataFrame
-from datafusion.expr import Aggregate, Join, Projection, SubqueryAlias, TableScan
+from datafusion.expr import Join, TableScan
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type, table_key
@@ -72,17 +72,3 @@ def _is_wrong(node: Node, counts: RowCounts) -> bool:
         return False
     left, right = (counts.of(side) for side in node.inputs)
     return right > 0 and left > TOO_LARGE * right and not node.variant.null_equals_null() and node.outputs is not None
-
-
-def has_product(root: Node) -> bool:
-    """Return whether a plan has a join without any equality, and with more than one row on both of its sides."""
-    return any(
-        isinstance(node.variant, Join) and not node.variant.on() and not any(map(_is_one_row, node.inputs))
-        for node in root.walk()
-    )
-
-
-def _is_one_row(node: Node) -> bool:
-    if isinstance(node.variant, Aggregate):
-        return not node.variant.group_by_exprs()
-    return isinstance(node.variant, Projection | SubqueryAlias) and _is_one_row(node.inputs[0])
