@@ -35,6 +35,7 @@ from tests.catalog.aging import age, file_names
 from tests.catalog.small_table import SCHEMA, SPEC, opened, rows
 from tests.catalog.small_table_changes import delete
 from tests.catalog.table_versions import versions
+from tests.engine.waiting import until
 
 pytestmark = pytest.mark.slow  # processes that read and write
 
@@ -280,6 +281,34 @@ def test_a_namespace_whose_lease_cannot_be_written_keeps_no_other_from_its_own(
     holds = [mine.hold(each, (None, 3), datetime.now(UTC), is_newest=True) for each in (broken, store(place))]
     mine.publish_all()
     assert leased(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot for hold in holds}
+
+
+def test_leases_in_a_store_that_is_away_are_renewed_beside_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, written, answers = threading.Semaphore(0), set[str](), threading.Event()
+
+    def put_remotely(at: Store, *_: Any) -> None:
+        if "away" in at.uri:
+            waiting.release()
+            assert answers.wait(30)
+        written.add(at.uri)
+
+    monkeypatch.setattr(leases, "put", put_remotely)
+    monkeypatch.setattr(leases, "INTERVAL", 0.01)
+    monkeypatch.setattr(Leases, "_renew", lambda _: None)
+    mine = Leases()
+    tables = [*(Store(f"s3://away/t{number}") for number in range(40)), Store("s3://here/t")]
+    holds = [mine.hold(each, (None, 3), datetime.now(UTC), is_newest=True) for each in tables]
+    renewal = threading.Thread(target=mine.publish_all, daemon=True)
+    renewal.start()
+    for _ in range(leases.SIDE_BY_SIDE):
+        assert waiting.acquire(timeout=10)
+    renewal.join(10)
+    assert not renewal.is_alive(), "the next renewal is not held up"
+    until(lambda: len(written) == 1)
+    mine.publish_all()  # leaves those alone that are renewed
+    assert not waiting.acquire(blocking=False)
+    answers.set()
+    until(lambda: len(written) == len(holds))
 
 
 def test_a_lease_that_a_store_does_not_take_holds_up_no_reader_of_another_table(

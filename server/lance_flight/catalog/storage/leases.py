@@ -21,7 +21,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Self
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.formats import LEASE
@@ -42,7 +44,9 @@ CONFIRMED = f".confirmed{SUFFIX}"
 GRACE = 60.0
 """Seconds for which a snapshot stays that was the newest one, and a lease that is not renewed."""
 INTERVAL = 10.0
-"""Seconds between two renewals."""
+"""Seconds between two renewals, and those that a renewal waits for stores."""
+SIDE_BY_SIDE = 16
+"""Leases that are renewed at once in one object store: a request to one that is away takes up to 15 seconds."""
 SETTLED = GRACE / 2
 """Seconds after its commit from which on a snapshot may be one that was replaced long ago."""
 
@@ -83,6 +87,7 @@ class Leases:
         self._published: dict[str, Store] = {}
         self._lock = threading.Lock()
         self._writing: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._renewing: set[str] = set()
         self._renewer: threading.Thread | None = None
 
     def hold(self, namespace: Store, snapshot: SnapshotId, committed_at: datetime, *, is_newest: bool) -> SnapshotLease:
@@ -171,17 +176,46 @@ class Leases:
             return {snapshot for uri, snapshot in self._holds if uri == namespace.uri}
 
     def publish_all(self) -> None:
-        """Renew every lease, and remove those that have ended."""
+        """Renew every lease, and remove those that have ended; a store that has not answered within `INTERVAL` is left to go on beside the caller.
+
+        So a store that is away delays no lease in another one: each has threads of its own.
+        """
         now = time.monotonic()
         with self._lock:
             self._kept = {hold: until for hold, until in self._kept.items() if until > now}
             namespaces = {hold.namespace.uri: hold.namespace for hold in self._holds.values()} | self._published
+            for uri in self._renewing:
+                namespaces.pop(uri, None)
+            self._renewing.update(uri for uri, namespace in namespaces.items() if namespace.is_remote)
+        waiting: dict[str, SimpleQueue[Store]] = {}
         for namespace in namespaces.values():
-            try:
-                self.publish(namespace)
-            except Exception:
-                # Of any kind: the other leases are renewed, and this one the next time, as long as this thread goes on.
-                log.exception("the lease on %s was not renewed", namespace.uri)
+            waiting.setdefault(urlsplit(namespace.uri).netloc if namespace.is_remote else "", SimpleQueue()).put(
+                namespace
+            )
+        here = waiting.pop("", None)
+        threads = [
+            threading.Thread(target=self._publish_each, args=[tables], name="lease", daemon=True)
+            for tables in waiting.values()
+            for _ in range(min(tables.qsize(), SIDE_BY_SIDE))
+        ]
+        for thread in threads:
+            thread.start()
+        if here is not None:
+            self._publish_each(here)
+        for thread in threads:
+            thread.join(max(0.0, now + INTERVAL - time.monotonic()))
+
+    def _publish_each(self, namespaces: SimpleQueue[Store]) -> None:
+        with suppress(Empty):
+            while True:
+                namespace = namespaces.get_nowait()
+                try:
+                    self.publish(namespace)
+                except Exception:
+                    # Of any kind: the other leases are renewed, and this one the next time, as long as this thread goes on.
+                    log.exception("the lease on %s was not renewed", namespace.uri)
+                with self._lock:
+                    self._renewing.discard(namespace.uri)
 
     def _renew(self) -> None:
         while True:
