@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakMethod
@@ -23,11 +22,6 @@ from lance_flight.catalog.tables.scan import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.constant_conditions import has_constant_conditions, without_constants
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
-from lance_flight.engine.query.decimal_numbers import (
-    are_doubles_decimals,
-    has_decimals_and_doubles,
-    with_decimal_numbers,
-)
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.filters_over_joins import (
     check_merge_joins,
@@ -37,6 +31,7 @@ from lance_flight.engine.query.filters_over_joins import (
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.integer_arithmetic import may_overflow
 from lance_flight.engine.query.named_tables import NamedTables
+from lance_flight.engine.query.number_rewriting import NumberRewriting, has_wide_sums
 from lance_flight.engine.query.parameter_types import wanted_types
 from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.plan_bounds import (
@@ -70,29 +65,16 @@ from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
-from lance_flight.engine.sql.checked_arithmetic import BEYOND, has_arithmetic, sorts_rows
+from lance_flight.engine.sql.checked_arithmetic import sorts_rows
 from lance_flight.engine.sql.float_signs import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.growth import Growth
 from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
-from lance_flight.engine.sql.integer_casts import may_cast_to_integers, with_cast_operands, with_rounded_casts
 from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
-from lance_flight.engine.sql.operand_types import (
-    MOST_OPERANDS,
-    may_make_nan,
-    may_sum,
-    with_doubles,
-    with_one_nan,
-    with_one_zero,
-    with_operands,
-    with_results,
-    with_summed,
-    with_wide_sums,
-)
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
@@ -112,8 +94,6 @@ FEW_TABLES = 1_000
 """Most partition tables that are pruned before a query is run, which takes negligible time."""
 MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
-_FRACTIONS = re.compile("Float|Decimal")
-_LONG_DECIMAL = "Decimal128(38, "
 _PUSHING = "push_down_filter"
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
 """Bytes of a batch as far as the text of a statement tells, those of a text in a column that it reads, and rows of its copies."""
@@ -287,7 +267,7 @@ class QuerySession:
             )
         joined = with_joined_subqueries(plan)
         check_date_arithmetic(self.datafusion, joined)
-        return self._checked_plan(frame) if may_overflow(self.datafusion, joined) or _has_wide_sums(plan) else frame
+        return self._checked_plan(frame) if may_overflow(self.datafusion, joined) or has_wide_sums(plan) else frame
 
     def _checked_plan(self, frame: DataFrame) -> DataFrame:
         """Plan a sent plan as SQL, with checks of its numbers; `Unsupported` if DataFusion cannot write it in SQL of the same meaning."""
@@ -387,11 +367,7 @@ class QuerySession:
                 frame = self._planned(calls, plan)
                 if not is_typed:
                     is_typed = True
-                    calls, frame = self._with_exact_numbers(calls, frame, plan)
-                    calls, frame = self._with_wide_sums(calls, frame, plan, is_bound=is_bound)
-                    calls, frame = self._with_rounded_casts(calls, frame, plan, is_bound=is_bound)
-                    calls, frame = self._with_one_nan(calls, frame, plan)
-                    calls, frame = self._with_one_zero(calls, frame, plan)
+                    calls, frame = self._numbers(plan, is_bound=is_bound).rewrite(calls, frame)
                 # A view is coerced with the query that reads it.
                 strict = with_strict_memberships(calls.sql)
                 if self._is_view and strict == calls.sql and not has_moments(calls.sql):
@@ -424,6 +400,16 @@ class QuerySession:
             self._frame_of_view,
         )
 
+    def _numbers(self, plan: Callable[[str], DataFrame], *, is_bound: bool) -> NumberRewriting:
+        return NumberRewriting(
+            context=self.datafusion,
+            plan=lambda calls: self._planned(calls, plan),
+            optimise=self.optimised,
+            call=self.planned,
+            is_bound=is_bound,
+            is_view=self._is_view,
+        )
+
     def _plan_whole(self, plan: Callable[[str], DataFrame], text: str) -> DataFrame:
         """Plan a query as far as all of its calls are checked against their signatures."""
         found = plan(text)
@@ -431,162 +417,6 @@ class QuerySession:
         if sorts_rows(text):
             _check_calls(found)
         return found
-
-    def _with_exact_numbers(
-        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
-    ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query with decimals beside decimals, whose integers stay within BIGINT, and its plan."""
-
-        def planned(sql: str) -> DataFrame:
-            return self._planned(replace(calls, sql=sql), plan)
-
-        exact = with_decimal_numbers(calls.sql, frame, planned, self.datafusion, self.planned)
-        if exact != calls.sql:
-            calls, frame = replace(calls, sql=exact), planned(exact)
-        if self._are_doubles_decimals(frame):
-            doubles = self._with_doubles(calls, plan)
-            calls, frame = replace(calls, sql=doubles), planned(doubles)
-        if has_arithmetic(calls.sql) and may_overflow(self.datafusion, with_joined_subqueries(frame.logical_plan())):
-            calls, frame = self._with_checks(calls, frame, plan)
-        return calls, frame
-
-    def _with_checks(
-        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
-    ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query whose integers stay within BIGINT, and its plan."""
-        checked = calls.with_checks()
-
-        try:
-            return checked, self._planned(checked, plan)
-        except (SqlError, Unsupported) as exc:
-            if BEYOND in str(exc):
-                raise
-            # What is wrong without the check is said in its words.
-            self.optimised(frame)
-            raise Unsupported(
-                "integers of this statement may leave BIGINT, and it cannot be planned with a check of that; write"
-                f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
-            ) from exc
-
-    def _with_wide_sums(
-        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame], *, is_bound: bool
-    ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query whose sums of long decimals do not wrap, and its plan."""
-        if not may_sum(calls.sql) or not _has_wide_sums(frame.logical_plan()):
-            return calls, frame
-        sql, names = with_summed(calls.sql)
-        asking = calls.asking(sql, names)
-        try:
-            self._planned(asking, plan)
-        except (SqlError, Unsupported) as exc:
-            if not is_bound:
-                return calls, frame
-            self.optimised(frame)
-            raise Unsupported(
-                "sums of this statement may leave DECIMAL(38, s), and it cannot be planned with a check of that; write sum(CAST(a AS DOUBLE)),"
-                f" or sum(CAST(a AS DECIMAL(28, s))) ({exc})"
-            ) from exc
-        wide = replace(calls, sql=with_wide_sums(calls.sql, names, asking.operand_types()))
-        return (calls, frame) if wide.sql == calls.sql else (wide, self._planned(wide, plan))
-
-    def _with_rounded_casts(
-        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame], *, is_bound: bool
-    ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query whose casts of doubles and decimals to integers round, and its plan."""
-        if (
-            not may_cast_to_integers(calls.sql)
-            or _FRACTIONS.search(frame.logical_plan().display_indent_schema()) is None
-        ):
-            return calls, frame
-        sql, names = with_cast_operands(calls.sql)
-        if not names:
-            return calls, frame
-        asking = calls.asking(sql, names)
-        try:
-            self._planned(asking, plan)
-        except (SqlError, Unsupported) as exc:
-            # The digits of a decimal may change as DataFusion optimises.
-            if is_bound and not set(names) <= asking.types.keys():
-                self.optimised(frame)
-                raise Unsupported(
-                    f"a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT) ({exc})"
-                ) from exc
-        rounded, types = with_rounded_casts(calls.sql, names, asking.operand_types())
-        if rounded == calls.sql:
-            return calls, frame
-        calls = calls.with_rounded(rounded, types)
-        return calls, self._planned(calls, plan)
-
-    def _are_doubles_decimals(self, frame: DataFrame) -> bool:
-        # Asked here, since most queries have no such types, and each step of planning goes to another thread.
-        return has_decimals_and_doubles(frame) and self.planned(partial(are_doubles_decimals, frame, self.datafusion))
-
-    def _with_one_nan(
-        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
-    ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query whose computed NaN has no sign, and its plan: 0 / 0 has one on x86, and is less than all to DataFusion."""
-        is_asked = self._is_view or may_make_nan(calls.sql)
-        if not is_asked or "Float" not in frame.logical_plan().display_indent_schema():
-            return calls, frame
-        sql, names = with_results(calls.sql)
-        if not 0 < len(names) <= MOST_OPERANDS:
-            return calls, frame
-        return self._as_typed(calls, frame, plan, calls.asking(sql, names), partial(with_one_nan, calls.sql, names))
-
-    def _with_one_zero(
-        self, calls: TypedCalls, frame: DataFrame, plan: Callable[[str], DataFrame]
-    ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query that takes computed zeros of both signs for one value, and its plan."""
-        if not may_compare_bits(calls.sql) or "Float" not in frame.logical_plan().display_indent_schema():
-            return calls, frame
-        sql, names = with_operands(calls.sql, of_bits=True)
-        if not 0 < sum(map(len, names)) <= MOST_OPERANDS:
-            return calls, frame
-        return self._as_typed(
-            calls, frame, plan, calls.asking(sql, chain(*names)), partial(with_one_zero, calls.sql, names)
-        )
-
-    def _as_typed(
-        self,
-        calls: TypedCalls,
-        frame: DataFrame,
-        plan: Callable[[str], DataFrame],
-        asking: TypedCalls,
-        rewritten: Callable[[Mapping[str, pa.DataType]], str],
-    ) -> tuple[TypedCalls, DataFrame]:
-        """Return a query as `rewritten` makes it of the types that planning `asking` tells, and its plan; the same query if either has none."""
-        with suppress(SqlError, Unsupported):  # a key that is selected too, and must be the same there
-            self._planned(asking, plan)
-            unsigned = rewritten(asking.operand_types())
-            if unsigned != calls.sql:
-                frame = self._planned(replace(calls, sql=unsigned), plan)
-                calls = replace(calls, sql=unsigned)
-        return calls, frame
-
-    def _with_doubles(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> str:
-        """Return a query whose decimals are doubles where they meet these."""
-        refused: LanceFlightError | None = None
-        for _ in range(PLANNING_ROUNDS):
-            # A value of such operands is an operand itself.
-            sql, names = with_operands(calls.sql)
-            asking = calls.asking(sql, chain(*names))
-            if sum(map(len, names)) > MOST_OPERANDS:
-                break
-            try:
-                self._planned(asking, plan)
-                found = with_doubles(calls.sql, names, asking.operand_types())
-                if not self._are_doubles_decimals(self._planned(replace(calls, sql=found), plan)):
-                    return found
-            except (SqlError, Unsupported) as exc:
-                refused = exc
-                break
-            if found == calls.sql:
-                break
-            calls = replace(calls, sql=found)
-        raise Unsupported(
-            "DECIMAL meets DOUBLE or REAL in this statement, which DataFusion makes DECIMAL(30, 15) of; write CAST(… AS DOUBLE) around"
-            " the DECIMAL, or CAST(… AS DECIMAL(p, s)) around the other"
-        ) from refused
 
     def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.
@@ -978,12 +808,6 @@ def _check_calls(frame: DataFrame) -> None:
         # Anything else is said when the query, once coerced, is planned to run.
         if refuses_call(exc):
             raise
-
-
-def _has_wide_sums(plan: LogicalPlan) -> bool:
-    """Return whether a plan may have sums of decimals that leave 38 digits."""
-    shown = plan.display_indent_schema()
-    return _LONG_DECIMAL in shown and may_sum(shown)
 
 
 def _check_running(run: Run) -> None:
