@@ -15,6 +15,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import LanceFlightError, NotFound
 
@@ -151,7 +152,7 @@ def test_an_append_commits_each_table_once_and_lists_no_files(tmp_path: Path, mo
     engine.update("INSERT INTO t VALUES (0, 0), (1, 1), (2, 2)")
     listed: Counter[str] = Counter()
     commits: Counter[str] = Counter()
-    entries, commit = links._entries, lance.LanceDataset.commit
+    entries, commit, append = links._entries, lance.LanceDataset.commit, partitions.append_version
 
     def listing(top: str, directory: str) -> set[str]:
         listed[Path(directory).name] += 1
@@ -161,7 +162,13 @@ def test_an_append_commits_each_table_once_and_lists_no_files(tmp_path: Path, mo
         commits["__manifest" if base.uri.endswith("__manifest") else "table"] += 1
         return commit(base, *arguments, **options)
 
+    def appending(*arguments: Any) -> bool:
+        is_written = append(*arguments)
+        commits["table"] += is_written
+        return is_written
+
     monkeypatch.setattr(links, "_entries", listing)
+    monkeypatch.setattr(partitions, "append_version", appending)
     monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(committing))
     engine.update("INSERT INTO t VALUES (3, 0), (4, 1), (5, 2)")
     assert commits == {"table": 3, "__manifest": 1}
