@@ -135,8 +135,8 @@ def test_an_append_opens_nothing_that_was_committed_here_before(tmp_path: Path, 
     engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
     costs = []
-    for partitions in (3, 12):
-        rows = ", ".join(f"({number}, {number})" for number in range(partitions))
+    for count in (3, 12):
+        rows = ", ".join(f"({number}, {number})" for number in range(count))
         engine.update(f"INSERT INTO t VALUES {rows}")
         asked.clear()
         engine.update(f"INSERT INTO t VALUES {rows}")
