@@ -17,6 +17,7 @@ from lance_flight.catalog.storage.appended_versions import append_version, colum
 from lance_flight.catalog.storage.names import version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields
+from lance_flight.catalog.tables.partitions import numbered
 from lance_flight.errors import OutsideRoot
 
 ROWS = pa.table({"x": [1, 2], "s": ["a", None], "v": pa.array([[1.0, 2.0]] * 2, pa.list_(pa.float32(), 2))})
@@ -101,14 +102,15 @@ def comparable(content: bytes) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_version_is_what_lance_writes(tmp_path: Path, make: Callable[[Path], None], count: int) -> None:
+@pytest.mark.parametrize(("count", "first"), [(1, 0), (2, 0), (2, 7 << 10)])
+def test_a_version_is_what_lance_writes(tmp_path: Path, make: Callable[[Path], None], count: int, first: int) -> None:
     place, other = tmp_path / "t", tmp_path / "other"
     make(place)
     fragments = added(place, count)
     shutil.copytree(place, other)
     base = int(lance.dataset(place).version)
-    for _ in range(3):  # the later ones go on from what is in memory
+    for number in range(3):  # the later ones go on from what is in memory
+        fragments = numbered(fragments, first + 10 * number) if first else fragments
         LanceDataset.commit(str(other), LanceOperation.Append(fragments), read_version=base, max_retries=0)
         assert append_version(Store(str(place)), base, fragments)
         base += 1

@@ -114,18 +114,14 @@ class _Version:
             form=single[_FORMAT],
         )
 
-    def appended(self, fragments: Sequence[bytes]) -> _Version:
-        """Return the next version, with further fragments, which are numbered here."""
-        numbered = (
-            _bytes(_FRAGMENTS, _number(1, number) + fragment)
-            for number, fragment in enumerate(fragments, self.last_fragment + 1)
-        )
-        return replace(
-            self,
-            number=self.number + 1,
-            fragments=self.fragments + b"".join(numbered),
-            last_fragment=self.last_fragment + len(fragments),
-        )
+    def appended(self, fragments: Sequence[tuple[int, bytes]]) -> _Version:
+        """Return the next version, with further fragments; those of number 0 are numbered here."""
+        last, added = self.last_fragment, b""
+        for number, fragment in fragments:
+            here = number or last + 1
+            added += _bytes(_FRAGMENTS, _number(1, here) + fragment)
+            last = max(last, here)
+        return replace(self, number=self.number + 1, fragments=self.fragments + added, last_fragment=last)
 
     def to_bytes(self, transaction: bytes, name: str, moment: int) -> bytes:
         """Return the file of the version that a transaction of a file `name` has made at a moment, in nanoseconds since 1970."""
@@ -169,17 +165,17 @@ def columns_of(table: Store, version: int) -> bytes | None:
 
 def append_version(table: Store, base: int, fragments: Iterable[FragmentMetadata]) -> bool:
     """Write the version after `base` with new fragments; False, and nothing is done, where only Lance can or it is there already."""
-    encoded = [_encode(fragment) for fragment in fragments]
+    encoded = [(fragment.id, _encode(fragment)) for fragment in fragments]
     before = _find(table, base)
     if before is None or before.number != base:
         return False
-    added = [fragment for fragment in encoded if fragment is not None]
+    added = [(number, fragment) for number, fragment in encoded if fragment is not None]
     if not added or len(added) < len(encoded):
         return False
     table.check_place()
     unique = str(uuid.uuid4())
     name, found = f"{base}-{unique}.txn", before.appended(added)
-    append = b"".join(_bytes(1, fragment) for fragment in added)
+    append = b"".join(_bytes(1, _number(1, number) + fragment) for number, fragment in added)
     transaction = _number(1, base) + _bytes(2, unique.encode()) + _bytes(_APPEND, append)
     if not _write(table.uri, name, transaction, found.number, found.to_bytes(transaction, name, time.time_ns())):
         return False
