@@ -106,6 +106,7 @@ LAYERS = {
         "lance_flight.catalog",
         "lance_flight.errors",
         "lance_flight.file_reloading",
+        "lance_flight.model",
         "lance_flight.quantities",
         "lance_flight_client",
         "lance_flight_client.console",
@@ -174,6 +175,7 @@ ENGINE = (
 
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
+    ("lance_flight.cli", "lance_flight.model"): {"lance_flight.model.operations"},
     # What is counted and logged, and nothing that does it.
     ("lance_flight.admin", "lance_flight.engine"): {
         "lance_flight.engine.runtime.running_statement",

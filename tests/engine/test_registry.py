@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from importlib import import_module
-from inspect import isabstract
+from inspect import getattr_static, isabstract
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ from lance_flight.engine.statements.kinds import (
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.errors import SqlError
+from lance_flight.model.operations import OPERATIONS
 
 from tests.engine.statement_needs import NEEDS
 
@@ -162,9 +163,18 @@ def test_a_statement_is_complete(statement: type[Statement]) -> None:
     assert statement.__doc__
     assert not issubclass(statement, TableStatement) or set(statement.needs) <= set(Privilege)
     assert "forms" in vars(statement)
-    assert isinstance(vars(statement)["read"], classmethod)
+    assert isinstance(getattr_static(statement, "read"), classmethod)
     examples = [sql for sql in NEEDS if any(begins(sql, form) for form in statement.forms)]
     assert {type(parse(sql)) for sql in examples} & {statement, *statement.__bases__}, f"no example: {statement.forms}"
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_statement_of_an_operation_takes_all_of_its_clauses(name: str) -> None:
+    operation = OPERATIONS[name]
+    clauses = [clause.format("p = 'a'" if clause.startswith("WHERE") else 300) for clause in operation.clauses.values()]
+    statement = parse(" ".join([operation.statement.format(table="t"), *clauses]))
+    assert isinstance(statement, MaintenanceStatement)
+    assert getattr(statement, "given", {}).keys() == operation.clauses.keys()
 
 
 def begins(sql: str, form: str) -> bool:

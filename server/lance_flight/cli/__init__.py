@@ -17,6 +17,7 @@ from lance_flight_client.errors import ServerError, plain
 
 from lance_flight.errors import LanceFlightError, StorageFull, StorageUnauthenticated, Unavailable
 from lance_flight.machine import raise_file_limit
+from lance_flight.model.operations import OPERATIONS
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -30,22 +31,24 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "hash-password": "hash a password for the users file of a server",
         "make-token": "make a bearer token for the tokens file of a server",
         "inspect": "show the tables of a root, without a server",
-        "compact": "rewrite small files and files with deleted rows",
+        "compact": OPERATIONS["compact"].summary,
         "create-index": "create an index of a column in the partition tables",
-        "reindex": "add new rows to the indices",
-        "rewrite": "move rows from older partition specs to the current one",
-        "vacuum": "remove expired snapshots and files of aborted transactions",
-        "verify": "check that every row is in the partition of its values",
+        "reindex": OPERATIONS["reindex"].summary,
+        "rewrite": OPERATIONS["rewrite"].summary,
+        "vacuum": OPERATIONS["vacuum"].summary,
+        "verify": OPERATIONS["verify"].summary,
         "backup": "copy the tables of a root to a backup, while it is in use",
         "list-backups": "list the backups in a directory or object store",
         "verify-backup": "compare every file of a backup with its checksum",
         "restore": "make a new root of a backup",
-        "repair": "find and repair damaged metadata",
+        "repair": OPERATIONS["repair"].summary,
         "doctor": "look for what keeps a root from being served well",
-        "migrate": "convert the metadata of other writers to the table metadata of the spec",
+        "migrate": OPERATIONS["migrate"].summary,
     }
 )
 """Each command with its line in `--help`; the module of its name declares its `arguments` and has it `run`."""
+_MODULES = dict.fromkeys(("compact", "reindex", "rewrite", "vacuum", "verify"), "maintenance")
+"""Commands of one module."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,4 +132,4 @@ def parser() -> Parser:
 
 
 def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"lance_flight.cli.{command.replace('-', '_')}")
+    return importlib.import_module(f"lance_flight.cli.{_MODULES.get(command, command.replace('-', '_'))}")

@@ -15,17 +15,12 @@ from lance_flight.cli.arguments import add_dry_run, add_tables
 from lance_flight.cli.inspect import existing_root, named
 from lance_flight.cli.maintenance import each_table
 from lance_flight.engine.sql.functions import evaluate
+from lance_flight.model.operations import OPERATIONS
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    command.description = (
-        "Bring a root to the formats of this release: partition specs and schemas that another writer keeps in rows of __manifest, or in"
-        " its Arrow schema, go to the table metadata; then each partitioned table and its branches go to the newest table format, and"
-        " at last the record of the root says that new tables have it, too. Run it when every server, job and program over the root is"
-        " of this release: older ones refuse what they do not know. Readers and writers continue. After an interruption the same"
-        " command resumes."
-    )
+    command.description = OPERATIONS["migrate"].means
     command.epilog = (
         "Examples: lance-flight migrate lake --dry-run; lance-flight migrate lake; lance-flight doctor lake"
     )

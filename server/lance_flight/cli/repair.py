@@ -14,15 +14,12 @@ from lance_flight.cli.inspect import existing_root, named
 from lance_flight.cli.maintenance import each_table
 from lance_flight.engine.writes.rebuilding import LostManifest
 from lance_flight.errors import InvalidInput
+from lance_flight.model.operations import OPERATIONS
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    command.description = (
-        "Find damage in a table: a newest version that cannot be read, and in a __manifest partition columns that a writer without support for them dropped, rows without their"
-        " table or pinned version, and partition values with several tables. Without --apply nothing is changed. The exit"
-        " status is 1 if damage remains."
-    )
+    command.description = OPERATIONS["repair"].means
     add_tables(command)
     command.add_argument(
         "--apply", action="store_true", help="repair what can be repaired, one commit for each kind of damage"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.model.operations import OPERATIONS
 
 from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.backends import SqlRunner
@@ -56,6 +57,8 @@ _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
         "retain_hours": _number,
         "transaction_hours": _number,
         "dry_run": _switch,
+        "force": _switch,
+        "where": str,
     }
 )
 """Parameters by name: how each is said in a statement; None where it is left out."""
@@ -79,7 +82,7 @@ class Procedure:
     def sql(self, values: Sequence[str | None]) -> str:
         """Return the statement for the values of the parameters; `InvalidInput` for a value that it cannot have.
 
-        >>> PROCEDURES["vacuum"].sql(["t", "200", None, "12"])
+        >>> PROCEDURES["vacuum"].sql(["t", "200", None, "12", None])
         'VACUUM "public"."t" RETAIN 200 HOURS TRANSACTIONS 12 HOURS'
         """
         given = dict(zip(self.parameters, values, strict=True))
@@ -93,27 +96,12 @@ class Procedure:
 
 PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
     {
-        "compact": Procedure("Write small files and deleted rows anew", "ALTER TABLE {table} COMPACT"),
-        "rewrite_partitions": Procedure(
-            "Move rows under older partitionings to the current one", "ALTER TABLE {table} REWRITE PARTITIONS"
-        ),
-        "vacuum": Procedure(
-            "Delete files that no kept version needs",
-            "VACUUM {table}",
-            optional=MappingProxyType(
-                {
-                    "retain_hours": "RETAIN {} HOURS",
-                    "dry_run": "DRY RUN{}",
-                    "transaction_hours": "TRANSACTIONS {} HOURS",
-                }
-            ),
-        ),
-        "verify": Procedure("Check that every row is where it belongs", "VERIFY TABLE {table}"),
-        "repair": Procedure(
-            "Mend a table as far as that is safe",
-            "REPAIR TABLE {table}",
-            optional=MappingProxyType({"dry_run": "DRY RUN{}"}),
-        ),
+        **{
+            each.procedure: Procedure(
+                each.summary.capitalize(), each.statement, optional=MappingProxyType(each.clauses)
+            )
+            for each in OPERATIONS.values()
+        },
         "rollback": Procedure(
             "Make a new version that equals an old one",
             "ALTER TABLE {table} ROLLBACK TO {version}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -15,12 +16,26 @@ from typing import Any
 from lance_flight.config_sources import SECRET, WITH_PASSWORD
 from lance_flight.errors import InvalidInput, LanceFlightError
 from lance_flight.model.index_kinds import KINDS
+from lance_flight.model.operations import OPERATIONS
 
 from lance_flight_client.errors import JobFailed
 from lance_flight_client.index_arguments import add_index_arguments
 from lance_flight_client.spark.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Setting, SettingType
 
 PROGRAM = "python -m lance_flight_client.spark"
+
+
+_EXAMPLES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "compact": (
+            "compact lake flights",
+            "compact s3://bucket/lake flights --target-rows 4000000 --storage aws_region=eu-north-1",
+        ),
+        "rewrite": ("rewrite lake flights", "rewrite lake flights --where \"origin = 'JFK'\""),
+        "verify": ("verify lake flights", "verify lake flights --snapshot 12"),
+    }
+)
+"""Examples of the operations that Spark does."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,9 +65,8 @@ def parser() -> argparse.ArgumentParser:
     _sql(commands.add_parser("sql", help="start Spark's SQL shell with a catalog over a root or a server"))
     _settings(commands.add_parser("settings", help="print the settings of a session with such a catalog"))
     _ingest(commands.add_parser("ingest", help="load Parquet, CSV or JSON files into a table, in one commit"))
-    _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
-    _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
-    _verify(commands.add_parser("verify", help="read a whole version, and check every row against its partition"))
+    for name, examples in _EXAMPLES.items():
+        _operation(commands.add_parser(name, help=OPERATIONS[name].summary), name, *examples)
     _backfill(commands.add_parser("backfill", help="add a column with the values of an SQL expression"))
     _create_index(commands.add_parser("create-index", help="index a column in every partition table"))
     return top
@@ -149,39 +163,14 @@ def _maintained(command: argparse.ArgumentParser) -> None:
             command.add_argument(setting.flag, dest=setting.key, help=setting.means, **_argument(setting.kind))
 
 
-def _compact(command: argparse.ArgumentParser) -> None:
-    _described(
-        command,
-        "Write small files, and files with deleted rows, anew: the tasks of Spark rewrite, and one commit moves the pins of\n"
-        "all partition tables concerned. Readers and writers go on meanwhile.",
-        "compact lake flights",
-        "compact s3://bucket/lake flights --target-rows 4000000 --storage aws_region=eu-north-1",
-    )
+def _operation(command: argparse.ArgumentParser, name: str, *examples: str) -> None:
+    """Declare an operation as the table of operations has it; the tasks of Spark do its work."""
+    operation = OPERATIONS[name]
+    _described(command, textwrap.fill(operation.means, 120), *examples)
     _maintained(command)
-    command.add_argument("--target-rows", type=int, metavar="N", help="rows of a file that is large enough")
-
-
-def _rewrite(command: argparse.ArgumentParser) -> None:
-    _described(
-        command,
-        "Move the rows of tables under older partition specs to the current one. Readers and writers go on meanwhile.",
-        "rewrite lake flights",
-        "rewrite lake flights --where \"origin = 'JFK'\"",
-    )
-    _maintained(command)
-    command.add_argument("--where", metavar="SQL", help="only tables that may hold rows for which this is true")
-
-
-def _verify(command: argparse.ArgumentParser) -> None:
-    _described(
-        command,
-        "Read all rows of a version, and check that each lies in the partition of its values. Prints counts and a checksum that\n"
-        "stays the same whatever moves rows; the exit status is 1 where something is wrong.",
-        "verify lake flights",
-        "verify lake flights --snapshot 12",
-    )
-    _maintained(command)
-    command.add_argument("--snapshot", type=int, metavar="N", help="the version to check; the newest one without")
+    for each in operation.arguments:
+        if each.of_jobs:
+            command.add_argument(each.flag, dest=each.name, type=each.kind, metavar=each.shown, help=each.means)
 
 
 def _backfill(command: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lance_flight.catalog.maintenance.verification import VerificationReport
+from lance_flight.model.operations import OPERATIONS
 
 from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.spark import maintenance
@@ -18,9 +19,14 @@ from lance_flight_client.terminal import progress
 
 WORK: Mapping[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     {
-        "compact": (maintenance.compact, (), ("target_rows",)),
-        "rewrite": (maintenance.rewrite, (), ("where",)),
-        "verify": (maintenance.verify, (), ("snapshot",)),
+        **{
+            name: (
+                getattr(maintenance, name),
+                (),
+                tuple(each.name for each in OPERATIONS[name].arguments if each.of_jobs),
+            )
+            for name in ("compact", "rewrite", "verify")
+        },
         "backfill": (maintenance.backfill, ("column", "expression"), ("data_type",)),
         "create-index": (maintenance.create_index, ("column",), ("kind", "name", "options", "min_rows")),
     }

@@ -8,13 +8,14 @@ remove the snapshots themselves.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
 import pyarrow as pa
 
+from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.commits.commit import OLD_SECONDS
 from lance_flight.catalog.maintenance.sweep import Expiry, Pins, Sweep, SweepTotals, expire, pins_of
 from lance_flight.catalog.storage.leases import GRACE, INTERVAL, clock_of, leases
@@ -35,9 +36,6 @@ TRANSACTION_FLOOR_HOURS = 2 * OLD_SECONDS / HOUR
 RENEWED_SECONDS = INTERVAL + 2
 """Within which each process renews its leases."""
 WORKERS = 4
-
-Progress = Callable[[int, int], None]
-"""Told how many of how many tables are done."""
 
 _A_LINK = "a symbolic link, which is not followed"
 _FLOATS = "a snapshot reads whatever is its newest version"

@@ -1,10 +1,10 @@
-"""The statements that maintain a table and return what they did as rows: COMPACT, REWRITE PARTITIONS, VACUUM, VERIFY, REPAIR, MIGRATE."""
+"""The statements that maintain a table and return what they did as rows, as the table of operations has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -25,20 +25,62 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
+from lance_flight.model.operations import OPERATIONS, VALUE, Operation
+
+
+def _declared(operation: Operation) -> tuple[tuple[str, ...], tuple[Privilege, ...]]:
+    """Return the forms of an operation's statement, and the privileges that it needs."""
+    words = operation.statement.replace("{table}", "t")
+    forms = (words if words.startswith("ALTER") else words.split()[0],)
+    return forms, tuple(Privilege[name] for name in operation.privileges)
 
 
 @dataclass(frozen=True, slots=True)
-class Compact(MaintenanceStatement):
-    """ALTER TABLE t COMPACT."""
+class OperationStatement(MaintenanceStatement):
+    """Statement of an `operation`; `given` are the arguments that its clauses name."""
 
-    forms = ("ALTER TABLE t COMPACT",)
-    needs = (Privilege.ADMIN,)
+    operation: ClassVar[Operation]
 
     table: TableRef
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, _: Cursor, table: TableRef) -> Compact:
-        return cls(table)
+    def read(cls, cursor: Cursor, table: TableRef | None = None) -> Self:
+        if table is None:
+            for word in cls.operation.statement.split()[1:-1]:
+                cursor.expect(word)
+            table = references.table(cursor)
+        given: dict[str, Any] = {}
+        while cls.operation.clauses and not cursor.done:
+            given |= _clause(cursor, cls.operation)
+        return cls(table, given)
+
+
+def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
+    """Read a clause of an operation, and return the argument that it names."""
+    said = [each for each in operation.arguments if each.clause]
+    for each in said:
+        before, _, unit = each.clause.partition(VALUE)
+        if not cursor.accept(*before.split()):
+            continue
+        if each.kind is bool:
+            return {each.name: True}
+        if each.kind is str:
+            return {each.name: cursor.rest()}
+        number = cursor.number(f"a number of{unit.lower()}")
+        if not cursor.accept(unit.strip().removesuffix("S")):
+            cursor.expect(unit.strip())
+        return {each.name: each.kind(str(number))}
+    *others, last = [each.clause.replace(VALUE, "n") for each in said]
+    raise cursor.error(f"{', '.join(others)} or {last}" if others else last)
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(OperationStatement):
+    """ALTER TABLE t COMPACT."""
+
+    operation = OPERATIONS["compact"]
+    forms, needs = _declared(operation)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         check = _check(progress)
@@ -51,56 +93,37 @@ class Compact(MaintenanceStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class RewritePartitions(MaintenanceStatement):
+class RewritePartitions(OperationStatement):
     """ALTER TABLE t REWRITE PARTITIONS [WHERE condition over its columns]."""
 
-    forms = ("ALTER TABLE t REWRITE PARTITIONS",)
-    needs = (Privilege.ADMIN, Privilege.SELECT)
-
-    table: TableRef
-    where: str | None = None
-
-    @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> RewritePartitions:
-        return cls(table, cursor.rest() if cursor.accept("WHERE") else None)
+    operation = OPERATIONS["rewrite"]
+    forms, needs = _declared(operation)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         namespace = partitioned(table)
-        choose = None if self.where is None else tables_where(namespace, self.where)
+        choose = tables_where(namespace, self.given["where"]) if self.given else None
         run = runner_beside_queries(progress, is_remote=table.store.is_remote)
         return MaintenanceWork(
             REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose, progress=progress, run=run).rows
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vacuum(MaintenanceStatement):
+@dataclass(frozen=True, slots=True)
+class Vacuum(OperationStatement):
     """VACUUM t [RETAIN n HOURS] [TRANSACTIONS n HOURS] [DRY RUN] [FORCE]."""
 
-    forms = ("VACUUM",)
-    needs = (Privilege.ADMIN,)
-
-    table: TableRef
-    rules: VacuumRules
-
-    @classmethod
-    def read(cls, cursor: Cursor) -> Vacuum:
-        table = references.table(cursor)
-        rules = VacuumRules()
-        while not cursor.done:
-            rules = replace(rules, **_vacuum_option(cursor))
-        return cls(table=table, rules=rules)
+    operation = OPERATIONS["vacuum"]
+    forms, needs = _declared(operation)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        checked = self.rules.checked()
-        check = _check(progress)
+        rules, check = VacuumRules(**self.given).checked(), _check(progress)
 
         def told(done: int, total: int) -> None:
             check()
             if progress is not None:
                 progress(done, total)
 
-        return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(table, checked, progress=told).rows)
+        return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(table, rules, progress=told).rows)
 
     def without_counts(self, report: pa.Table) -> pa.Table:
         kinds = dict.fromkeys(report["kind"].to_pylist())
@@ -108,98 +131,45 @@ class Vacuum(MaintenanceStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class Verify(MaintenanceStatement):
+class Verify(OperationStatement):
     """VERIFY TABLE t."""
 
-    forms = ("VERIFY",)
-    needs = (Privilege.ADMIN, Privilege.SELECT)
-
-    table: TableRef
-
-    @classmethod
-    def read(cls, cursor: Cursor) -> Verify:
-        cursor.expect("TABLE")
-        table = references.table(cursor)
-        return cls(table)
+    operation = OPERATIONS["verify"]
+    forms, needs = _declared(operation)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         run = runner_beside_queries(progress, is_remote=table.store.is_remote)
         return MaintenanceWork(VERIFICATION_SCHEMA, lambda: verify(table, evaluate, progress=progress, run=run).rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repair(MaintenanceStatement):
+@dataclass(frozen=True, slots=True)
+class Repair(OperationStatement):
     """REPAIR TABLE t [DRY RUN]."""
 
-    forms = ("REPAIR",)
-    needs = (Privilege.ADMIN, Privilege.SELECT)
-
-    table: TableRef
-    dry_run: bool
-
-    @classmethod
-    def read(cls, cursor: Cursor) -> Repair:
-        table, dry_run = _table_dry_run(cursor)
-        return cls(table=table, dry_run=dry_run)
+    operation = OPERATIONS["repair"]
+    forms, needs = _declared(operation)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         namespace = partitioned(table, "has no manifest to repair")
         return MaintenanceWork(
-            REPAIR_SCHEMA, lambda: repair(namespace, dry_run=self.dry_run).rows, is_cancellable=False
+            REPAIR_SCHEMA, lambda: repair(namespace, dry_run="dry_run" in self.given).rows, is_cancellable=False
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migrate(MaintenanceStatement):
+@dataclass(frozen=True, slots=True)
+class Migrate(OperationStatement):
     """MIGRATE TABLE t [DRY RUN]."""
 
-    forms = ("MIGRATE",)
-    needs = (Privilege.ADMIN,)
-
-    table: TableRef
-    dry_run: bool
-
-    @classmethod
-    def read(cls, cursor: Cursor) -> Migrate:
-        table, dry_run = _table_dry_run(cursor)
-        return cls(table=table, dry_run=dry_run)
+    operation = OPERATIONS["migrate"]
+    forms, needs = _declared(operation)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         namespace = partitioned(table, "has no manifest to migrate")
         return MaintenanceWork(
-            MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=self.dry_run).rows, is_cancellable=False
+            MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run="dry_run" in self.given).rows, is_cancellable=False
         )
 
 
 def _check(watch: Watch | None) -> Callable[[], None]:
     """Return what ends the work of a statement that was cancelled."""
     return (lambda: None) if watch is None else watch.check
-
-
-def _vacuum_option(cursor: Cursor) -> dict[str, Any]:
-    """Read an option of VACUUM, and return the rule that it sets."""
-    if cursor.accept("RETAIN"):
-        return {"retain_hours": _hours(cursor)}
-    if cursor.accept("TRANSACTIONS"):
-        return {"transaction_hours": _hours(cursor)}
-    if cursor.accept("DRY", "RUN"):
-        return {"dry_run": True}
-    if cursor.accept("FORCE"):
-        return {"force": True}
-    raise cursor.error("RETAIN n HOURS, TRANSACTIONS n HOURS, DRY RUN or FORCE")
-
-
-def _hours(cursor: Cursor) -> float:
-    """Read `n HOURS`."""
-    hours = float(cursor.number("a number of hours"))
-    if not cursor.accept("HOUR"):
-        cursor.expect("HOURS")
-    return hours
-
-
-def _table_dry_run(cursor: Cursor) -> tuple[TableRef, bool]:
-    """Read `TABLE t [DRY RUN]`."""
-    cursor.expect("TABLE")
-    table = references.table(cursor)
-    dry_run = cursor.accept("DRY", "RUN")
-    return table, dry_run
