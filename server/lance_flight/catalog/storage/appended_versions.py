@@ -145,10 +145,10 @@ class _Version:
         return above + LENGTH.pack(len(manifest)) + manifest + _FOOTER.pack(len(above), 0, 2, b"LANC")
 
 
-_known = LruCache[tuple[str, int], tuple[VersionFile, _Version]](
+_known = LruCache[tuple[str, int], tuple[VersionFile, _Version | None]](
     MOST_TABLES, most_weight=MOST_BYTES, weigh=lambda known: known[0][-1], idle_seconds=IDLE_SECONDS
 )
-"""The versions that were written or read here, told by their files, whose sizes they weigh."""
+"""The versions that were written or read here (None: only Lance writes on top of it), told by their files, whose sizes they weigh."""
 
 
 def columns_of(table: Store, version: int) -> bytes | None:
@@ -197,8 +197,7 @@ def _find(table: Store, version: int) -> _Version | None:
         found = _Version.read(Path(table.uri, VERSIONS, version_name(version)).read_bytes())
     except FileNotFoundError:
         return None
-    if found is not None:
-        _known.put((table.uri, version), (file, found))
+    _known.put((table.uri, version), (file, found))
     return found
 
 
