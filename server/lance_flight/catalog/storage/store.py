@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from urllib.parse import quote
 
 import lance
@@ -495,10 +495,12 @@ def _is_there(path: str) -> bool:
 
 
 def _local_tree(place: str) -> Iterator[StoredFile]:
-    for directory, _, names in os.walk(place, followlinks=False):
+    # Text and no paths: a history has hundreds of thousands of files.
+    top = place.rstrip("/")
+    for directory, _, names in os.walk(top or place, followlinks=False):
+        below = directory[len(top) + 1 :]
         for name in names:
-            path = Path(directory, name)
             with suppress(FileNotFoundError):
-                found = path.lstat()
+                found = os.lstat(f"{directory}/{name}")
                 if stat.S_ISREG(found.st_mode):
-                    yield StoredFile(str(path.relative_to(place)), found.st_size, found.st_mtime)
+                    yield StoredFile(f"{below}/{name}" if below else name, found.st_size, found.st_mtime)
