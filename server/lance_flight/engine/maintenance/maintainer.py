@@ -38,6 +38,8 @@ LONGEST_SECONDS, SLOWEST_BYTES = 1800.0, 100_000
 """A batch of pieces may take so long, and a second more for each so many bytes; one that takes longer hangs."""
 IDLE_SECONDS, REMOTE_IDLE_SECONDS = 2.0, 60.0
 """Rest after a look at a root that has found nothing to do; a look at an object store costs requests."""
+VACUUM_IDLE = 30
+"""Factor of these for vacuums, which are due by hours."""
 FAILED_SECONDS = 60.0
 """Rest after a look that has failed, as over a root that cannot be written."""
 STOPPING_SECONDS = 5.0
@@ -158,6 +160,7 @@ class MaintenanceThread:
     def _run(self) -> None:
         owner = self._owner
         idle = REMOTE_IDLE_SECONDS if owner.root.store.is_remote else IDLE_SECONDS
+        idle *= VACUUM_IDLE if self.chooser.kinds == {WorkKind.VACUUM} else 1
         while not owner.stopped.is_set():
             self.woken.clear()
             share = owner.share
