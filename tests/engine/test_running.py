@@ -20,6 +20,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
@@ -416,3 +417,25 @@ def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -
             del rows
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("made", ["", " PARTITIONED BY (k)"], ids=["plain", "partitioned"])
+@pytest.mark.parametrize(
+    "sql", ["INSERT INTO u VALUES (2)", "UPDATE u SET k = 3", "DELETE FROM u WHERE k = 1", "TRUNCATE TABLE u"]
+)
+def test_nothing_is_visible_of_a_change_that_is_cancelled_as_its_commit_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, made: str
+) -> None:
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    engine.update(f"CREATE TABLE u (k BIGINT){made}")
+    engine.update("INSERT INTO u VALUES (1)")
+    begin = Cancellation.begin_commit
+
+    def cancelled(cancellation: Cancellation) -> None:
+        cancellation.cancel(lambda: Cancelled("the statement was cancelled"))
+        begin(cancellation)
+
+    monkeypatch.setattr(Cancellation, "begin_commit", cancelled)
+    with pytest.raises(Cancelled):
+        engine.update(sql)
+    assert engine.query("SELECT k FROM u").to_pylist() == [{"k": 1}]

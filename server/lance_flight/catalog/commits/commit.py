@@ -314,6 +314,8 @@ class Commits:
             return True
         done = [member.transaction for member in group]
         try:
+            if not snapshot.is_partitioned:
+                _begin_guards(done)  # What is staged of a plain table is visible.
             rows = staging.rows(done, snapshot)
             failpoint("all_staged")
             once = [transaction.once for transaction in done if transaction.once is not None]
