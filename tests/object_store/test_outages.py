@@ -14,9 +14,12 @@ from typing import ClassVar
 
 import pytest
 from lance_flight.catalog.storage import filesystems, store
+from lance_flight.engine.runtime.cancellation import BUSY
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error
 
+from tests.engine.waiting import until
+from tests.object_store import s3_server
 from tests.object_store.bucket import Bucket, BucketDatabase
 from tests.object_store.s3_server import Fault, Rule, S3Server
 from tests.selection import IS_FULL
@@ -144,6 +147,16 @@ def test_a_short_outage_is_waited_out(stored: Bucket) -> None:
     assert sorted(bucket.database.rows("SELECT id FROM plain")) == [(1,), (2,)]
 
 
+ENDING = (
+    *(sql for sql in STATEMENTS if not sql.startswith(("VACUUM", "ALTER", "EXPLAIN", "DROP", "TRUNCATE"))),
+    *(
+        "SELECT max(id) FROM t GROUP BY p",
+        "SELECT * FROM t JOIN plain ON t.id = plain.id",
+        "SELECT (SELECT max(id) FROM t)",
+    ),
+    "MERGE INTO t USING plain ON t.id = plain.id WHEN MATCHED THEN UPDATE SET id = 7 WHEN NOT MATCHED THEN INSERT *",
+)
+KEPT = ("SELECT * FROM t ORDER BY id", "SELECT * FROM plain", "SHOW TABLES")
 READS = ("SELECT * FROM t", "DESCRIBE t", "SELECT * FROM t$snapshots")
 
 
@@ -164,6 +177,32 @@ def test_a_query_ends_with_its_time_while_requests_are_sent_again(stored: Bucket
     bucket.faults.set()
     engine.apply(replace(engine.limits, statement_timeout=0))
     assert said(database, sql) == ""
+
+
+@pytest.mark.parametrize(("is_open", "path"), [(True, ""), (False, ""), (True, "/data/")])
+def test_a_statement_ends_with_its_time_while_the_store_hangs(
+    stored: Bucket, monkeypatch: pytest.MonkeyPatch, path: str, *, is_open: bool
+) -> None:
+    monkeypatch.setattr(s3_server, "DELAY_SECONDS", 4.0)
+    bucket = stored.copy()
+    before = [bucket.database.rows(sql) for sql in KEPT]
+    asked = [(opened(bucket) if is_open else bucket.database, sql) for sql in ENDING]
+    for database, _ in asked:
+        database.engine.apply(replace(database.engine.limits, statement_timeout=0.3))
+    took: dict[str, float] = {}
+
+    def timed(database: BucketDatabase, sql: str) -> str:
+        began = time.monotonic()
+        told = said(database, sql)
+        took[sql] = time.monotonic() - began
+        return told
+
+    with bucket.failing(Rule(fault=Fault.DELAY, path=path, times=10**9)), ThreadPoolExecutor(len(asked)) as pool:
+        told = dict(zip(ENDING, pool.map(timed, *zip(*asked, strict=True)), strict=True))
+    late = [sql for sql in ENDING if took[sql] > 2 or (not path and "[statement_timeout]" not in told[sql])]
+    assert [(sql, took[sql], told[sql]) for sql in late] == []
+    until(lambda: not any(thread.name == BUSY for thread in threading.enumerate()))
+    assert [bucket.database.rows(sql) for sql in KEPT] == before, "what was given up shows nothing later"
 
 
 class _Refusing(BaseHTTPRequestHandler):

@@ -158,7 +158,12 @@ class Engine:
             running.watches = reads_activity(sql)
             if parameters is not None:
                 running.uncounted = parameters.nbytes
-            statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
+            running.limit(scope.execution.statement_timeout)
+
+            def read() -> Statement:
+                return permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
+
+            statement = self._in_time(running, read)
             if isinstance(statement, RowsStatement):
                 return self._plan(running, statement, parameters, endpoints, scope)
             running.kind = StatementKind.UPDATE
@@ -231,7 +236,7 @@ class Engine:
                 session.plan_ahead(answered.frame)
                 return session, answered, is_ordered(answered.frame.logical_plan())
 
-            session, answered, ordered = work() if transaction else self._read_in_time(running, work)
+            session, answered, ordered = work() if transaction else self._in_time(running, work)
             if isinstance(answered, PlannedQuery):
                 shares, rows = split(answered, endpoints)
             readings, views = dict(session.named.readings), session.view_digests
@@ -249,11 +254,14 @@ class Engine:
             partitions=running.scanned,
         )
 
-    def _read_in_time(self, running: RunningStatement, read: Callable[[], T]) -> T:
-        """Run work that only reads; in an object store give it up once the statement is over, since requests sent again cannot be ended."""
+    def _in_time(self, running: RunningStatement, work: Callable[[], T]) -> T:
+        """Run work outside of transactions; in an object store give it up once the statement is over, since requests cannot be ended.
+
+        Its commit, if it comes to one, fails then.
+        """
         if not self.root.store.is_remote:
-            return read()
-        return running.cancellation.awaited(partial(copy_context().run, read))
+            return work()
+        return running.cancellation.awaited(partial(copy_context().run, work))
 
     def _keep(self, running: RunningStatement, holds: list[SnapshotLease]) -> datetime:
         """Keep the snapshots of a query until its tickets expire, and return that time."""
@@ -312,7 +320,7 @@ class Engine:
                 self.running.open_streams.wait_for_room(running.cancellation, issuer.holder)
             with self.running.turn(running, issuer):
                 begin = partial(self._begun, running, task, access, temporary_of(task, session))
-                schema, batches = self._read_in_time(running, begin)
+                schema, batches = self._in_time(running, begin)
         streamed = self.running.streamed(running, task.share.part, issuer, batches)
         opened = self.running.open_streams.opened(
             streamed, running.ahead, running.cancellation, peer=issuer.connection, holder=issuer.holder
@@ -370,8 +378,20 @@ class Engine:
             case ChangeStatement():
                 with self._turn(running, scope) as (transaction, _):
                     running.at(State.RUNNING)
-                    return statement.run(self._changes(running, scope, transaction, parameters))
+                    change = partial(self._change, running, statement, parameters, scope, transaction)
+                    is_cancellable = statement.is_cancellable and transaction is None
+                    return self._in_time(running, change) if is_cancellable else change()
         raise TypeError(f"{statement.label} is of no kind of statement")
+
+    def _change(
+        self,
+        running: RunningStatement,
+        statement: ChangeStatement,
+        parameters: pa.RecordBatch | None,
+        scope: Scope,
+        transaction: SqlTransaction | None,
+    ) -> int:
+        return statement.run(self._changes(running, scope, transaction, parameters))
 
     def _changes(
         self,

@@ -36,6 +36,7 @@ class CreateTable(ChangeStatement):
     """CREATE [OR REPLACE] [TEMPORARY] TABLE [IF NOT EXISTS] t, with columns or from a query (`query`), partitioned or not."""
 
     forms = ("CREATE",)
+    is_cancellable = True
 
     table: TableRef
     columns: tuple[ColumnDef, ...] = ()

@@ -36,6 +36,7 @@ class CreateIndex(TableStatement, ChangeStatement):
     """CREATE INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)]; `column` may lead into structs (`a.b`)."""
 
     forms = ("CREATE INDEX",)
+    is_cancellable = True
     needs = (Privilege.DDL, Privilege.SELECT)
 
     table: TableRef

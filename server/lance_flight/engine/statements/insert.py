@@ -37,6 +37,7 @@ class Insert(ChangeStatement):
     """INSERT INTO|OVERWRITE t [(columns)] query; `columns` None means all, by position."""
 
     forms = ("INSERT",)
+    is_cancellable = True
 
     table: TableRef
     columns: tuple[str, ...] | None

@@ -147,9 +147,13 @@ class RowsStatement(Statement):
 
 
 class ChangeStatement(Statement):
-    """Statement that changes tables, runs at once, and returns a count."""
+    """Statement that changes tables, runs at once, and returns a count.
+
+    One that `is_cancellable` shows nothing before its only commit, which fails once it is cancelled: so its client need not wait for it.
+    """
 
     __slots__ = ()
+    is_cancellable: ClassVar[bool] = False
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         """Return the parameters of the statement, whose text is `sql`, with their types, without running it."""

@@ -51,6 +51,7 @@ class TargetChange(ChangeStatement):
     """A statement that changes the rows of one table."""
 
     __slots__ = ()
+    is_cancellable = True
 
     @property
     @abstractmethod
