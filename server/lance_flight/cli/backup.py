@@ -51,7 +51,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "--keep",
         metavar="TIME",
         type=_time,
-        help="afterwards remove backups of ROOT that are older (14d), but for files that younger ones need; an incremental backup needs none that is older",
+        help="afterwards remove what the same command made that is older (14d), but for files that younger ones need; an incremental backup needs none that is older",
     )
     command.add_argument("--dry-run", action="store_true", help="print what would be copied, and write nothing")
     command.epilog = (

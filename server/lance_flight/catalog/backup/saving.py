@@ -60,6 +60,8 @@ from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightErro
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX
 
+KEEP_FILE = "keep.json"
+"""The file of a backup that was made with `keep`: what it is of."""
 LEAST_KEEP = 3600.0
 """The shortest time for which backups are kept, in seconds."""
 
@@ -68,8 +70,8 @@ LEAST_KEEP = 3600.0
 class BackupRules:
     """Rules of a backup: one table (None: the whole root without those in `exclude`), at a version or tag of it (None: the newest).
 
-    An `incremental` one leaves in earlier backups of the target what they have already. With `keep`, in seconds, older backups of the root are
-    removed afterwards, but for files that younger ones need, and none is relied on that is older.
+    An `incremental` one leaves in earlier backups of the target what they have already. With `keep`, in seconds, older backups of the same
+    selection that were made with it, too, are removed afterwards, but for files that younger ones need, and none is relied on that is older.
     """
 
     table: TableName | None = None
@@ -87,11 +89,17 @@ class BackupRules:
     def request(self, root: Store) -> Mapping[str, object]:
         """Return what tells an unfinished backup from that of another command."""
         return {
+            **self.selection(root),
+            "incremental": self.incremental,
+        }
+
+    def selection(self, root: Store) -> Mapping[str, object]:
+        """Return what is backed up, as JSON has it."""
+        return {
             "root": root.uri,
             "table": None if self.table is None else str(self.table),
             "at": self.at,
             "exclude": sorted(map(str, self.exclude)),
-            "incremental": self.incremental,
         }
 
 
@@ -276,28 +284,31 @@ def backup(
         earlier=earlier,
     )
     if dry_run:
-        removed = () if since is None else tuple(each.manifest.id for each in _outdated(target, root.store, since)[0])
+        over = [] if since is None else _outdated(target, rules.selection(root.store), since)[0]
+        removed = tuple(each.manifest.id for each in over)
         return run.report(run.planned(), resumed=backup_id is not None, dry_run=True, removed=removed)
     _remove_leftovers(target)
     with _claimed(run.place, rules.request(root.store)):
         failpoint("backup_begun")
         manifest = run.copy(progress)
+        if since is not None:
+            put(run.place, KEEP_FILE, json.dumps(rules.selection(root.store)).encode())
         put(run.place, MANIFEST_FILE, manifest.to_bytes())
         failpoint("backup_listed")
         run.journal(None).remove()
         run.place.remove_files([BEGUN_FILE])
     if rules.table is None:
         note_backup(root.store, manifest.id)
-    removed = () if since is None else prune(target, root.store, since)
+    removed = () if since is None else prune(target, rules.selection(root.store), since)
     return run.report(manifest, resumed=backup_id is not None, dry_run=False, removed=removed)
 
 
-def prune(target: Store, root: Store, since: datetime) -> tuple[str, ...]:
-    """Remove backups of a root from a target that began before a moment, all but the newest one, and return their ids.
+def prune(target: Store, selection: Mapping[str, object], since: datetime) -> tuple[str, ...]:
+    """Remove backups of a selection from a target that began before a moment, all but the newest one, and return their ids.
 
     Files that others need stay. Nothing is removed while a backup that began since then is not finished: it may rely on any.
     """
-    outdated, needed = _outdated(target, root, since)
+    outdated, needed = _outdated(target, selection, since)
     for stored in outdated:
         target.child(stored.manifest.id).remove_files([MANIFEST_FILE])
     for backup_id in ids_in(target):
@@ -314,16 +325,25 @@ def prune(target: Store, root: Store, since: datetime) -> tuple[str, ...]:
     return tuple(stored.manifest.id for stored in outdated)
 
 
-def _outdated(target: Store, root: Store, since: datetime) -> tuple[list[StoredBackup], set[tuple[str, str]]]:
-    """Return the backups of a root that are over, and the files that all others need, each with the backup that holds it."""
+def _outdated(
+    target: Store, selection: Mapping[str, object], since: datetime
+) -> tuple[list[StoredBackup], set[tuple[str, str]]]:
+    """Return the backups of a selection that are over, and the files that all others need, each with the backup that holds it."""
     found = list(backups_in(target))
-    ours = [each for each in found if each.manifest.root == root.uri]
+    ours = [each for each in found if _kept_selection(target.child(each.manifest.id)) == selection]
     over = [each for each in ours[:-1] if each.manifest.created_at < since]
     begun = [each for each in ids_in(target) if moment_of(each) >= since and BEGUN_FILE in target.child(each).files()]
     if any(not is_whole(target, each) for each in begun):
         over = []
     kept = [each.manifest for each in found if each not in over]
     return over, {(file.backup or manifest.id, file.path) for manifest in kept for file in manifest.files}
+
+
+def _kept_selection(place: Store) -> object:
+    """Return what a backup that was made to be kept for some time is of; None for any other one."""
+    with suppress(FileNotFoundError, ValueError):
+        return json.loads(place.read(KEEP_FILE))
+    return None
 
 
 BACKED_UP = "backup.json"
