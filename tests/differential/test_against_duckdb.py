@@ -33,8 +33,13 @@ FOUND = {
     "one of two conditions over a join moved": "SELECT count(*) FROM p AS a1 LEFT JOIN v AS a2 ON a1.s = a2.s RIGHT JOIN (SELECT k, s, m, ts FROM t"
     " UNION ALL SELECT -1 - k AS k, s, CAST(2 AS DECIMAL(9, 2)) AS m, ts FROM e) AS a3 ON a2.m = a3.m AND (NULL AND a3.ts >= a3.ts)"
     " WHERE concat(a3.s, a2.s) > left(a2.s, 1) AND a1.b IS NULL",
+    "a condition moved to those of the join below": "SELECT a3.ts, CAST(a3.ts AS DATE) AS c1 FROM t AS a1 LEFT JOIN u AS a2 ON a1.d = a2.d"
+    " LEFT JOIN u AS a3 ON a2.d = a3.d AND (a3.ts NOT IN (a3.ts)) IS NOT FALSE WHERE concat(a3.s, a2.s) IS DISTINCT FROM a3.s AND 'a' IS DISTINCT FROM a2.s",
+    "NOT IN of NULL beside EXCEPT": "SELECT b FROM t EXCEPT SELECT a2.b FROM v AS a2 WHERE CAST(NULL AS BIGINT) NOT IN (SELECT i FROM v AS a3)",
+    "two constants as conditions of a scan": "WITH q AS (SELECT least(k, j, 2) AS c0, left(substr(s, 1, 0), 1) AS c1 FROM (SELECT k, j, s, d FROM v UNION ALL SELECT -1 - k, j, 'a', d FROM e) AS a"
+    " WHERE NOT (s IN (s, 'B')) AND nullif(d, d) IN (SELECT d FROM p WHERE ('ab' >= s) IS FALSE)) SELECT a4.c0 FROM q AS a4 JOIN q AS a5 ON a4.c0 = a5.c0 WHERE reverse(a5.c1) IS NOT NULL",
 }
-"""Statements that were answered wrongly."""
+"""Statements that were answered wrongly, or not at all."""
 
 
 @pytest.mark.parametrize("statement", FOUND.values(), ids=FOUND)

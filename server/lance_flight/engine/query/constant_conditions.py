@@ -18,7 +18,15 @@ from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import Unsupported
 
+_FAILURE = re.compile(
+    r"pyarrow\.lib\.BooleanScalar|'bit_wise_(?:and|or)' has no kernel matching input types \(bool, bool\)"
+)
 _CONSTANT = re.compile(r"_filters=\[(?!Boolean\(\w+\)\]$).*\bBoolean\(\w+\)(?: AND| OR|,|\])", re.MULTILINE)
+
+
+def fails_at_constants(exc: Exception) -> bool:
+    """Return whether DataFusion has failed to join conditions of which one is a constant."""
+    return _FAILURE.search(str(exc.__cause__)) is not None
 
 
 def has_constant_conditions(plan: LogicalPlan) -> bool:

@@ -20,7 +20,7 @@ from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables.scan import BATCH_ROWS, rows_within
 from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.constant_conditions import has_constant_conditions, without_constants
+from lance_flight.engine.query.constant_conditions import fails_at_constants, has_constant_conditions, without_constants
 from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.filters_over_joins import (
@@ -468,7 +468,7 @@ class QuerySession:
             if built is not None and not has_constant_conditions(self.optimised(built)):
                 return built
         except SqlError as exc:
-            if "pyarrow.lib.BooleanScalar" not in str(exc.__cause__):
+            if not fails_at_constants(exc):
                 raise
         if self.datafusion.remove_optimizer_rule(_PUSHING):
             self._has_pushing = False
