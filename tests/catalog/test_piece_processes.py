@@ -7,10 +7,11 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from lance_flight.catalog.bulk import piece_processes
-from lance_flight.catalog.bulk.piece_processes import PieceProcesses
+from lance_flight.catalog.bulk.piece_processes import OOM_SCORE, PieceProcesses
 from lance_flight.catalog.bulk.pieces import Threads, check_stopped
 from lance_flight.errors import Cancelled, DataError, LanceFlightError, OutOfMemory, QueryFailed
 
@@ -26,6 +27,8 @@ class Task:
         match self.what:
             case "prints":
                 print("among the outcomes")  # noqa: T201 - it is what it does
+            case "tells its score":
+                return int(Path("/proc/self/oom_score_adj").read_text())
             case "fails":
                 raise DataError("wrong")
             case "is killed":
@@ -54,6 +57,7 @@ def test_a_small_piece_is_done_here_and_large_ones_in_one_process(processes: Pie
     here, there, again = run([Task("", size=0), Task("prints"), Task("")])
     assert here == os.getpid()
     assert there == again != here
+    assert run([Task("tells its score")]) == [OOM_SCORE], "the system ends it before the server"
 
 
 DEATHS = {"fails": (DataError, "wrong"), "is killed": (OutOfMemory, "was killed"), "ends": (QueryFailed, "status 3")}

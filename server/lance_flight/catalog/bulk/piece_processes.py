@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any, NoReturn
 
@@ -44,6 +45,8 @@ IDLE_SECONDS = 30.0
 """Time that a process waits for another piece."""
 NICENESS = 5
 """Queries come before maintenance."""
+OOM_SCORE = 500
+"""Where the system is short of memory it ends a build before the server."""
 _SIZE = 8
 """Bytes in front of a message, which are its size."""
 
@@ -161,6 +164,8 @@ def _do_pieces() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     os.nice(NICENESS)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
     waiting = SimpleQueue[Piece[Any]]()
     stopped = threading.Event()
     threading.Thread(target=_receive, args=(waiting, stopped), daemon=True).start()
