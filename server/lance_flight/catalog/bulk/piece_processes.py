@@ -163,7 +163,8 @@ def _do_pieces() -> None:
     # What libraries print must not come among the outcomes.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    os.nice(NICENESS)
+    with suppress(OSError):
+        os.nice(NICENESS)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
     waiting = SimpleQueue[Piece[Any]]()
