@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
 from lance_flight.engine.statements import reports
-from lance_flight.engine.statements.maintenance import Compact
+from lance_flight.engine.statements.maintenance import Repair
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
 ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})
@@ -135,7 +136,7 @@ LEAVES: dict[str, tuple[Callable[[list[bool]], bool], type[Exception] | None]] =
 
 
 @pytest.mark.parametrize(("is_gone", "error"), LEAVES.values(), ids=LEAVES)
-def test_a_client_that_goes_away_ends_only_what_has_not_begun(
+def test_a_client_that_goes_away_ends_what_has_not_begun_or_can_be_cancelled(
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
     is_gone: Callable[[list[bool]], bool],
@@ -145,23 +146,23 @@ def test_a_client_that_goes_away_ends_only_what_has_not_begun(
     ended: list[Record] = []
     engine.running.observe(ended.append)
     worked: list[bool] = []
-    work = Compact.work
+    work = Repair.work
 
     def watched(*arguments: object) -> object:
         # The watcher looks now: before the statement begins, and after that at each step.
         engine.running.watch()
         made = work(*arguments)  # type: ignore[arg-type]
-        return type(made)(made.schema, lambda: [worked.append(True), engine.running.watch(), made.run()][-1])
+        return replace(made, run=lambda: [worked.append(True), engine.running.watch(), made.run()][-1])
 
-    monkeypatch.setattr(Compact, "work", watched)
+    monkeypatch.setattr(Repair, "work", watched)
     scope = Scope(issuer=Issuer(is_gone=lambda: is_gone(worked)))
     if error is None:
-        task = task_of(engine, "ALTER TABLE t COMPACT", scope)
-        assert engine.run(task).read_all().num_rows == 2
+        task = task_of(engine, "REPAIR TABLE t", scope)
+        assert engine.run(task).read_all().num_rows == 0
     else:
         with pytest.raises(error):
-            engine.plan("ALTER TABLE t COMPACT", scope=scope)
+            engine.plan("REPAIR TABLE t", scope=scope)
         assert not worked
-    assert [(record.kind, record.outcome) for record in ended if "COMPACT" in record.sql] == [
+    assert [(record.kind, record.outcome) for record in ended if "REPAIR" in record.sql] == [
         (StatementKind.UPDATE, "ok" if error is None else "cancelled")
     ]
