@@ -38,6 +38,8 @@ FOUND = {
     "NOT IN of NULL beside EXCEPT": "SELECT b FROM t EXCEPT SELECT a2.b FROM v AS a2 WHERE CAST(NULL AS BIGINT) NOT IN (SELECT i FROM v AS a3)",
     "two constants as conditions of a scan": "WITH q AS (SELECT least(k, j, 2) AS c0, left(substr(s, 1, 0), 1) AS c1 FROM (SELECT k, j, s, d FROM v UNION ALL SELECT -1 - k, j, 'a', d FROM e) AS a"
     " WHERE NOT (s IN (s, 'B')) AND nullif(d, d) IN (SELECT d FROM p WHERE ('ab' >= s) IS FALSE)) SELECT a4.c0 FROM q AS a4 JOIN q AS a5 ON a4.c0 = a5.c0 WHERE reverse(a5.c1) IS NOT NULL",
+    "one constant as a condition of a scan that is planned twice": "SELECT a2.d FROM t AS a1 RIGHT JOIN p AS a2 ON a1.i = a2.w"
+    " FULL JOIN v AS a3 ON a2.s = a3.s AND ('ab' LIKE '') WHERE a1.b >= (a2.r <> a2.f)",
 }
 """Statements that were answered wrongly, or not at all."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from typing import Any
 
 from datafusion import DataFrame, Expr, LogicalPlan, SessionContext, literal
 from datafusion.expr import TableScan
@@ -21,7 +22,9 @@ from lance_flight.errors import Unsupported
 _FAILURE = re.compile(
     r"pyarrow\.lib\.BooleanScalar|'bit_wise_(?:and|or)' has no kernel matching input types \(bool, bool\)"
 )
-_CONSTANT = re.compile(r"_filters=\[(?!Boolean\(\w+\)\]$).*\bBoolean\(\w+\)(?: AND| OR|,|\])", re.MULTILINE)
+_CONSTANT = "Boolean("
+_WITHIN = re.compile(r"_filters=\[.*(?:\bBoolean\(\w+\) (?:AND|OR)\b|\b(?:AND|OR) Boolean\()")
+"""A constant within a condition."""
 
 
 def fails_at_constants(exc: Exception) -> bool:
@@ -30,8 +33,12 @@ def fails_at_constants(exc: Exception) -> bool:
 
 
 def has_constant_conditions(plan: LogicalPlan) -> bool:
-    """Return whether an optimised plan hands a constant to a scan beside conditions of columns."""
-    return _CONSTANT.search(plan.display_indent()) is not None
+    """Return whether an optimised plan hands a constant to a scan: where it is optimised again, there are two."""
+    text = plan.display_indent()
+    if _CONSTANT not in text:
+        return False
+    scans = (each.variant for each in Node.of(plan).walk() if isinstance(each.variant, TableScan))
+    return _WITHIN.search(text) is not None or any(_is_constant(each) for scan in scans for each in scan.filters())
 
 
 def without_constants(context: SessionContext, plan: LogicalPlan) -> DataFrame | None:
@@ -46,12 +53,16 @@ def without_constants(context: SessionContext, plan: LogicalPlan) -> DataFrame |
 def _without(context: SessionContext, node: Node) -> DataFrame | None:
     """Return a scan without constants; None for one that has none."""
     conditions = [Expr(each) for each in node.variant.filters()]
-    constants = [each for each in conditions if each.variant_name() == "Literal"]
+    constants = [each for each in conditions if _is_constant(each)]
     if not constants or node.variant.fetch() is not None:
         return None
     frame = context.table(quoted(*(part for part in node.variant.fqn() if part)))
     is_true = all(each.python_value().as_py() is True for each in constants)
-    kept = [each for each in conditions if each.variant_name() != "Literal"] if is_true else [literal(value=False)]
+    kept = [each for each in conditions if not _is_constant(each)] if is_true else [literal(value=False)]
     for condition in kept:
         frame = frame.filter(condition)
     return selected(context, frame, node.outputs or ())
+
+
+def _is_constant(condition: Any) -> bool:
+    return str(Expr(condition).variant_name()) == "Literal"
