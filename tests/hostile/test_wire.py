@@ -69,7 +69,7 @@ def channel(target: Guarded) -> Iterator[grpc.Channel]:
 def check(target: Guarded, status: str, words: str) -> None:
     SEEN[status] += 1
     assert status in ANSWERED, words
-    for never in ("[internal]", "Traceback", ".py", SECRET):
+    for never in ("[internal]", "Traceback", '.py"', ".py:", SECRET):
         assert never not in words
     assert target.server.process.poll() is None
 
