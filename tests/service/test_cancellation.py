@@ -40,6 +40,7 @@ QUERIES = ("a sort", "a recursion", "a stream")
 PAIRS = "big AS a CROSS JOIN big AS b"
 NEVER = "big AS a JOIN big AS b ON sin(a.v) * b.v > 1e9"
 FLOATS = "SELECT sum(sin(a.v) * sin(b.v)) AS s"
+VECTOR = f"[{', '.join(['0.5'] * 64)}]"
 PRODUCTS = {
     "sums": f"{FLOATS} FROM {PAIRS}",
     "a count": f"SELECT count(*) AS n FROM {PAIRS}, generate_series(1, 1000000) AS c",
@@ -47,6 +48,8 @@ PRODUCTS = {
     "a condition that nothing passes": f"SELECT count(*) AS n FROM {NEVER}",
     "an outer join": "SELECT count(b.v) AS n FROM big AS a LEFT JOIN big AS b ON sin(a.v) * b.v > 1e9",
     "a join in WHERE": "SELECT count(*) AS n FROM big AS a, big AS b WHERE sin(a.v) * b.v > 1e9",
+    "many searches": f"SELECT id FROM vector_search('vectors', 'e', k => 5, queries => [{', '.join([VECTOR] * 200)}])",
+    "a sort by a distance": f"SELECT a.id FROM vectors AS a, vectors AS b ORDER BY array_distance(a.e, {VECTOR}) + b.id LIMIT 5",
     "groups": f"SELECT sin(a.v) * sin(b.v) > 0 AS g, count(*) AS n FROM {PAIRS} GROUP BY 1",
     "distinct rows": f"SELECT DISTINCT sin(a.v) * sin(b.v) > 0 AS g FROM {PAIRS}",
     "sorted rows": f"SELECT a.v, b.v AS w FROM {PAIRS} ORDER BY sin(a.v) * sin(b.v) LIMIT 3",
@@ -82,6 +85,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         running.ingest("kept", pa.table({"id": [1, 2, 3]}), partition_by="bucket(2, id)")
         ids = range(300_000)
         running.ingest("big", pa.table({"id": ids, "v": [float(n) for n in ids], "one": [1] * len(ids)}))
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array([0.25] * 64 * 40_000, pa.float32()), 64)
+        running.ingest("vectors", pa.table({"id": ids[:40_000], "e": vectors}), partition_by="bucket(2, id)")
         running.run(f"CREATE VIEW product AS {PRODUCTS['sums']}")
         yield running
 

@@ -194,7 +194,12 @@ class PlannedRead:
         schema = projected(self.readable.schema, columns)
         with self.log.noting(self.readable.failure):
             rows = self._stored_batches(work, schema, batch_rows)
-            yield from rows if self.plan.arrange is None else self.plan.arrange(rows, schema, batch_rows)
+            if self.plan.arrange is None:
+                yield from rows
+                return
+            for batch in self.plan.arrange(rows, schema, batch_rows):
+                self.log.cancellation.check()
+                yield batch
 
     def _stored_batches(
         self, work: Sequence[tuple[Predicate | None, Sequence[Open]]], schema: pa.Schema, batch_rows: int
