@@ -59,7 +59,7 @@ def _activity(server: ConsoleServer) -> dict[str, Any]:
         "problem": None,
         "writes": server.writes,
         "running": server.rows(
-            f"SELECT * FROM system.queries WHERE {theirs} ORDER BY began DESC LIMIT 100"
+            f"SELECT * FROM system.queries WHERE kind <> 'prepare' AND {theirs} ORDER BY began DESC LIMIT 100"
         ).to_pylist(),
         "ended": server.rows(
             f"SELECT * FROM system.statements WHERE kind <> 'prepare' AND {theirs} ORDER BY began DESC LIMIT 200"
