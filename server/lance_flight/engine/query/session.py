@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -462,14 +462,17 @@ class QuerySession:
         """Return a query whose scans get conditions of columns alone; where it cannot be built, no conditions are moved down to scans."""
         try:
             plan = self.optimised(frame)
-            if not has_constant_conditions(plan):
-                return frame
-            built = self.planned(lambda: without_constants(self.datafusion, plan))
-            if built is not None and not has_constant_conditions(self.optimised(built)):
-                return built
         except SqlError as exc:
             if not fails_at_constants(exc):
                 raise
+        else:
+            if not has_constant_conditions(plan):
+                return frame
+            # A masked table has no name outside of its view.
+            with suppress(SqlError, Unsupported):
+                built = self.planned(lambda: without_constants(self.datafusion, plan))
+                if built is not None and not has_constant_conditions(self.optimised(built)):
+                    return built
         if self.datafusion.remove_optimizer_rule(_PUSHING):
             self._has_pushing = False
             # Frames keep the rules that they were made with.
