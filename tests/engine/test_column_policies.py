@@ -823,3 +823,14 @@ def test_a_wrong_grant_is_named(grant: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as failed:
         granting(grant)
     assert f"role 'r' of the policy file grants {grant!r}" in str(failed.value)
+
+
+def test_a_literal_of_a_union_shows_no_stored_value(full: Engine) -> None:
+    united = "(SELECT id, phone, 's' AS st FROM customers UNION ALL SELECT id, phone, 'w' FROM customers)"
+    seen = query(full, "SELECT id, phone FROM customers", MASKED_CLERK)
+    for sql in (
+        f"SELECT id, phone FROM {united} AS q WHERE st = 's' AND id > 0",
+        f"SELECT a.id, b.phone FROM {united} AS a JOIN {united} AS b ON a.id = b.id WHERE a.st = 's' AND b.st = 'w' AND a.id > 0",
+    ):
+        found = query(full, sql, MASKED_CLERK)
+        assert sorted(found.to_pylist(), key=str) == sorted(seen.to_pylist(), key=str), sql
