@@ -1,8 +1,7 @@
 """Conditions of scans that are TRUE, FALSE or NULL, as of a branch of UNION that selects a literal, where datafusion-python 54 fails.
 
 It joins the conditions that are handed to a scan from left to right, and has no AND of a boolean and a condition of columns. So the plan
-is built again without them. Unnecessary with a release in which the literals of `pyarrow_filter_expression.rs` are expressions
-(https://github.com/apache/datafusion-python/issues/1289).
+is built again without them. Unnecessary with a release in which the literals of `pyarrow_filter_expression.rs` are expressions.
 """
 
 from __future__ import annotations

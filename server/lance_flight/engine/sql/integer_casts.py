@@ -2,8 +2,7 @@
 
 Decimals, and numbers with a point, are rounded half away from zero, doubles to the even one of two integers. The types of what is
 cast are asked by planning (`engine.sql.operand_types`). A double is rounded by a typed function, a decimal by `round(round(a))`, which
-names of columns leave out. Unnecessary with a release
-that has an option for it (https://github.com/apache/datafusion/issues/11708).
+names of columns leave out. Unnecessary with a release of DataFusion that rounds there.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def with_rounded_casts(
             around[span] = f"{function}(", ")"
         elif kind is not None and pa.types.is_decimal(kind) and kind.scale > 0:
             around[span] = _ROUND, "))"
-    before, after = zip(*around.values(), strict=True) if around else ((), ())
-    return wrapped(text, list(around), before, after), rounded
+    return wrapped(text, around), rounded
 
 
 def round_doubles(columns: Sequence[pa.Array]) -> pa.Array:

@@ -105,7 +105,7 @@ def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataTyp
         for span, name in zip(_results(Factors(tokenize(text))), names, strict=True)
         if name in types and pa.types.is_floating(types[name])
     }
-    return wrapped(text, list(unsigned), ["nanvl("] * len(unsigned), list(unsigned.values()))
+    return wrapped(text, {span: ("nanvl(", after) for span, after in unsigned.items()})
 
 
 def may_sum(text: str) -> bool:
@@ -136,7 +136,7 @@ def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataT
         if kind is not None and pa.types.is_decimal128(kind) and kind.precision > _ROOM_FOR_ROWS:
             around[span] = "CAST(", f" AS DECIMAL({_WIDE}, {kind.scale}))"
             around[call] = "CAST(", f" AS DECIMAL{(_DIGITS, kind.scale) if word == 'SUM' else _mean(kind)})"
-    return wrapped(text, list(around), [each for each, _ in around.values()], [each for _, each in around.values()])
+    return wrapped(text, around)
 
 
 def _summed(factors: Factors) -> Iterator[tuple[str, Span, Span]]:
@@ -155,10 +155,8 @@ def _mean(kind: pa.Decimal128Type) -> tuple[int, int]:
 def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[str, str]], *, of_bits: bool) -> str:
     """Return a text with texts around the operands of some names."""
     _, groups = _operands(text, of_bits=of_bits)
-    chosen = [(span, around[name]) for span, name in zip(chain(*groups), chain(*names), strict=True) if name in around]
-    return wrapped(
-        text, [span for span, _ in chosen], [each for _, (each, _) in chosen], [each for _, (_, each) in chosen]
-    )
+    found = zip(chain(*groups), chain(*names), strict=True)
+    return wrapped(text, {span: around[name] for span, name in found if name in around})
 
 
 def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[str, list[str]]:
@@ -169,14 +167,15 @@ def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[s
         names.setdefault(scopes.key(operands.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
         for start, stop in spans
     ]
-    return wrapped(text, spans, [f"{name}(" for name in shared], [")"] * len(spans)), shared
+    around = {span: (f"{name}(", ")") for span, name in zip(spans, shared, strict=True)}
+    return wrapped(text, around), shared
 
 
-def wrapped(text: str, spans: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> str:
+def wrapped(text: str, around: Mapping[Span, tuple[str, str]]) -> str:
     """Return a text with texts around spans of tokens, which may be within each other."""
     tokens = tokenize(text)
-    opened = [(tokens[start].start, -stop, before[at]) for at, (start, stop) in enumerate(spans)]
-    closed = [(tokens[stop - 1].stop, -start, after[at]) for at, (start, stop) in enumerate(spans)]
+    opened = [(tokens[start].start, -stop, before) for (start, stop), (before, _) in around.items()]
+    closed = [(tokens[stop - 1].stop, -start, after) for (start, stop), (_, after) in around.items()]
     edits = [(at, 1, order, new) for at, order, new in opened] + [(at, 0, order, new) for at, order, new in closed]
     return edited(text, [(at, at, new) for at, _, _, new in sorted(edits)])
 
