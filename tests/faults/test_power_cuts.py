@@ -266,6 +266,11 @@ class FailingDisk:
     fails: int
     flushes: int = 0
 
+    def replace(self, patched: pytest.MonkeyPatch) -> None:
+        """Be the only disk, until the patches end: what has failed on it says nothing of later tests' writes."""
+        patched.setattr(durability, "_devices", {})
+        patched.setattr(durability, "flush_device", self.flush)
+
     def flush(self, _: int) -> None:
         self.flushes += 1
         if self.flushes == self.fails:
@@ -279,7 +284,7 @@ def test_a_commit_that_the_disk_fails_to_store_is_not_acknowledged(
     for fails, word, there in ((1, "unavailable", 0), (2, "outcome_unknown", 1)):
         asked = Database(tmp_path / f"root{fails}")
         asked.run(f"CREATE TABLE t (id BIGINT){layout}")
-        monkeypatch.setattr(durability, "flush_device", FailingDisk(fails).flush)
+        FailingDisk(fails).replace(monkeypatch)
         assert word in asked.refuses("INSERT INTO t VALUES (1)")
         assert asked.value("SELECT count(*) FROM t") == there
         assert asked.run("INSERT INTO t VALUES (2)") == 1
@@ -292,7 +297,7 @@ def test_what_was_written_before_a_flush_failed_is_not_committed_after_it(
     asked.run("CREATE TABLE t (id BIGINT) PARTITIONED BY (id)")
     with transaction(asked) as mine:
         mine.run("INSERT INTO t VALUES (1)")
-        monkeypatch.setattr(durability, "flush_device", FailingDisk(1).flush)
+        FailingDisk(1).replace(monkeypatch)
         asked.refuses("INSERT INTO t VALUES (2)")
         with pytest.raises(SerializationFailure):
             mine.end(commit=True)

@@ -11,6 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import PeerOperation, PeerRequest
+from lance_flight.catalog.bulk.piece_processes import processes
+from lance_flight.catalog.commits.writer import write_memory
+from lance_flight.catalog.storage.durability import durability
+from lance_flight.catalog.storage.store import caches
 from lance_flight.cli.serving import service
 from lance_flight.cli.serving.load_balancer import free_ports
 from lance_flight.config import ServerConfig
@@ -200,7 +204,24 @@ SECRET = bytes(range(32))
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[list[Server]]]:
+def shared_values() -> Iterator[None]:
+    """What a server sets for all of its process is afterwards as it was before."""
+    places = [
+        (durability, "mode"),
+        (caches, "indices"),
+        (caches, "metadata"),
+        (processes, "least"),
+        (write_memory, "total"),
+        (write_memory, "per_write"),
+    ]
+    with pytest.MonkeyPatch.context() as patched:
+        for owner, name in places:
+            patched.setattr(owner, name, getattr(owner, name))
+        yield
+
+
+@pytest.fixture(scope="module")
+def machines(shared_values: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[list[Server]]]:
     """Two machines of two servers each, which know of the other machine the address of its first server alone, as of a load balancer."""
     place = tmp_path_factory.mktemp("machines")
     root, key = place / "root", place / "key"
