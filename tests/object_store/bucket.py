@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.leases import LEASES
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
@@ -104,9 +105,12 @@ class Bucket:
             self._content.objects = objects
 
     def take_changes(self, old: Bucket, new: Bucket) -> None:
-        """Do to the objects what was done to those of another bucket, from `old` to `new`; the others stay."""
+        """Do to the objects what was done to those of another bucket, from `old` to `new`; the others stay.
+
+        So does the lease of this process, which holds tables in all of them.
+        """
         before, after, mine = old._content.objects, new._content.objects, self._content.objects
-        made = {key: each for key, each in after.items() if before.get(key) is not each}
+        made = {key: each for key, each in after.items() if before.get(key) is not each and f"/{LEASES}/" not in key}
         with self._content.lock:
             assert all(mine.get(key) is before.get(key) for key in made), "no two processes make one object"
             for key in before.keys() - after.keys():

@@ -14,6 +14,7 @@ from lance_flight.catalog.bulk.stream_batches import last_batches
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight_client.spark import activate
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,7 +29,7 @@ Change = Callable[[DataFrame], DataFrame]
 @pytest.fixture(scope="module")
 def spark(spark: SparkSession) -> SparkSession:
     """The shared session with the faulty source, and active: streams look for sources in the session that is."""
-    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    activate(spark)
     spark.dataSource.register(FaultySource)
     return spark
 

@@ -28,8 +28,10 @@ HELD = [100, 101, 102]
 """What a table holds before; one of them in each of its partitions."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(spark: SparkSession) -> SparkSession:
+    """The shared session with the faulty source, and active: `save()` looks for sources in the session that is."""
+    activate(spark)
     spark.dataSource.register(FaultySource)
     return spark
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -196,12 +197,25 @@ def column_type(text: str) -> tuple[pa.DataType, dict[bytes, bytes]]:
             return arrow_type(text), {}
 
 
+KEPT_TYPES, MOST_KEPT_TEXT = 256, 64
+
+
 def arrow_type(text: str) -> pa.DataType:
     """Return the Arrow type of an SQL type: TIMESTAMP is microseconds, VARCHAR is utf8, HALF and FLOAT16 are floats of 16 bits.
 
     >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED"), arrow_type("HALF[3]")
     (TimestampType(timestamp[us]), DataType(uint64), FixedSizeListType(fixed_size_list<item: halffloat>[3]))
     """
+    return _short_type(text) if len(text) <= MOST_KEPT_TEXT else _planned_type(text)
+
+
+@lru_cache(KEPT_TYPES)
+def _short_type(text: str) -> pa.DataType:
+    return _planned_type(text)
+
+
+def _planned_type(text: str) -> pa.DataType:
+    """Ask DataFusion, which takes a millisecond."""
     tokens = tokenize(text)
     check_bounds(text, tokens)
     context, halves = inner_context(), _halves(tokens)
