@@ -63,15 +63,12 @@ class Token(NamedTuple):
     text: str
     start: int
     stop: int
+    word: str = ""
+    """The word in capitals; an empty string for any other token."""
 
     def is_sign(self, sign: str) -> bool:
         """Return whether this is a sign like `(` or `::`."""
         return self.kind is Kind.SIGN and self.text == sign
-
-    @property
-    def word(self) -> str:
-        """Return the word in capitals; an empty string for any other token."""
-        return self.text.upper() if self.kind is Kind.WORD else ""
 
     @property
     def is_whole(self) -> bool:
@@ -288,10 +285,10 @@ def _tokens(text: str, *, with_runs: bool = True) -> Iterator[Token]:
                 raise LimitExceeded(
                     f"the number at character {start + 1} is {at - start} long; expected at most {MOST_DIGITS} digits"
                 )
-            token = Token(_KINDS[group], text[start:at], start, at)
-            yield token
-            if with_runs and group == "word" and at > run.stop and token.word in _RUNS:
-                run = _run(text, at, token.word) or run
+            word = text[start:at].upper() if group == "word" else ""
+            yield Token(_KINDS[group], text[start:at], start, at, word)
+            if with_runs and at > run.stop and word in _RUNS:
+                run = _run(text, at, word) or run
 
 
 _NO_RUN = Token(Kind.LITERALS, "", -1, -1)
