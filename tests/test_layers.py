@@ -204,6 +204,7 @@ DOORS = {
 # Library → the only layers that may import it.
 LIBRARIES = {
     "lance": {"lance_flight.catalog"},
+    "obstore": {"lance_flight.catalog.storage.filesystems"},
     "datafusion": {"lance_flight.engine"},
     "mmh3": {"lance_flight.model"},
     "pyarrow.flight": {"lance_flight.flight", "lance_flight_client.flight", "lance_flight_client.spark"},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import lance
@@ -19,6 +20,9 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields
 from lance_flight.catalog.tables.partitions import numbered
 from lance_flight.errors import OutsideRoot
+
+from tests.object_store.bucket import Bucket
+from tests.object_store.s3_server import s3_server
 
 ROWS = pa.table({"x": [1, 2], "s": ["a", None], "v": pa.array([[1.0, 2.0]] * 2, pa.list_(pa.float32(), 2))})
 MOMENT = 7
@@ -101,31 +105,86 @@ def comparable(content: bytes) -> tuple[bytes, ...]:
     return tuple(UNIQUE.sub(b"", part) for part in parts)
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table on the disk, or the same in a bucket, where its name is that of a partition's."""
+
+    path: Path
+    bucket: Bucket | None
+
+    @property
+    def store(self) -> Store:
+        if self.bucket is None:
+            return Store(str(self.path))
+        return self.bucket.place(f"0c569589_v1$n{self.path.name}$dataset")
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The content of each file."""
+        if self.bucket is None:
+            return {str(file.relative_to(self.path)): file.read_bytes() for file in self.path.rglob("*.*")}
+        prefix = self.store.uri.partition("://")[2].partition("/")[2] + "/"
+        found = self.bucket.server.buckets[self.bucket.name].objects
+        return {key.removeprefix(prefix): each.body for key, each in found.items() if key.startswith(prefix)}
+
+    def fill(self) -> None:
+        """Take the files of the path along."""
+        if self.bucket is not None:
+            for file in self.path.rglob("*.*"):
+                self.store.write(str(file.relative_to(self.path)), file.read_bytes())
+
+    def version(self, number: int) -> tuple[bytes, ...]:
+        return comparable(self.files[f"_versions/{version_name(number)}"])
+
+    def transactions(self, base: int) -> list[bytes]:
+        """The content of those on top of a version."""
+        return [
+            UNIQUE.sub(b"", content)
+            for name, content in self.files.items()
+            if name.startswith(f"_transactions/{base}-")
+        ]
+
+
+@pytest.fixture(scope="module")
+def buckets() -> Iterator[Callable[[], Bucket]]:
+    with s3_server() as server:
+        yield lambda: Bucket.made(server)
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def bucket(request: pytest.FixtureRequest, buckets: Callable[[], Bucket]) -> Bucket | None:
+    return buckets() if request.param == "bucket" else None
+
+
 @pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.parametrize(("count", "first"), [(1, 0), (2, 0), (2, 7 << 10)])
-def test_a_version_is_what_lance_writes(tmp_path: Path, make: Callable[[Path], None], count: int, first: int) -> None:
-    place, other = tmp_path / "t", tmp_path / "other"
-    make(place)
-    fragments = added(place, count)
-    shutil.copytree(place, other)
-    base = int(lance.dataset(place).version)
+def test_a_version_is_what_lance_writes(
+    tmp_path: Path, make: Callable[[Path], None], count: int, first: int, bucket: Bucket | None
+) -> None:
+    mine, theirs = Table(tmp_path / "t", bucket), Table(tmp_path / "other", bucket)
+    make(mine.path)
+    fragments = added(mine.path, count)
+    shutil.copytree(mine.path, theirs.path)
+    mine.fill()
+    theirs.fill()
+    base = int(lance.dataset(mine.path).version)
+    options = theirs.store.options or None
     for number in range(3):  # the later ones go on from what is in memory
         fragments = numbered(fragments, first + 10 * number) if first else fragments
-        LanceDataset.commit(str(other), LanceOperation.Append(fragments), read_version=base, max_retries=0)
-        assert append_version(Store(str(place)), base, fragments)
+        append = LanceOperation.Append(fragments)
+        LanceDataset.commit(theirs.store.uri, append, read_version=base, max_retries=0, storage_options=options)
+        assert append_version(mine.store, base, fragments)
         base += 1
-        name = f"_versions/{version_name(base)}"
-        assert comparable((place / name).read_bytes()) == comparable((other / name).read_bytes())
-        mine, theirs = (
-            [UNIQUE.sub(b"", file.read_bytes()) for file in each.glob(f"_transactions/{base - 1}-*")]
-            for each in (place, other)
-        )
-        assert mine == theirs
-        assert len(mine) == 1
-    assert not {path.name for path in (place / "_versions").iterdir()} - {
-        path.name for path in (other / "_versions").iterdir()
-    }
-    assert lance.dataset(place).to_table() == lance.dataset(other).to_table()
+        assert mine.version(base) == theirs.version(base)
+        assert mine.transactions(base - 1) == theirs.transactions(base - 1)
+        assert len(mine.transactions(base - 1)) == 1
+    assert not {name for name in mine.files if name.startswith("_versions/")} - theirs.files.keys()
+    assert mine.store.open().to_table() == theirs.store.open().to_table()
+    known = mine.store.open(base, manifest=mine.store.open()._ds.serialized_manifest())
+    assert known.to_table() == theirs.store.open().to_table()
+    assert [each.name for each in known.describe_indices()] == [
+        each.name for each in theirs.store.open().describe_indices()
+    ]
 
 
 def test_lance_goes_on_from_a_version(tmp_path: Path) -> None:
@@ -149,14 +208,17 @@ def test_lance_goes_on_from_a_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", LEFT.values(), ids=LEFT)
-def test_what_is_not_known_is_left_to_lance(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    place = tmp_path / "t"
-    make(place)
-    version, before = int(lance.dataset(place).version), sorted(place.rglob("*"))
-    fragments = write_fragments(ROWS, lance.dataset(place), schema=ROWS.schema, mode="append")
-    before = sorted(place.rglob("*"))
-    assert not append_version(Store(str(place)), version, fragments)
-    assert sorted(place.rglob("*")) == before
+def test_what_is_not_known_is_left_to_lance(
+    tmp_path: Path, make: Callable[[Path], None], bucket: Bucket | None
+) -> None:
+    table = Table(tmp_path / "t", bucket)
+    make(table.path)
+    version = int(lance.dataset(table.path).version)
+    fragments = write_fragments(ROWS, lance.dataset(table.path), schema=ROWS.schema, mode="append")
+    table.fill()
+    before = table.files
+    assert not append_version(table.store, version, fragments)
+    assert table.files == before
 
 
 def test_a_version_of_another_release_and_a_long_one_are_left_to_lance(
@@ -172,17 +234,17 @@ def test_a_version_of_another_release_and_a_long_one_are_left_to_lance(
     assert not append_version(Store(str(place)), 1, fragments)
 
 
-def test_of_two_that_write_one_version_one_does(tmp_path: Path) -> None:
-    place = tmp_path / "t"
-    plain(place)
-    fragments = added(place)
-    store = Store(str(place))
-    assert append_version(store, 1, fragments)
-    content = (place / "_versions" / version_name(2)).read_bytes()
-    files = sorted(place.rglob("*"))
-    assert not append_version(store, 1, fragments)
-    assert (place / "_versions" / version_name(2)).read_bytes() == content
-    assert sorted(place.rglob("*")) == files
+def test_of_two_that_write_one_version_one_does(tmp_path: Path, bucket: Bucket | None) -> None:
+    table = Table(tmp_path / "t", bucket)
+    plain(table.path)
+    fragments = added(table.path)
+    table.fill()
+    assert append_version(table.store, 1, fragments)
+    files = table.files
+    assert not append_version(table.store, 1, fragments)
+    # In an object store vacuum takes the transaction away.
+    assert {name: each for name, each in table.files.items() if bucket is None or name in files} == files
+    assert len(table.transactions(1)) == (1 if bucket is None else 2)
 
 
 def test_a_table_that_was_made_again_is_read_again(tmp_path: Path) -> None:

@@ -135,6 +135,19 @@ def test_a_conditional_put_that_breaks_is_sent_again(filled: Bucket, place: str,
     assert stored(bucket) == sorted(then)
 
 
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.LATE_ERROR], ids=lambda fault: fault.name)
+def test_a_version_whose_answer_is_lost_is_known_by_its_transaction(filled: Bucket, fault: Fault) -> None:
+    """It is neither written twice nor taken for another writer's."""
+    bucket = filled.copy()
+    with bucket.failing(Rule(fault=fault, method="PUT", path="dataset/_versions/")), bucket.recorded() as sent:
+        bucket.database.run("INSERT INTO t VALUES (4, 'a')")
+    again = ["PUT"] if fault is Fault.LATE_ERROR else []
+    asked = [each.method for each in sent if "dataset/_versions/" in each.key]
+    assert [method for method in asked if method != "HEAD"] == ["GET", "PUT", *again, "GET"]
+    assert sum("dataset/_transactions/" in each.key for each in sent) == 1
+    assert stored(bucket) == sorted({*BEFORE, (4, "a")})
+
+
 @pytest.mark.parametrize(
     ("faults", "chance"),
     [([Fault.SLOW_DOWN, Fault.RESET], 0.05), ([Fault.DELAY], 0.05)]

@@ -1,8 +1,11 @@
-"""Versions of local Lance tables that only add data files, written as Lance writes them, byte for byte, in a fifth of its time.
+"""Versions of Lance tables that only add data files, written as Lance writes them, byte for byte, in a fifth of its time.
 
 A version file is the indices, the transaction and the manifest, each a protobuf message after its length, and a footer. An append
 copies all of the version before, adds its files, and says another number, moment and transaction. Whatever else a version may say is
 left to Lance: metadata, base paths, stable row ids, and a version that another release has written.
+
+In an object store two requests write a version, where Lance lists all versions in a third one. Of tables there only those of partitions are
+written: their directories are never made again, so that what is known of a version stays true.
 """
 
 from __future__ import annotations
@@ -20,15 +23,21 @@ from pathlib import Path
 import lance
 from lance import FragmentMetadata
 
+from lance_flight.catalog.storage.filesystems import PutClient, put_client
 from lance_flight.catalog.storage.latest_version import VersionFile, version_file
 from lance_flight.catalog.storage.names import VERSIONS, version_name
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import LENGTH, MALFORMED, MORE, locate_message, split_fields
+from lance_flight.errors import storage_error
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
+from lance_flight.model.naming import is_table_directory
 
 LONGEST = 256 << 10
 """Bytes of a version file from which on it is left to Lance: to read one the first time takes a microsecond for each hundred bytes."""
 MOST_TABLES, MOST_BYTES, KEPT_LAYOUTS = 1024, 16 << 20, 256
+_LEFT_VERSIONS = 32
+"""Versions of a table in an object store that are left to Lance once one of them was, before another one is read."""
 _TRANSACTIONS, _HINT = "_transactions", "latest_version_hint.json"
 
 _COLUMNS, _FRAGMENTS, _VERSION, _INDICES_AT, _MOMENT, _READER_FLAGS, _WRITER_FLAGS = 1, 2, 3, 6, 7, 9, 10
@@ -82,14 +91,23 @@ class _Version:
     flags: bytes
     last_fragment: int
     form: bytes
+    has_indices: bool
 
     @classmethod
     def read(cls, content: bytes) -> _Version | None:
         """Return what a version says; None where it says anything that is not known here."""
         try:
             start, end = locate_message(content)
-            fields = [(number, raw) for number, _, raw, _ in split_fields(content[start:end])]
             (length,) = LENGTH.unpack_from(content)
+        except MALFORMED:
+            return None
+        return cls.of(content[start:end], content[: LENGTH.size + length])
+
+    @classmethod
+    def of(cls, manifest: bytes, indices: bytes) -> _Version | None:
+        """Return what a manifest says; the `indices` of its file count where it says that there are some."""
+        try:
+            fields = [(number, raw) for number, _, raw, _ in split_fields(manifest)]
         except MALFORMED:
             return None
         single = dict(each for each in fields if each[0] not in {_COLUMNS, _FRAGMENTS})
@@ -106,12 +124,13 @@ class _Version:
             return None
         return cls(
             number=_value(single[_VERSION]),
-            indices=content[: LENGTH.size + length] if has_indices else b"",
+            indices=indices if has_indices else b"",
             columns=b"".join(raw for number, raw in fields if number == _COLUMNS),
             fragments=b"".join(raw for number, raw in fields if number == _FRAGMENTS),
             flags=b"".join(flags),
             last_fragment=_value(single[_LAST_FRAGMENT]) if _LAST_FRAGMENT in single else -1,
             form=single[_FORMAT],
+            has_indices=has_indices,
         )
 
     def appended(self, fragments: Sequence[tuple[int, bytes]]) -> _Version:
@@ -132,7 +151,7 @@ class _Version:
                 self.columns,
                 self.fragments,
                 _number(_VERSION, self.number),
-                _number(_INDICES_AT, 0, is_optional=True) if self.indices else b"",
+                _number(_INDICES_AT, 0, is_optional=True) if self.has_indices else b"",
                 _bytes(_MOMENT, _number(1, seconds) + _number(2, nanoseconds)),
                 self.flags,
                 _number(_LAST_FRAGMENT, self.last_fragment, is_optional=True),
@@ -149,6 +168,8 @@ _known = LruCache[tuple[str, int], tuple[VersionFile, _Version | None]](
     MOST_TABLES, most_weight=MOST_BYTES, weigh=lambda known: known[0][-1], idle_seconds=IDLE_SECONDS
 )
 """The versions that were written or read here (None: only Lance writes on top of it), told by their files, whose sizes they weigh."""
+_left = LruCache[str, int](MOST_TABLES, idle_seconds=IDLE_SECONDS)
+"""The version up to which a table in an object store is left to Lance."""
 
 
 def columns_of(table: Store, version: int) -> bytes | None:
@@ -177,6 +198,8 @@ def append_version(table: Store, base: int, fragments: Iterable[FragmentMetadata
     name, found = f"{base}-{unique}.txn", before.appended(added)
     append = b"".join(_bytes(1, _number(1, number) + fragment) for number, fragment in added)
     transaction = _number(1, base) + _bytes(2, unique.encode()) + _bytes(_APPEND, append)
+    if table.is_remote:
+        return _write_remote(table, name, transaction, found)
     if not _write(table.uri, name, transaction, found.number, found.to_bytes(transaction, name, time.time_ns())):
         return False
     _known.pop((table.uri, base))
@@ -187,7 +210,10 @@ def append_version(table: Store, base: int, fragments: Iterable[FragmentMetadata
 
 
 def _find(table: Store, version: int) -> _Version | None:
-    file = None if table.is_remote else version_file(table.uri, version)
+    if table.is_remote:
+        reached = put_client(table.uri, table.options) if is_table_directory(table.name) else None
+        return None if reached is None else _find_remote(table, version, *reached)
+    file = version_file(table.uri, version)
     if file is None or file[-1] > LONGEST:
         return None
     known = _known.get((table.uri, version))
@@ -198,6 +224,34 @@ def _find(table: Store, version: int) -> _Version | None:
     except FileNotFoundError:
         return None
     _known.put((table.uri, version), (file, found))
+    return found
+
+
+def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Version | None:
+    """Return what a version says that lies in an object store: as it was written or read here, or else by one request."""
+    content = kept_tables.content(table, version)
+    if content is not None:
+        return _Version.read(content)
+    dataset = kept_tables.known(table, version, None)
+    if dataset is not None:
+        found = _Version.of(dataset._ds.serialized_manifest(), b"")  # noqa: SLF001 - what a dataset is pickled by
+        if found is None or not found.has_indices:
+            return found
+    if version < (_left.get(table.uri) or 0):
+        return None
+    try:
+        content = client.read(f"{key}/{VERSIONS}/{version_name(version)}")
+    except OSError as exc:
+        if client.leave():
+            return None
+        raise storage_error(exc) or exc from exc
+    if content is None:
+        return None
+    found = _Version.read(content) if len(content) <= LONGEST else None
+    if found is None:
+        _left.put(table.uri, version + _LEFT_VERSIONS)
+    else:
+        kept_tables.keep_content(table, version, content)
     return found
 
 
@@ -239,6 +293,25 @@ def _write(table: str, name: str, transaction: bytes, version: int, content: byt
         for path in (draft, f"{table}/{VERSIONS}/{_HINT}" if is_written else first):
             with suppress(FileNotFoundError):
                 os.unlink(path)  # noqa: PTH108 - several times quicker
+    return is_written
+
+
+def _write_remote(table: Store, name: str, transaction: bytes, version: _Version) -> bool:
+    """Write both files by a request each; False where the version is there already, or only Lance may reach the store."""
+    reached = put_client(table.uri, table.options)
+    if reached is None:
+        return False
+    client, key = reached
+    content = version.to_bytes(transaction, name, time.time_ns())
+    try:
+        client.write(f"{key}/{_TRANSACTIONS}/{name}", transaction)
+        is_written = client.make(f"{key}/{VERSIONS}/{version_name(version.number)}", content)
+    except OSError:
+        if client.leave():
+            return False
+        raise
+    if is_written:
+        kept_tables.keep_content(table, version.number, content)
     return is_written
 
 

@@ -1,18 +1,31 @@
-"""Directories and object stores for listing, copying and deleting; Lance reaches its tables by itself.
+"""Directories and object stores for listing, copying and deleting, and files that must not be there yet; Lance reaches its tables by itself.
 
-One set of storage options serves both: the names are those of Lance.
+One set of storage options serves all: the names are those of Lance.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import cache
+from typing import Any, TypeVar
 
+import obstore
 import pyarrow as pa
 import pyarrow.fs as pafs
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import S3Store
 
+from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.errors import InvalidInput
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 RETRIES = 4
 """Times that a request of listing, reading or deleting is sent again, with jittered pauses that double: about seven seconds in all."""
@@ -61,3 +74,163 @@ def _s3(options: tuple[tuple[str, str], ...]) -> pafs.S3FileSystem:
         allow_delayed_open=True,
         **{name: value for name, value in known.items() if value is not None},
     )
+
+
+_SAID = frozenset(
+    {
+        *("access_key_id", "secret_access_key", "session_token", "skip_signature", "unsigned_payload", "request_payer"),
+        *("region", "endpoint", "virtual_hosted_style_request", "checksum_algorithm"),
+        *("allow_http", "timeout", "connect_timeout", "proxy_url", "user_agent", "http1_only", "http2_only"),
+        *("pool_idle_timeout", "pool_max_idle_per_host"),
+    }
+)
+"""Options that mean the same to obstore as to Lance, which has the same client inside; both may put `aws_` in front."""
+_SAME = {"token": "session_token", "endpoint_url": "endpoint"}
+_OF_LANCE = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
+"""Options that Lance reads by itself."""
+_CHANGING = frozenset({"aws_endpoint_url_s3", "aws_s3_express", "aws_conditional_put"})
+"""Variables of the environment that say more of how a bucket is reached."""
+_KEY = re.compile(r"(?!.*(?:^|/)\.{0,2}(?:/|$))[A-Za-z0-9_.$=/-]+")
+"""Matches keys that are spelled the same everywhere."""
+_LEFT_SECONDS = 60.0
+ROUNDS = RetryPolicy(4, first_pause=0.2, longest_pause=0.4, why="the object store did not answer")
+"""Of requests that obstore has sent as often as it may, or that the store was too busy for: Lance begins again as often."""
+_BUSY = re.compile(r" retries, max_retries: |status code: (?:429|503)\b")
+
+
+class PutClient:
+    """Reads and writes whole small files of a bucket, also on the condition that none is there; asks for each in one request.
+
+    Its requests are sent again as Lance's are. Errors are `OSError` with the words of Lance's.
+    """
+
+    def __init__(self, store: S3Store) -> None:
+        self._store = store
+        self._has_answered = False
+        self._left_until = 0.0
+
+    @property
+    def is_usable(self) -> bool:
+        """False for a while after the first request failed: the bucket may be reached by Lance alone."""
+        return time.monotonic() >= self._left_until
+
+    def leave(self) -> bool:
+        """Return whether a request that failed is to be left to Lance: no request was ever answered, so that its error says nothing yet."""
+        if not self._has_answered:
+            log.warning("the object store is reached by Lance alone for %g seconds", _LEFT_SECONDS)
+            self._left_until = time.monotonic() + _LEFT_SECONDS
+        return not self._has_answered
+
+    def read(self, key: str) -> bytes | None:
+        """Return the content of a file; None where there is none."""
+        try:
+            return self._ask(lambda: bytes(obstore.get(self._store, key).bytes()))
+        except FileNotFoundError as exc:
+            if "<Code>NoSuchBucket<" in str(exc):
+                raise _error(exc) from None
+            self._has_answered = True
+            return None
+        except BaseError as exc:
+            raise _error(exc) from None
+
+    def write(self, key: str, content: bytes) -> None:
+        """Write a file, whatever is there."""
+        try:
+            self._ask(lambda: obstore.put(self._store, key, content, use_multipart=False))
+        except (BaseError, FileNotFoundError) as exc:
+            raise _error(exc) from None
+
+    def make(self, key: str, content: bytes) -> bool:
+        """Write a file that is not there yet, of a content that no other one has; return False, and nothing is written, where one is there.
+
+        Where the answer is lost, or says that the file is there since the request arrived twice, the file says whose it is.
+        """
+        try:
+            self._ask(lambda: obstore.put(self._store, key, content, mode="create", use_multipart=False))
+        except AlreadyExistsError:
+            return self.read(key) == content
+        except (BaseError, FileNotFoundError) as exc:
+            failed = _error(exc)
+            if _BUSY.search(str(failed)):
+                raise failed from None
+            try:
+                found = self.read(key)
+            except OSError:
+                raise failed from None
+            if found is None:
+                raise failed from None
+            return found == content
+        return True
+
+    def _ask(self, work: Callable[[], T]) -> T:
+        """Return the answer to a request, which is sent again in as many rounds as Lance sends it."""
+        for attempt in range(ROUNDS.attempts - 1):
+            try:
+                answer = work()
+            except AlreadyExistsError:
+                raise
+            except BaseError as exc:
+                if not _BUSY.search(str(exc)):
+                    raise
+                ROUNDS.pause(attempt)
+            else:
+                self._has_answered = True
+                return answer
+        answer = work()
+        self._has_answered = True
+        return answer
+
+
+def _error(exc: Exception) -> OSError:
+    """Return the error of a request as Lance words it, without what obstore adds for those who debug it."""
+    return OSError(f"LanceError(IO): {str(exc).partition(chr(10))[0]}")
+
+
+def put_client(uri: str, options: Mapping[str, str]) -> tuple[PutClient, str] | None:
+    """Return what writes below a place of S3, and the key of the place; None for any that only Lance reaches as its options say.
+
+    >>> options = {"aws_region": "r", "aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    >>> put_client("s3://bucket/t", options) is None, put_client("s3+ddb://bucket/t", options) is None
+    (False, True)
+    >>> put_client("s3://bucket/t", {**options, "aws_conditional_put": "disabled"}) is None
+    True
+    """
+    scheme, _, place = uri.partition("://")
+    bucket, _, key = place.rstrip("/").partition("/")
+    if scheme != "s3" or bucket.endswith("--x-s3") or not _KEY.fullmatch(key):
+        return None
+    environment = {name.lower(): value for name, value in os.environ.items()}
+    if environment.keys() & _CHANGING:
+        return None
+    known = {name: value for name, value in environment.items() if _option(name) in _SAID}
+    client = _client(bucket, tuple(sorted([*options.items(), *known.items()])))
+    return (client, key) if client is not None and client.is_usable else None
+
+
+def _option(name: str) -> str:
+    option = name.lower().removeprefix("aws_")
+    return _SAME.get(option, option)
+
+
+@cache
+def _client(bucket: str, options: tuple[tuple[str, str], ...]) -> PutClient | None:
+    """Return the client of a bucket; None where its options say what is not known here, or one of them in two ways.
+
+    Without a region or keys Lance looks for some in many places.
+    """
+    given = dict[str, str]()
+    for name, value in options:
+        option = _option(name)
+        if option not in _SAID | _OF_LANCE or given.setdefault(option, value) != value:
+            return None
+    is_signed = given.get("skip_signature", "").lower() != "true"
+    if "region" not in given or (is_signed and not {"access_key_id", "secret_access_key"} <= given.keys()):
+        return None
+    try:
+        retries = int(given.get("client_max_retries", "10"))
+        longest = timedelta(seconds=int(given.get("client_retry_timeout", "180")))
+        config: Any = {f"aws_{option}": value for option, value in given.items() if option not in _OF_LANCE}
+        store = S3Store(bucket, config=config, retry_config={"max_retries": retries, "retry_timeout": longest})
+    except (ValueError, BaseError):
+        return None
+    return PutClient(store)

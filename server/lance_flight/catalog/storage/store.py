@@ -146,8 +146,10 @@ class Store:
         """This location without cached content, as it is now: Lance caches small files whole."""
         return replace(self, session=caches.session())
 
-    def open(self, version: int | str | None = None, *, to_commit: bool = False) -> LanceDataset:
-        """Return the Lance dataset at this very place.
+    def open(
+        self, version: int | str | None = None, *, to_commit: bool = False, manifest: bytes | None = None
+    ) -> LanceDataset:
+        """Return the Lance dataset at this very place; its `manifest` is not read again where it is given.
 
         `NotFound` where there is none, `Corrupt` where it cannot be read.
 
@@ -155,7 +157,7 @@ class Store:
         """
         self.check_links()
         is_encoded = to_commit or not _PLAIN_PATH.fullmatch(self.uri)
-        return self.checked(self._opened(version, self.uri_for_small_files if is_encoded else self.uri))
+        return self.checked(self._opened(version, self.uri_for_small_files if is_encoded else self.uri, manifest))
 
     def checked(self, dataset: LanceDataset) -> LanceDataset:
         """Return the same dataset, of a version that lies here; `OutsideRoot` where its files lie outside of the root."""
@@ -198,9 +200,9 @@ class Store:
     def _top(self) -> str:
         return self.uri if self.top is None else self.top
 
-    def _opened(self, version: int | str | None, uri: str) -> LanceDataset:
+    def _opened(self, version: int | str | None, uri: str, manifest: bytes | None) -> LanceDataset:
         try:
-            return self._dataset(version, uri)
+            return self._dataset(version, uri, manifest)
         except UNREADABLE as exc:
             refused = storage_error(exc)
             if refused is not None:
@@ -215,9 +217,11 @@ class Store:
         except UNREADABLE as exc:
             raise unreadable(exc, f"{self._version_path(version)!r} cannot be read: {self.parent.words(exc)}") from exc
 
-    def _dataset(self, version: int | str | None, uri: str) -> LanceDataset:
+    def _dataset(self, version: int | str | None, uri: str, manifest: bytes | None = None) -> LanceDataset:
         session = self.session or shared_session()
-        dataset = lance.dataset(uri, version, storage_options=self.options or None, session=session)
+        dataset = LanceDataset(
+            uri, version, storage_options=self.options or None, session=session, serialized_manifest=manifest
+        )
         if not dataset.version:
             # Lance takes a file of zeros for an empty table.
             raise OSError("the file of its version holds nothing")

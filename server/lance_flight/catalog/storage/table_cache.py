@@ -18,12 +18,14 @@ from lance import LanceDataset
 
 from lance_flight.catalog.storage.latest_version import VersionFile, version_file
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import locate_message
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache, VersionCache
 from lance_flight.model.naming import is_table_directory
 
 MOST_TABLES = 1024
 MOST_MANIFEST_BYTES = 16 << 10
 """A dataset holds its manifest in memory, which lists every file of the table."""
+_MOST_CONTENT_BYTES = 16 << 20
 _BYTES_OF_A_FRAGMENT = 256
 
 
@@ -33,6 +35,12 @@ class TableCache:
     def __init__(self) -> None:
         self._found = LruCache[tuple[str, int], tuple[VersionFile, LanceDataset]](
             MOST_TABLES, idle_seconds=IDLE_SECONDS
+        )
+        self._contents = LruCache[tuple[str, int], tuple[str, bytes]](
+            MOST_TABLES,
+            most_weight=_MOST_CONTENT_BYTES,
+            weigh=lambda kept: len(kept[1]),
+            idle_seconds=IDLE_SECONDS,
         )
 
     def keep(self, table: Store, dataset: LanceDataset) -> None:
@@ -44,10 +52,22 @@ class TableCache:
         self._found.pop((table.uri, version - 1))
         self._found.put((table.uri, version), (file, dataset if table.is_remote else dataset.checkout_version(version)))
 
+    def keep_content(self, table: Store, version: int, content: bytes) -> None:
+        """Remember the file of a version of a partition table in an object store."""
+        for kept in (self._found, self._contents):
+            kept.pop((table.uri, version - 1))
+        self._contents.put((table.uri, version), (table.uri, content))
+
+    def content(self, table: Store, version: int) -> bytes | None:
+        """Return the file of a version that was kept; None where it is not known."""
+        found = self._contents.get((table.uri, version))
+        return None if found is None else found[1]
+
     def forget(self, table: Store) -> None:
         """Forget the versions of a table whose directory this process is about to remove: another one may make it again."""
         if table.is_remote:
             self._found.discard(lambda kept: kept[1].uri == table.uri)
+            self._contents.discard(lambda kept: kept[0] == table.uri)
 
     def open(self, table: Store, version: int, committed_at: datetime | None = None) -> LanceDataset:
         """Return the dataset at a version, from memory where it lies there still; raises as `Store.open` does.
@@ -57,7 +77,7 @@ class TableCache:
         if table.is_remote:
             dataset = self.known(table, version, committed_at)
             if dataset is None:
-                dataset = table.open(version, to_commit=True)
+                dataset = table.open(version, to_commit=True, manifest=self.manifest(table, version))
                 self.keep(table, dataset)
             return dataset
         known = self._found.get((table.uri, version))
@@ -71,6 +91,11 @@ class TableCache:
         """Return the dataset at a version of a table in an object store from memory; None where that may be another table's."""
         found = self._found.get((table.uri, version))
         return found[1] if found is not None and _is_of(table, found[1], committed_at) else None
+
+    def manifest(self, table: Store, version: int) -> bytes | None:
+        """Return the manifest of a version whose file was kept, with which it is opened by one request, not two."""
+        content = self.content(table, version)
+        return None if content is None else content[slice(*locate_message(content))]
 
 
 class OpenedTables:
@@ -99,7 +124,9 @@ class OpenedTables:
         known = self._known.get(place, key)
         if known is not None and _is_of(table, known[0], committed_at):
             return known[0]
-        dataset = kept_tables.known(table, version, committed_at) or table.open(version)
+        dataset = kept_tables.known(table, version, committed_at)
+        if dataset is None:
+            dataset = table.open(version, manifest=kept_tables.manifest(table, version))
         if _remote_file(dataset)[-1] <= MOST_MANIFEST_BYTES:
             self._known.put(place, key, dataset)
         return dataset

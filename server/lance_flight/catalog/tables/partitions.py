@@ -204,6 +204,8 @@ def create(
             session=store.session or shared_session(),
         )
         failpoint("table_begun")
+        if store.is_remote:
+            kept_tables.keep(store, begun)
         if is_positional and append_version(store, int(begun.version), files):
             return Version(int(begun.version) + 1)
         dataset = LanceDataset.commit(
