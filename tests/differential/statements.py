@@ -51,10 +51,11 @@ class Relation:
 
 
 class Statements:
-    """Random statements of one seed."""
+    """Random statements of one seed; most joins, groups and windows are by one of the `keys`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str, keys: Sequence[str] = ()) -> None:
         self.chance = random.Random(seed)  # noqa: S311 - statements, no secret
+        self._key = self.chance.choice(keys) if keys else None
         self._levels: list[list[Relation]] = []
         self._aliases = 0
         self._subqueries = 2
@@ -108,7 +109,7 @@ class Statements:
     def _grouped(self) -> str:
         with self._source() as (source, _):
             where = f" WHERE {self._where(2)}" if self._happens(0.5) else ""
-            keys = [self.value(self.chance.choice(list(KINDS)), 1) for _ in range(self.chance.randint(0, 2))]
+            keys = [self._grouping() for _ in range(self.chance.randint(0, 2))]
             keys = [key for key in dict.fromkeys(keys) if "." in key]
             values = [*keys, *(self._aggregate() for _ in range(self.chance.randint(1, 2)))]
             having = ""
@@ -131,7 +132,7 @@ class Statements:
     def _windowed(self) -> str:
         with self._source() as (source, relations):
             keys = ", ".join(f"{each.alias}.{each.key} NULLS FIRST" for each in relations)
-            partition = f"PARTITION BY {self.value(self.chance.choice(list(KINDS)), self.chance.randint(0, 2))}"
+            partition = f"PARTITION BY {self._grouping()}"
             value = self._column(NUMBER)
             window = self._pick(
                 f"row_number() OVER ({partition} ORDER BY {keys})",
@@ -184,7 +185,7 @@ class Statements:
             relation = self._relation()
             table = self._table()
             with self._level([relation]):
-                key = f"{relation.alias}.{self.chance.choice(KINDS[kind][:2])}"
+                key = self._grouping() if self._key else f"{relation.alias}.{self.chance.choice(KINDS[kind][:2])}"
                 where = f" WHERE {self._where(2)}" if self._happens(0.5) else ""
                 sides.append(
                     f"(SELECT {key} AS g, {self._aggregate()} AS n FROM {table} AS {relation.alias}{where} GROUP BY {key})"
@@ -222,7 +223,7 @@ class Statements:
 
     def _using(self) -> str:
         one, other = self._relation(), self._relation()
-        key = self.chance.choice(["i", "j", "s", "d", "k"])
+        key = self._key or self.chance.choice(["i", "j", "s", "d", "k"])
         with self._level([one, other]):
             return (
                 f"SELECT {key} AS c0, {self._columns(1).replace(' AS c0', ' AS c1')} FROM {self._table()} AS {one.alias}"
@@ -251,7 +252,7 @@ class Statements:
     def _top_of_each(self) -> str:
         """A value of another table in each row, and the rows of a query with a LIMIT."""
         one, other = self._relation(), self._relation()
-        key = self.chance.choice(["i", "j", "s", "d"])
+        key = self._key or self.chance.choice(["i", "j", "s", "d"])
         with self._level([other]):
             value = self._pick(
                 f"max({other.alias}.m)",
@@ -286,7 +287,7 @@ class Statements:
         text = f"{self._table()} AS {relations[0].alias}"
         while len(relations) < 3 and self._happens(0.35):
             other = self._relation()
-            join = self.chance.choice(JOINS)
+            join = self.chance.choice(JOINS if self._key is None else JOINS[:4])
             text += f" {join} {self._table()} AS {other.alias}"
             if join != "CROSS JOIN":
                 text += f" ON {self._join_condition(relations[-1], other, is_outer=join != 'JOIN')}"
@@ -297,6 +298,8 @@ class Statements:
     def _join_condition(self, left: Relation, right: Relation, *, is_outer: bool) -> str:
         kind = self.chance.choice([NUMBER, NUMBER, TEXT, DAY])
         columns = self.chance.choice(KINDS[kind]), self.chance.choice(KINDS[kind])
+        if self._key is not None and self._happens(0.9):
+            columns = self._key, self._key
         equality = f"{left.alias}.{columns[0]} = {right.alias}.{columns[1]}"
         if self._happens(0.7):
             return equality
@@ -461,6 +464,12 @@ class Statements:
         seen = [f"{each.alias}.{column}" for level in levels for each in level for column in each.columns.get(kind, [])]
         return self.chance.choice(seen if seen and self._happens(0.75) else LITERALS[kind])
 
+    def _grouping(self) -> str:
+        """Return what rows are grouped by."""
+        if self._key is not None and self._happens(0.8):
+            return f"{self.chance.choice(self._levels[-1]).alias}.{self._key}"
+        return self.value(self.chance.choice(list(KINDS)), self.chance.randint(0, 2))
+
     def _whole(self) -> str:
         seen = [f"{each.alias}.{column}" for each in self._levels[-1] if each.key for column in "ijk"]
         return self.chance.choice(seen or ["1", "2"])
@@ -478,7 +487,7 @@ class Statements:
 
     def _table(self) -> str:
         """Return a table, or now and then a query of all of its columns with values in place of some of them."""
-        table = self.chance.choices(list(TABLES), weights=[4, 4, 4, 2, 1])[0]
+        table = self.chance.choices(list(TABLES), weights=[4, 4, 4, 2, 1] if self._key is None else [9, 9, 9, 2, 2])[0]
         if not self._happens(0.15):
             return table
         branches = [f"SELECT {self._replaced('k')} FROM {table}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -45,14 +46,23 @@ VALUES = {
     ],
     "b": [True, False],
 }
-# Table → how it is partitioned, and how many rows it has.
+# Table → how it is partitioned, how the later half of its rows is, and how many it has.
 TABLES = {
-    "t": ("bucket(3, i), s", 23),
-    "u": ("month(d)", 11),
-    "v": ("truncate(2, j)", 7),
-    "p": (None, 9),
-    "e": ("b", 0),
+    "t": ("bucket(3, i), s", None, 23),
+    "u": ("month(d)", None, 11),
+    "v": ("truncate(2, j)", None, 7),
+    "p": (None, None, 9),
+    "e": ("b", None, 0),
 }
+# The same tables, laid out so that partitions of one meet few of another by `KEYS`.
+MATCHED = {
+    "t": ("bucket(8, i), s", None, 23),
+    "u": ("bucket(4, i), year(d), month(d)", "i, year(d), month(d)", 19),
+    "v": ("i, year(d)", "s, bucket(4, i), year(d)", 17),
+    "p": (None, None, 9),
+    "e": ("i, s, year(d)", None, 0),
+}
+KEYS = ("i", "i", "s", "d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +73,12 @@ class Peers:
     peer: duckdb.DuckDBPyConnection
 
 
-def filled(root: Path, seed: int = 0) -> Peers:
+def filled(root: Path, seed: int = 0, tables: Mapping[str, tuple[str | None, str | None, int]] = TABLES) -> Peers:
     """Return both with the same random rows, a fifth of whose values are NULL."""
     chance = random.Random(seed)  # noqa: S311 - rows, no secret
     database, peer = Database(root), duckdb.connect()
     peer.execute("SET TimeZone = 'UTC'")
-    for name, (partitioned_by, count) in TABLES.items():
+    for name, (partitioned_by, later, count) in tables.items():
         rows = [
             {column: None if chance.random() < 0.2 else chance.choice(values) for column, values in VALUES.items()}
             for _ in range(count)
@@ -83,7 +93,11 @@ def filled(root: Path, seed: int = 0) -> Peers:
         )
         table = pa.Table.from_pylist(rows, schema=schema)
         if count:
-            database.ingest(name, table, "append")
+            half = count // 2 if later else count
+            database.ingest(name, table[:half], "append")
+            if later:
+                database.run(f"ALTER TABLE {name} SET PARTITIONED BY ({later})")
+                database.ingest(name, table[half:], "append")
             peer.register("rows_of_table", table)
             peer.execute(f"INSERT INTO {name} SELECT * FROM rows_of_table")
             peer.unregister("rows_of_table")

@@ -9,7 +9,7 @@ from lance_flight.errors import LanceFlightError
 
 from tests.differential.comparing import answer, difference, is_explained
 from tests.differential.statements import Statements
-from tests.differential.tables import Peers, filled
+from tests.differential.tables import KEYS, MATCHED, Peers, filled
 from tests.selection import IS_FULL
 
 CHUNKS, IN_CHUNK = (50, 300) if IS_FULL else (4, 60)
@@ -20,11 +20,35 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Peers:
     return filled(tmp_path_factory.mktemp("differential") / "root")
 
 
+@pytest.fixture(scope="module")
+def matched(tmp_path_factory: pytest.TempPathFactory) -> Peers:
+    return filled(tmp_path_factory.mktemp("matched") / "root", tables=MATCHED)
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_queries_answer_as_duckdb_does(peers: Peers, chunk: int) -> None:
     statements = (Statements(seed).query() for seed in range(chunk * IN_CHUNK, (chunk + 1) * IN_CHUNK))
     found = [difference(peers, statement) for statement in statements]
     assert [each for each in found if each is not None] == []
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS // 2))
+def test_queries_by_partitions_answer_as_duckdb_does(matched: Peers, chunk: int) -> None:
+    with matched.database.client() as client:
+        client.run("SET group_rows = '0'")
+        client.run(f"SET dynamic_pruning = '{'off' if chunk % 2 else 'on'}'")
+        peers = Peers(client, matched.peer)
+        statements = [Statements(seed, KEYS).query() for seed in range(chunk * IN_CHUNK, (chunk + 1) * IN_CHUNK)]
+        found = [difference(peers, statement) for statement in statements]
+        assert [each for each in found if each is not None] == []
+        assert sum(is_in_groups(peers, statement) for statement in statements) > IN_CHUNK // 8
+
+
+def is_in_groups(peers: Peers, statement: str) -> bool:
+    """Whether any part of a query is run by partitions."""
+    explained = answer(peers, f"EXPLAIN {statement}")
+    rows = [] if isinstance(explained, LanceFlightError) else explained
+    return any(kind == "groups" and "groups: none" not in text for kind, text in rows)
 
 
 FOUND = {
