@@ -1,0 +1,184 @@
+"""Random changes of rows leave in tables of any layout what they leave in DuckDB, alone and within transactions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+from lance_flight.catalog.maintenance.verification import verify
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.errors import LanceFlightError
+
+from tests.differential.comparing import comparable, is_explained
+from tests.differential.statements import KINDS, NUMBER, TEXT, Relation, Statements
+from tests.differential.tables import COLUMNS, Peers, filled
+from tests.engine.database import Client
+from tests.selection import IS_FULL
+
+pytestmark = pytest.mark.slow  # random changes
+
+SEEDS, STEPS = (range(60), 30) if IS_FULL else (range(2), 14)
+# How the table `t` is partitioned, and the later half of its rows.
+LAYOUTS = [
+    (None, None),
+    ("s, d", None),
+    ("bucket(3, i), f", "b"),
+    ("truncate(10, i), month(d)", None),
+    ("year(ts), truncate(1, s)", "j"),
+]
+SOURCE = Relation("q", {NUMBER: ["i", "j"], TEXT: ["s"]}, None)
+TARGET = Relation("t", KINDS)
+
+
+class Changes(Statements):
+    """Random changes of the table `t`."""
+
+    def change(self) -> str:
+        """Return an INSERT, UPDATE, DELETE, TRUNCATE or MERGE."""
+        return self._pick(
+            *[self._insert] * 3, *[self._update] * 4, *[self._delete] * 2, *[self._merge] * 5, "TRUNCATE t"
+        )
+
+    def _insert(self) -> str:
+        where = f" WHERE {self._where_of(TARGET)}" if self._happens(0.5) else ""
+        return f"INSERT INTO t SELECT * FROM {self._pick('t', 'u', 'v', 'p')} AS t{where}"
+
+    def _update(self) -> str:
+        return f"UPDATE t SET {self._assignments(TARGET)} WHERE {self._where_of(TARGET)}"
+
+    def _delete(self) -> str:
+        return f"DELETE FROM t WHERE {self._where_of(TARGET)}"
+
+    def _merge(self) -> str:
+        rows = ", ".join(f"({self._value(NUMBER)}, {self._value(NUMBER)}, {self._value(TEXT)})" for _ in range(3))
+        source = f"(SELECT CAST(c0 AS BIGINT) AS i, CAST(c1 AS INT) AS j, CAST(c2 AS VARCHAR) AS s FROM (VALUES {rows}) AS v (c0, c1, c2))"
+        on = self._pick(
+            "t.i = q.i", "t.s = q.s", "t.j = q.j AND t.s IS NOT DISTINCT FROM q.s", "t.i > q.j AND t.k = q.i"
+        )
+        clauses = [self._clause(is_last=place == 2) for place in range(3)]
+        return f"MERGE INTO t USING {source} AS q ON {on} {' '.join(clauses)}"
+
+    def _clause(self, *, is_last: bool) -> str:
+        """Return a WHEN of a MERGE, which only as the last one may have no condition."""
+        kind, seen = self.chance.choice(
+            [("MATCHED", [TARGET, SOURCE])] * 2 + [("NOT MATCHED", [SOURCE]), ("NOT MATCHED BY SOURCE", [TARGET])]
+        )
+        condition = "" if is_last and self._happens(0.5) else f" AND {self._where_of(*seen)}"
+        return f"WHEN {kind}{condition} THEN {self._inserted() if kind == 'NOT MATCHED' else self._done(*seen)}"
+
+    def _inserted(self) -> str:
+        return self._pick("INSERT (k, i, s) VALUES (90, q.j, q.s)", "INSERT (i, j, s) VALUES (q.i, q.j, q.s)")
+
+    def _done(self, *seen: Relation) -> str:
+        return "DELETE" if self._happens(0.3) else f"UPDATE SET {self._assignments(*seen)}"
+
+    def _assignments(self, *seen: Relation) -> str:
+        """Return new values of a few columns, each of its column's type."""
+        self._subqueries = 0
+        kinds = {column: kind for kind, columns in KINDS.items() for column in columns if column != "k"}
+        names = self.chance.sample(list(kinds), self.chance.randint(1, 3))
+        with self._level([*seen]):
+            values = [self._whole() if name in "ijh" else self.value(kinds[name], 1) for name in names]
+        return ", ".join(f"{n} = CAST({value} AS {COLUMNS[n][0]})" for n, value in zip(names, values, strict=True))
+
+    def _where_of(self, *seen: Relation) -> str:
+        self._subqueries = 1 if seen == (TARGET,) else 0
+        with self._level([*seen]):
+            return self.condition(2)
+
+    def _value(self, kind: str) -> str:
+        return self._pick(*({NUMBER: ["0", "1", "2", "3", "7", "NULL"], TEXT: ["'a'", "'b'", "NULL"]}[kind]))
+
+
+@dataclass(frozen=True)
+class Twins:
+    """The table `t` of an engine, and DuckDB's."""
+
+    peers: Peers
+    place: Path
+
+    def change(self, client: Client, sql: str) -> None:
+        """Run a change on both; what DuckDB cannot compute, or is refused here for a known reason, is run on neither."""
+        peer = self.peers.peer
+        peer.begin()
+        try:
+            count = [number for (number,) in peer.execute(sql).fetchall()]
+        except duckdb.Error as error:
+            peer.rollback()
+            if "more than once" in str(error):
+                with pytest.raises(LanceFlightError, match=r"several rows of its source|subquery|EXISTS"):
+                    client.run(sql)
+            return
+        found = outcome(client, sql)
+        if isinstance(found, LanceFlightError):
+            peer.rollback()
+            assert is_explained(found), f"{sql}: {found}"
+        else:
+            peer.commit()
+            assert count in ([], [found]), sql
+
+    def check(self, client: Client, told: str) -> None:
+        """Check that both have the same rows."""
+        found = Counter(tuple(map(comparable, row)) for row in client.rows("SELECT * FROM t"))
+        rows = self.peers.peer.execute("SELECT * FROM t").fetchall()
+        assert found == Counter(tuple(map(comparable, row)) for row in rows), told
+
+    def check_places(self) -> None:
+        """Check that each stored row lies in the one table of its partition."""
+        if self.place.is_dir():
+            report = verify(PartitionedNamespace.open(Store(str(self.place))), evaluate)
+            assert [str(table) for table in report.tables if not table.is_sound] == []
+
+
+def outcome(client: Client, sql: str) -> int | LanceFlightError:
+    """Return how many rows a change counts, or its error."""
+    try:
+        return client.run(sql)
+    except LanceFlightError as error:
+        return error
+
+
+@pytest.fixture(params=LAYOUTS, ids=str)
+def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
+    tables = {
+        "t": (*request.param, 23),
+        "u": (None, None, 5),
+        "v": (None, None, 3),
+        "p": ("s", None, 9),
+        "e": (None, None, 0),
+    }
+    return Twins(filled(tmp_path, tables=tables), tmp_path / "t")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_changes_leave_what_they_leave_in_duckdb(twins: Twins, seed: int) -> None:
+    changes = Changes(f"alone {seed}")
+    with twins.peers.database.client() as client:
+        for sql in [changes.change() for _ in range(STEPS)]:
+            twins.change(client, sql)
+            twins.check(client, sql)
+    twins.check_places()
+
+
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_transaction_leaves_all_of_its_changes_or_none(twins: Twins, seed: int, ends: str) -> None:
+    changes, peer = Changes(f"together {seed}"), twins.peers.peer
+    peer.execute("CREATE TABLE before AS FROM t")
+    before = Counter(map(repr, twins.peers.database.rows("SELECT * FROM t")))
+    with twins.peers.database.client() as client:
+        client.run("BEGIN")
+        for sql in [changes.change() for _ in range(STEPS // 2)]:
+            twins.change(client, sql)
+            twins.check(client, sql)
+        assert Counter(map(repr, twins.peers.database.rows("SELECT * FROM t"))) == before
+        client.run(ends)
+        if ends == "ROLLBACK":
+            peer.execute("CREATE OR REPLACE TABLE t AS FROM before")
+        twins.check(client, ends)
+    twins.check_places()
