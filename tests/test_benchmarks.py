@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
-from pathlib import Path
 
 import pytest
-
-pytestmark = pytest.mark.slow  # processes of each benchmark
-
-PROJECT = Path(__file__).parents[1]
-
 
 MODULES = (
     "",
@@ -27,8 +21,12 @@ MODULES = (
 
 
 @pytest.mark.parametrize("module", [f"benchmarks{name}" for name in MODULES])
-def test_a_command_of_the_benchmarks_starts(module: str) -> None:
-    command = [sys.executable, "-m", module, "--help"]
-    run = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False)
-    assert run.returncode == 0, run.stderr
-    assert f"python -m {module}" in run.stdout
+def test_a_command_of_the_benchmarks_starts(
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["", "--help"])
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module if "." in module else f"{module}.__main__", run_name="__main__", alter_sys=True)
+    assert ended.value.code == 0
+    assert f"python -m {module}" in capsys.readouterr().out

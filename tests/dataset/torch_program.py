@@ -34,7 +34,7 @@ def main(root: str) -> dict[str, Any]:
         resumed = dataset.to_torch(8, collate=ids, workers=2, resume=json.loads(json.dumps(after.state())), **given)
         alone = dataset.to_torch(8, collate=ids, **given)
         try:
-            refused = list(DataLoader(alone, batch_size=None, num_workers=2, multiprocessing_context="spawn"))
+            refused = list(DataLoader(alone, batch_size=None, num_workers=1, multiprocessing_context="spawn"))
         except InvalidInput as exc:
             refused = str(exc)
         return {
