@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -278,6 +279,32 @@ def test_what_dead_transactions_left_is_taken_away(place: Path, case: str) -> No
     assert file_names(place) == after, "nothing is put on top again and again"
     opened(place).append([rows((9, "a"))], evaluate)
     assert ids(place) == [1, 2, 3, 4, 5, 9, 11, 12, 13, 14, 15]
+
+
+def test_what_was_written_for_versions_that_never_came_is_taken_away(place: Path) -> None:
+    """A transaction without its version, of the newest base, of an older one and of one that is no more; a version without its name."""
+    age(place, hours=200)
+    opened(place).append([rows((6, "a"))], evaluate)
+    clean(place, VacuumRules())
+    before = table_files(place)
+    (versions_of_a,) = (path for path in place.glob("*dataset/_versions") if len(list(path.iterdir())) > 1)
+    transactions, newest = versions_of_a.parent / "_transactions", min(versions_of_a.glob("*.manifest"))
+    last = max(transactions.iterdir(), key=lambda path: int(path.name.partition("-")[0]))
+    base = int(last.name.partition("-")[0])
+    for number in (base + 1, base, base - 1, 1):
+        shutil.copy(last, transactions / f"{number}-{uuid.uuid4()}.txn")
+    shutil.copy(newest, f"{newest}#{base}-{uuid.uuid4()}.txn")
+    left = table_files(place)
+    clean(place)
+    assert left - before <= table_files(place), "they may be in progress"
+    age(place, hours=25)
+    report = vacuum(opened(place), VacuumRules(dry_run=True, retain_hours=1000, transaction_hours=24))
+    assert sum(each.amount.files for each in report.removed) == len(left - before)
+    clean(place)
+    assert not (left - before) & table_files(place)
+    assert ids(place) == [1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15]
+    assert len(lance.dataset(versions_of_a.parent).get_transactions()) >= 1
+    assert not clean(place).removed
 
 
 def in_progress(place: Path, how: str) -> Written:

@@ -1,8 +1,8 @@
 """Snapshots that expire, and the files that no snapshot is left for.
 
 Lance itself removes versions and what only they refer to; it keeps tagged ones, those that branches begin at, and the
-newest. What it takes for a write in progress, for a week, is decided here by the age of the files: rows, deletions, and
-segments of indices that a build has left which was killed.
+newest. What it takes for a write in progress, for a week, is decided here by the age of the files: rows, deletions, segments
+of indices that a build has left which was killed, transactions without a version, and versions that never got their name.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from lance_flight.catalog.storage.leases import (
 )
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_detached, parse_version
 from lance_flight.catalog.storage.retries import conflicts
-from lance_flight.catalog.storage.store import Store, StoredFile
+from lance_flight.catalog.storage.store import UNREADABLE, Store, StoredFile
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import all_segments
 from lance_flight.model.naming import MANIFEST
 from lance_flight.model.pins import BranchVersion, Version
 
+TRANSACTIONS = "_transactions"
 LOOSE_FILES = frozenset({"data", "_deletions"})
 """Directories of a table whose files are written before they are part of a version."""
 
@@ -105,6 +106,28 @@ class TableFiles:
     def loose(self, before: float) -> dict[str, StoredFile]:
         """Return data and deletion files written before a moment, by their names, which are random and never reused."""
         return {f.path.rpartition("/")[2]: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
+
+    def drafts(self, before: float) -> list[StoredFile]:
+        """Return the files of versions that have not got their name."""
+        return [file for file, _ in self._in({VERSIONS}) if "#" in file.path and file.modified < before]
+
+    def loose_transactions(self, before: float) -> dict[str, StoredFile]:
+        """Return the transactions that may have no version, by their names, which say the version that each one goes on top of.
+
+        The only one on top of a version that has a next one is taken for that one's: each version would have to be read to know.
+        """
+        found: dict[SnapshotId, list[StoredFile]] = {}
+        for file, branch in self._in({TRANSACTIONS}):
+            base = file.path.rpartition("/")[2].partition("-")[0]
+            if base.isdecimal():
+                found.setdefault((branch, int(base) + 1), []).append(file)
+        there = {version.id for versions in self.chains.values() for version in versions}
+        return {
+            file.path.rpartition("/")[2]: file
+            for version, files in found.items()
+            for file in files
+            if file.modified < before and (len(files) > 1 or version not in there)
+        }
 
     def segments(self, before: float) -> dict[str, list[StoredFile]]:
         """Return the files of segments of indices, by their ids, of those whose files were all written before a moment."""
@@ -173,16 +196,31 @@ class Sweep:
         loose, segments = listing.loose(self.before), listing.segments(self.before)
         if listing.has_detached:
             return []
+        dead = [*listing.drafts(self.before), *self._dead_transactions(listing)]
         for version in reversed([version for versions in listing.chains.values() for version in versions]):
             if not loose and not segments:
                 break
             names = self._names(version)
             if names is None:
-                return []
+                return dead
             loose = {name: file for name, file in loose.items() if name not in names}
             for segment in all_segments(self._at(version)) if segments else ():
                 segments.pop(segment.uuid, None)
-        return [*loose.values(), *(file for files in segments.values() for file in files)]
+        return [*dead, *loose.values(), *(file for files in segments.values() for file in files)]
+
+    def _dead_transactions(self, listing: TableFiles) -> Iterable[StoredFile]:
+        """Old transactions that no version comes from; none where one of them cannot be asked."""
+        loose = listing.loose_transactions(self.before)
+        for version in reversed([version for versions in listing.chains.values() for version in versions]):
+            if not loose:
+                break
+            try:
+                done = self._at(version).read_transaction(version.id[1])
+            except UNREADABLE:
+                return []
+            if done is not None:
+                loose.pop(f"{done.read_version}-{done.uuid}.txn", None)
+        return loose.values()
 
     def _drop(self, branch: str, versions: list[StoredVersion], listing: TableFiles, *, dry_run: bool) -> SweepTotals:
         """Remove a branch that no snapshot refers to any more; one that is not named like ours belongs to another writer."""
