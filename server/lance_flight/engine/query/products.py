@@ -22,6 +22,8 @@ from lance_flight.engine.query.plan_bounds import JOINING_RULES, OTHER_RULES
 from lance_flight.errors import Unsupported
 
 _ALL_ROWS = 1 << 62
+_TRUE = lit(pa.scalar(True))
+"""As a scalar of Arrow: for one of Python DataFusion looks for a package that is not there."""
 _LEAST_LANES = 2
 """Lanes between which batches are exchanged."""
 _OTHER_RULES = (OTHER_RULES | JOINING_RULES) - {"extract_equijoin_predicate"}
@@ -91,7 +93,7 @@ def ending(
         check()
         return values
 
-    goes_on = udf(pass_through, [pa.bool_()], pa.bool_(), "volatile", "__goes_on")(lit(True))  # noqa: FBT003
+    goes_on = udf(pass_through, [pa.bool_()], pa.bool_(), "volatile", "__goes_on")(_TRUE)
     pairs = pair_joins(root)
     lanes = target_partitions if all(map(_has_conditions, pairs)) else max(target_partitions, _LEAST_LANES)
     planner = SessionContext(context.copied_config().with_target_partitions(lanes), runtime)
