@@ -29,7 +29,7 @@ from lance_flight.catalog.storage.names import VERSIONS, version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import LENGTH, MALFORMED, MORE, locate_message, split_fields
-from lance_flight.errors import storage_error
+from lance_flight.errors import Conflict, storage_error
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import is_table_directory
 
@@ -185,7 +185,10 @@ def columns_of(table: Store, version: int) -> bytes | None:
 
 
 def append_version(table: Store, base: int, fragments: Iterable[FragmentMetadata]) -> bool:
-    """Write the version after `base` with new fragments; False, and nothing is done, where only Lance can or it is there already."""
+    """Write the version after `base` with new fragments; False, and nothing is done, where only Lance can.
+
+    `Conflict` where it is there already: Lance would put the fragments on top of whatever is the newest.
+    """
     encoded = [(fragment.id, _encode(fragment)) for fragment in fragments]
     before = _find(table, base)
     if before is None or before.number != base:
@@ -278,16 +281,18 @@ def _layout(fields: tuple[int, ...], columns: tuple[int, ...], major: int, minor
 
 
 def _write(table: str, name: str, transaction: bytes, version: int, content: bytes) -> bool:
-    """Write both files; False, and neither is there, where the version is there already, or the table is not."""
+    """Write both files; False, and neither is there, where the table is not."""
     first, final = f"{table}/{_TRANSACTIONS}/{name}", f"{table}/{VERSIONS}/{version_name(version)}"
     draft = f"{final}#{name}"
     is_written = False
     try:
-        with suppress(FileExistsError, FileNotFoundError):
+        with suppress(FileNotFoundError):
             _put(first, transaction)
             _put(draft, content)
             os.link(draft, final)
             is_written = True
+    except FileExistsError as exc:
+        raise _staged_first(table) from exc
     finally:
         # The hint would say an older version, which a stock writer takes at its word.
         for path in (draft, f"{table}/{VERSIONS}/{_HINT}" if is_written else first):
@@ -297,7 +302,7 @@ def _write(table: str, name: str, transaction: bytes, version: int, content: byt
 
 
 def _write_remote(table: Store, name: str, transaction: bytes, version: _Version) -> bool:
-    """Write both files by a request each; False where the version is there already, or only Lance may reach the store."""
+    """Write both files by a request each; False where only Lance may reach the store."""
     reached = put_client(table.uri, table.options)
     if reached is None:
         return False
@@ -310,9 +315,14 @@ def _write_remote(table: Store, name: str, transaction: bytes, version: _Version
         if client.leave():
             return False
         raise
-    if is_written:
-        kept_tables.keep_content(table, version.number, content)
-    return is_written
+    if not is_written:
+        raise _staged_first(table.uri)
+    kept_tables.keep_content(table, version.number, content)
+    return True
+
+
+def _staged_first(table: str) -> Conflict:
+    return Conflict(f"another writer staged on {table.rpartition('/')[2]!r} first")
 
 
 def _put(path: str, content: bytes) -> None:
