@@ -141,7 +141,7 @@ AREAS: dict[str, Area] = {
         """,
         further="""
             planning
-            engine/test_differential engine/test_evolved_specs engine/test_computed_conditions
+            engine/test_evolved_specs engine/test_computed_conditions
         """,
     ),
     "transforms": Area(

@@ -159,29 +159,6 @@ def test_a_repeated_part_that_cannot_end_or_be_planned_is_refused(database: Data
     assert ENDLESS[repeated] in said
 
 
-# Repeated parts that PostgreSQL refuses in part, with the answers of DuckDB.
-REPEATED = {
-    "SELECT max(x) + 1 FROM c HAVING max(x) < 4": [1, 2, 3, 4],
-    "SELECT y + 1 FROM (SELECT max(x) AS y FROM c) AS q WHERE y < 4": [1, 2, 3, 4],
-    "SELECT max(x) + 1 FROM c WHERE x < 4 GROUP BY x": [1, 2, 3, 4],
-    "SELECT DISTINCT x + 1 FROM c WHERE x < 4": [1, 2, 3, 4],
-    "SELECT sum(x) OVER () + 1 FROM c WHERE x < 4": [1, 2, 3, 4],
-    "(SELECT x + 1 FROM c WHERE x < 4 ORDER BY x LIMIT 1)": [1, 2, 3, 4],
-    "SELECT c.x + n FROM c LEFT JOIN (SELECT max(n) AS n FROM (VALUES (1)) AS v(n)) AS w ON true WHERE x < 4": [
-        1,
-        2,
-        3,
-        4,
-    ],
-}
-
-
-@pytest.mark.parametrize("repeated", REPEATED)
-def test_a_repeated_part_that_ends_runs(database: Database, repeated: str) -> None:
-    sql = f"WITH RECURSIVE c AS (SELECT 1 AS x UNION ALL {repeated}) SELECT x FROM c"
-    assert [x for (x,) in database.rows(sql)] == REPEATED[repeated]
-
-
 def test_a_recursive_query_of_one_type_runs(database: Database) -> None:
     sql = "WITH RECURSIVE c(n, x) AS (SELECT 1, 1.0 UNION ALL SELECT n + 1, x + 0.5 FROM c WHERE n < ?) SELECT x FROM c"
     assert database.rows(sql, [3]) == [(1.0,), (1.5,), (2.0,)]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits import writer
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -21,8 +18,6 @@ from lance_flight.engine.writes.definitions import parse_partition_by, partition
 
 from tests.engine.evolved_events import EVENTS, VERSIONS, events, evolved
 from tests.engine.evolving import add_spec
-from tests.engine.random_conditions import CONDITIONS, FIELDS, SCHEMA, conditions, in_memory, rows
-from tests.examples import examples
 from tests.stock import manifest_rows, stored_tables
 
 
@@ -91,31 +86,6 @@ def test_versions_whose_numbers_begin_alike_are_told_apart(tmp_path: Path) -> No
     assert report(engine, "country = 'DE'") == {"v1": "0 / 1", "v10": "1 / 1", "v11": "1 / 1"}
     found = engine.query("SELECT spec_id, id_bucket FROM t$partitions ORDER BY spec_id").to_pylist()
     assert [row["spec_id"] for row in found] == [1, 10, 11]
-
-
-@pytest.mark.slow  # a long property
-@examples(10)
-@given(
-    rows,
-    st.lists(st.lists(st.sampled_from(FIELDS), min_size=1, max_size=2, unique=True), min_size=2, max_size=3),
-    st.lists(conditions, min_size=1, max_size=3),
-)
-def test_specs_never_change_an_answer(data: list[dict[str, object]], specs: list[list[str]], wheres: list[str]) -> None:
-    table = pa.Table.from_pylist([{"n": n, **row} for n, row in enumerate(data)], schema=SCHEMA)
-    versions = [
-        (", ".join(fields), table.filter(pa.array([n % len(specs) == place for n in range(len(table))], pa.bool_())))
-        for place, fields in enumerate(specs)
-    ]
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:
-        engine = evolved(Path(root), SCHEMA, versions)
-        for where in wheres:
-            found = engine.query(f"SELECT n FROM t WHERE {where} ORDER BY n")["n"].to_pylist()
-            assert found == in_memory(table, where), (specs, where)
-
-
-def test_the_conditions_of_the_property_reach_every_column() -> None:
-    words = set(re.findall(r"\b[a-z]+\b", " ".join(CONDITIONS)))
-    assert set(SCHEMA.names) - {"n"} <= words
 
 
 NAME = TableName("public", "t")

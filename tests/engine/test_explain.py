@@ -172,3 +172,10 @@ def test_an_index_of_a_filter_is_named(database: Database, table: str) -> None:
     (said,) = reports(database, f"EXPLAIN SELECT part FROM {table} WHERE part = 7")
     assert not [line for line in said if "index" in line]
     assert database.rows(f"SELECT part FROM {table} WHERE id = 1234") == [(34,)]
+
+
+def test_partitions_are_pruned_below_an_unnested_list(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, list BIGINT[], p VARCHAR) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (1, [1, 2], 'x'), (2, NULL, 'y')")
+    told = database.rows(f"EXPLAIN SELECT id, n FROM {table}, unnest({table}.list) AS x(n) WHERE p = 'x'")
+    assert "partitions: 1 / 2" in str(told)

@@ -10,27 +10,6 @@ import pytest
 
 from tests.engine.database import Database
 
-# Condition on the column → the rows that it holds for, of 0.0, -0.0, 2.5, NULL.
-CONDITIONS = {
-    "0 IN (7, {0})": [1, 2],
-    "{0} IN ({0}, 7)": [1, 2, 3],
-    "z.{0} IN (8, d, r)": [1, 2, 3],
-    "CASE WHEN id > 0 THEN {0} END IN ({0}, 7)": [1, 2, 3],
-    "{0} IN (0, 2.5)": [1, 2, 3],
-    "{0} IN (0, 7)": [1, 2],
-    "{0} IN (-0.0, 7, 8, 9, 10)": [1, 2],
-    "{0} IN (0, 2.5, 3, 4, 5, 6) AND id > 1": [2, 3],
-    "{0} NOT IN (0.0, 3, 4, 5, 6)": [3],
-    "z.{0} NOT IN (0, 2.5)": [],
-    "NOT z.{0} IN (0e0, 4, 5, 6)": [3],
-    "{0} IN (1, 2, 3, 4)": [],
-    "{0} IN (" + ", ".join(map(str, range(40))) + ")": [1, 2],
-    "nullif({0}, 0) IS NULL": [1, 2, 4],
-    "nullif(z.{0}, -0.0) = 2.5": [3],
-    "CASE {0} WHEN 0 THEN true ELSE false END": [1, 2],
-    "CASE z.{0} WHEN 2.5 THEN 1 WHEN 0.0 THEN 2 END = 2": [1, 2],
-}
-
 
 @pytest.fixture(scope="module")
 def zeros(database: Database) -> Database:
@@ -38,13 +17,6 @@ def zeros(database: Database) -> Database:
     database.run("INSERT INTO z VALUES (1, 0.0, 0.0), (3, 2.5, 2.5), (4, NULL, NULL)")
     database.run("INSERT INTO z SELECT 2, -0.0, -0.0")
     return database
-
-
-@pytest.mark.parametrize("column", ["d", "r"])
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_condition_takes_both_zeros(zeros: Database, condition: str, column: str) -> None:
-    found = zeros.query(f"SELECT id FROM z WHERE {condition.format(column)} ORDER BY id")["id"].to_pylist()
-    assert found == CONDITIONS[condition]
 
 
 @pytest.mark.parametrize("column", ["d", "r"])

@@ -18,13 +18,6 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def rows(database: Database) -> str:
-    database.run("CREATE TABLE long_rows (id BIGINT, p DECIMAL(20, 2)) PARTITIONED BY (bucket(2, id))")
-    database.run(f"INSERT INTO long_rows VALUES (1, {LONG}), (2, {NEXT}), (3, -{LONG}), (4, 1.5)")
-    return "long_rows"
-
-
 @pytest.mark.parametrize("sign", ["", "-"])
 @pytest.mark.parametrize(("kind", "number"), KINDS.items())
 def test_every_digit_is_stored(database: Database, table: str, kind: str, number: str, sign: str) -> None:
@@ -42,22 +35,6 @@ def test_every_digit_of_a_long_list_is_stored(database: Database, table: str) ->
         (Decimal(f"-{LONG}"), 50_000),
         (Decimal("1.50"), 50_000),
     ]
-
-
-CONDITIONS = {
-    f"p = {LONG}": [1],
-    f"p = -{LONG}": [3],
-    f"p > {LONG}": [2],
-    f"p <> {NEXT}": [1, 3, 4],
-    f"p IN (1.5, {NEXT})": [2, 4],
-    "p BETWEEN 123456789012345678.115 AND 123456789012345678.125": [1],
-    f"p - {LONG} = 0": [1],
-}
-
-
-@pytest.mark.parametrize(("condition", "expected"), CONDITIONS.items())
-def test_every_digit_is_compared(database: Database, rows: str, condition: str, expected: list[int]) -> None:
-    assert sorted(id_ for (id_,) in database.rows(f"SELECT id FROM {rows} WHERE {condition}")) == expected
 
 
 def test_the_text_of_a_double_is_that_double(database: Database, table: str) -> None:

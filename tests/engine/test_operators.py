@@ -82,23 +82,6 @@ def test_what_would_answer_otherwise_is_refused(database: Database, sql: str, sa
     assert says in database.refuses(sql)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT count(*) = 1 FROM (SELECT 1 EXCEPT SELECT 2)",
-        "SELECT x = 1 FROM (SELECT 1 AS x, 2 AS y) AS t",
-        f"SELECT k = 1 FROM {A} LEFT JOIN {B} USING (k)",
-        f"SELECT k = 1 FROM {A} NATURAL LEFT JOIN {B}",
-        f"SELECT count(*) = 0 FROM {A} JOIN {B} USING (k)",
-        f"SELECT b.k = 3 FROM {A} RIGHT JOIN {B} ON a.k = b.k",
-        f"SELECT count(*) = 2 FROM {A} FULL JOIN {B} ON a.k = b.k LEFT JOIN (SELECT 4 AS y) AS c USING (y)",
-        "SELECT count(*) = 2 FROM (SELECT 1 UNION ALL SELECT 1)",
-    ],
-)
-def test_operators_beside_them_are_left_alone(database: Database, sql: str) -> None:
-    assert database.value(sql) is True
-
-
 CUT = {
     "'abcdef'::varchar(3)": "abc",
     "CAST('abcdef' AS VARCHAR(3))": "abc",
@@ -123,28 +106,6 @@ CUT = {
 def test_a_cast_to_a_text_of_a_length_cuts(database: Database, expression: str, expected: str | None) -> None:
     sql = f"SELECT {expression} AS x FROM (SELECT 'éab' AS s, ['üb'] AS l) AS t"
     assert database.value(sql, ["parameter"] if "?" in sql else None) == expected
-
-
-TRIED = {
-    "try_cast(x AS INT) > 1": [5],
-    "1 < try_cast(x AS INT)": [5],
-    "try_cast(x AS INT) <> 5": [0],
-    "try_cast(x AS INT) IN (0, 5)": [0, 5],
-    "try_cast(x AS INT) NOT IN (0)": [5],
-    "try_cast(x AS INT) BETWEEN 0 AND 4000000000": [0, 5],
-    "try_cast(x AS INT) IS NULL": [3_000_000_000, None],
-    "NOT try_cast(x AS SMALLINT) > ?": [0, 5],
-}
-
-
-@pytest.mark.parametrize(("condition", "expected"), TRIED.items())
-def test_a_cast_that_fails_is_null_where_it_is_compared(
-    database: Database, table: str, condition: str, expected: list[int | None]
-) -> None:
-    database.run(f"CREATE TABLE {table} (x BIGINT)")
-    database.run(f"INSERT INTO {table} VALUES (3000000000), (5), (0), (NULL)")
-    found = database.rows(f"SELECT x FROM {table} WHERE {condition} ORDER BY x", [6] if "?" in condition else None)
-    assert [value for (value,) in found] == expected
 
 
 # Pattern → what PostgreSQL answers for 2024-05-06 07:08:09.25; text in double quotes is as it is.
