@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from lance_flight import machine
 from xdist.scheduler import LoadFileScheduling
 
-from tests.selection import IS_FULL, SPARK_SESSION, covering, is_slow_place
+from tests.selection import IS_FULL, SPARK_SESSION, covering, is_long, is_slow_place
 
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -79,6 +79,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(0))
     if not IS_FULL:
         _deselect(config, items)
+    for item in items:
+        if is_long(item.path):
+            item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         items.sort(key=turn)
 

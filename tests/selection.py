@@ -17,7 +17,7 @@ IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 
 TESTS = Path(__file__).parent
 
-# Directory → what its tests wait for. A slow module elsewhere says so itself: `pytestmark = pytest.mark.slow`.
+# Directory → what its tests wait for.
 SLOW_DIRECTORIES = {
     "console": "a browser",
     "conformance": "drivers in other languages, on a JVM or built by Go",
@@ -28,14 +28,42 @@ SLOW_DIRECTORIES = {
     "spark": "a JVM",
 }
 
-# Modules of those directories that are quick, and show that the layer works at all.
+# Modules elsewhere whose tests take two seconds of a core and more together. The default run takes all of their cases.
+LONG_MODULES = {
+    ".": ["benchmarks"],
+    "backup": ["round_trips"],
+    "catalog": ["attachments", "branches"],
+    "dataset": ["loaders", "shapes", "views"],
+    "differential": ["against_duckdb", "tpc"],
+    "engine": [
+        *("bad_ingest", "bad_sql", "broken_roots", "clauses", "clients", "computed_conditions", "damage"),
+        *("decimal_numbers", "dialects", "float_signs", "hidden_columns", "ingest", "integer_overflow"),
+        *("keys_and_comments", "lists_and_nulls", "long_numbers", "moments", "outdated_indices", "partition_changes"),
+        *("partition_wise_explained", "partition_wise_lanes", "partition_wise_named", "plan_messages", "rename"),
+        *("rewriting", "rewriting_time", "running", "selected_memberships", "several_columns", "subqueries"),
+        "temporary_tables",
+    ],
+    "hostile": ["schemas"],
+    "model": ["hashing"],
+    "search": ["cancelled_builds", "nested_vectors", "text_search"],
+    "spark": ["connector_keys", "maintenance", "stream_planning", "write_planning"],
+}
+
+# Modules of those directories that wait for nothing, and show that the layer works at all.
 QUICK_MODULES = {
     "console/test_partition_grid.py",
     *(
         f"spark/test_{name}.py"
         for name in (
-            *("connector_keys", "connector_portions", "connector_stream_requests", "groups", "job", "maintain_program"),
-            *("maintenance", "options", "stream_planning", "types", "write_planning"),
+            *(
+                "connector_portions",
+                "connector_stream_requests",
+                "groups",
+                "job",
+                "maintain_program",
+                "options",
+                "types",
+            ),
         )
     ),
 }
@@ -55,6 +83,12 @@ def is_slow_place(module: Path) -> bool:
     """Tell whether a test module is slow by where it lies."""
     path = PurePosixPath(module.relative_to(TESTS).as_posix())
     return path.parts[0] in SLOW_DIRECTORIES and str(path) not in QUICK_MODULES
+
+
+def is_long(module: Path) -> bool:
+    """Tell whether the quick run leaves out a module whose cases are all taken otherwise."""
+    path = PurePosixPath(module.relative_to(TESTS).as_posix())
+    return path.stem.removeprefix("test_") in LONG_MODULES.get(str(path.parent), ())
 
 
 Case = Sequence[Hashable]
