@@ -1,4 +1,4 @@
-"""Random changes of rows leave in tables of any layout what they leave in DuckDB, alone and within transactions."""
+"""Random changes of rows leave in tables of any layout what they leave in DuckDB: alone, beside indices, and within transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import LanceFlightError
 
-from tests.differential.comparing import comparable, is_explained
+from tests.differential.comparing import comparable, difference, is_explained
 from tests.differential.statements import KINDS, NUMBER, TEXT, Relation, Statements
 from tests.differential.tables import COLUMNS, Peers, filled
 from tests.engine.database import Client
@@ -31,6 +31,22 @@ LAYOUTS = [
     ("truncate(10, i), month(d)", None),
     ("year(ts), truncate(1, s)", "j"),
 ]
+INDEXED = {
+    "i": "btree",
+    "j": "bitmap",
+    "s": "bitmap",
+    "d": "zonemap",
+    "f": "btree",
+    "h": "bloomfilter",
+    "ts": "zonemap",
+}
+MAINTENANCE = [
+    "ALTER TABLE t COMPACT",
+    "REINDEX t",
+    "VACUUM t RETAIN 0 HOURS FORCE",
+    "DROP INDEX IF EXISTS i_idx ON t",
+    "CREATE INDEX IF NOT EXISTS i_idx ON t (i) USING bitmap WITH (min_rows = 1)",
+]
 SOURCE = Relation("q", {NUMBER: ["i", "j"], TEXT: ["s"]}, None)
 TARGET = Relation("t", KINDS)
 
@@ -43,6 +59,11 @@ class Changes(Statements):
         return self._pick(
             *[self._insert] * 3, *[self._update] * 4, *[self._delete] * 2, *[self._merge] * 5, "TRUNCATE t"
         )
+
+    def filter(self) -> str:
+        """Return a condition of one or two comparisons, as an index may answer it."""
+        with self._level([TARGET]):
+            return self._pick(" AND ", " OR ").join(self._comparison(0) for _ in range(self.chance.randint(1, 2)))
 
     def _insert(self) -> str:
         where = f" WHERE {self._where_of(TARGET)}" if self._happens(0.5) else ""
@@ -163,6 +184,21 @@ def test_changes_leave_what_they_leave_in_duckdb(twins: Twins, seed: int) -> Non
             twins.change(client, sql)
             twins.check(client, sql)
     twins.check_places()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_indices_find_the_rows_that_scans_find(twins: Twins, seed: int) -> None:
+    changes = Changes(f"indexed {seed}")
+    with twins.peers.database.client() as client:
+        for column, kind in INDEXED.items():
+            client.run(f"CREATE INDEX {column}_idx ON t ({column}) USING {kind} WITH (min_rows = 1)")
+        for _ in range(STEPS):
+            twins.change(client, changes.change())
+            client.query(changes.chance.choice(MAINTENANCE))
+            filters = [f"SELECT k FROM t WHERE {changes.filter()}" for _ in range(8)]
+            found = [difference(twins.peers, sql) for sql in filters]
+            assert [each for each in found if each is not None] == []
+        twins.check(client, "indexed")
 
 
 @pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
