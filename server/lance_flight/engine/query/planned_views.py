@@ -92,6 +92,10 @@ class PlannedViews:
         for name in self.masked:
             self._tables.pop(name, None)
 
+    def forget(self) -> None:
+        """Plan all views anew when they are named next."""
+        self._tables.clear()
+
     def plan(self, statement: Callable[[], DataFrame], frame: Callable[[str], DataFrame]) -> DataFrame:
         """Plan a statement, and with `frame` the views that it names and that are not planned yet."""
         while True:

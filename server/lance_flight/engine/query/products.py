@@ -5,6 +5,9 @@ pairs of a batch before it reads the next one, and what it is read by goes on as
 stands above the pairs, which makes each batch an exchange between tasks; and a condition on pairs asks whether the statement goes on, since a
 join whose condition nothing passes returns no batch. Both would be moved below the join by rules that have been applied already:
 the plan is planned by a context without them.
+
+A plan that cannot be built again (NOT IN, recursive queries, EXISTS beside OR) is planned of another text, in which the conditions ask
+(`with_asking_conditions`).
 """
 
 from __future__ import annotations
@@ -13,12 +16,16 @@ import re
 from collections.abc import Callable
 
 import pyarrow as pa
-from datafusion import DataFrame, Expr, LogicalPlan, RuntimeEnvBuilder, SessionContext, lit, udf
+from datafusion import DataFrame, Expr, LogicalPlan, RuntimeEnvBuilder, ScalarUDF, SessionContext, lit, udf
 from datafusion.expr import Aggregate, Join, Projection, SubqueryAlias
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import can_be_joined, join_frames, rebuilt
 from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type
 from lance_flight.engine.query.plan_bounds import JOINING_RULES, OTHER_RULES
+from lance_flight.engine.sql.clause_words import QUERIES
+from lance_flight.engine.sql.comparisons import Operands
+from lance_flight.engine.sql.routines import volatile_functions
+from lance_flight.engine.sql.tokens import Edit, Kind, edited, folded, tokenize
 from lance_flight.errors import Unsupported
 
 _ALL_ROWS = 1 << 62
@@ -29,7 +36,15 @@ _LEAST_LANES = 2
 _OTHER_RULES = (OTHER_RULES | JOINING_RULES) - {"extract_equijoin_predicate"}
 """Rules that are applied to a plan already."""
 _JOIN, _SUBQUERY, _VALUE = " Join:", "Subquery:", "__scalar_sq_"
-_WITHOUT_EQUALITY = re.compile(r"Join:(?: *$|  Filter: )", re.MULTILINE)
+_GOES_ON = "__goes_on"
+"""Returns its argument, and raises the error of a statement that is over."""
+_WITHOUT_EQUALITY = re.compile(rf"Join:(?: *$|  Filter: (?!.*{_GOES_ON}\())", re.MULTILINE)
+_ENDS_OF_CONDITIONS = frozenset(
+    [
+        *("GROUP", "ORDER", "HAVING", "QUALIFY", "WINDOW", "LIMIT", "OFFSET", "FETCH", "UNION", "EXCEPT", "INTERSECT"),
+        *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "WHERE"),
+    ]
+)
 _AS_VALUES = "datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery"
 
 
@@ -57,6 +72,12 @@ def _is_one_row(node: Node) -> bool:
     return isinstance(node.variant, Projection | SubqueryAlias) and _is_one_row(node.inputs[0])
 
 
+def has_unprotected_pairs(root: Node) -> bool:
+    """Return whether a join that cannot be built again has a condition on pairs."""
+    joins = (node for node in root.walk() if isinstance(node.variant, Join) and node.variant.filter() is not None)
+    return any(not can_be_joined(node) and _GOES_ON not in node.said for node in joins)
+
+
 def has_product(plan: LogicalPlan) -> bool:
     """Return whether an optimised plan, or a subquery of it, may have a join without any equality."""
     return _WITHOUT_EQUALITY.search(plan.display_indent()) is not None
@@ -74,11 +95,15 @@ def joined(plan: LogicalPlan, context: SessionContext) -> Node | None:
         config = context.copied_config().set(_AS_VALUES, "false")
         plan = SessionContext(config).create_dataframe_from_logical_plan(plan).optimized_logical_plan()
     root = Node.of(plan)
+    # A correlated one has a row for each of its keys.
+    keyed = {
+        side for node in root.walk() if isinstance(node.variant, Join) and node.variant.on() for side in node.inputs
+    }
     for node in root.walk():
         is_value = isinstance(node.variant, SubqueryAlias) and node.variant.alias().startswith(_VALUE)
-        if _SUBQUERY in node.said or (is_value and not _is_one_row(node)):
+        if _SUBQUERY in node.said or (is_value and node not in keyed and not _is_one_row(node)):
             raise Unsupported(f"{node.said}: a join is within a subquery as a value that may have several rows")
-    return root if pair_joins(root) else None
+    return root if pair_joins(root) or has_unprotected_pairs(root) else None
 
 
 def ending(
@@ -88,12 +113,7 @@ def ending(
 
     `Unsupported` if it cannot be built again.
     """
-
-    def pass_through(values: pa.Array) -> pa.Array:
-        check()
-        return values
-
-    goes_on = udf(pass_through, [pa.bool_()], pa.bool_(), "volatile", "__goes_on")(_TRUE)
+    goes_on = _asking(check, "volatile")(_TRUE)
     pairs = pair_joins(root)
     lanes = target_partitions if all(map(_has_conditions, pairs)) else max(target_partitions, _LEAST_LANES)
     planner = SessionContext(context.copied_config().with_target_partitions(lanes), runtime)
@@ -110,3 +130,54 @@ def ending(
             frames[node] = join_frames(node, left, right, []).limit(_ALL_ROWS)
     plan = rebuilt(planner, root, frames).logical_plan()
     return lambda: planner.create_dataframe_from_logical_plan(plan)  # each is run once
+
+
+def with_asking_conditions(
+    context: SessionContext, text: str, check: Callable[[], None], *, equalities: bool = True
+) -> str:
+    """Return a query whose conditions of WHERE and ON, or those without an equality, call `check` for each batch of pairs that they are about."""
+    context.register_udf(_asking(check, "immutable"))
+    tokens = tokenize(text)
+    operands = Operands(tokens)
+    edits: list[Edit] = []
+    for at, token in enumerate(tokens):
+        is_condition = token.word in {"WHERE", "ON"} and not operands.is_name(at)
+        if is_condition and tokens[at - 1].word != "DISTINCT" and operands.word_at(at - 2) != "FILTER":
+            for start, stop in _parts(operands, at + 1):
+                is_wanted = equalities or not any(operands.is_sign(each, "=") for each in range(start, stop))
+                if is_wanted and _may_be_asked_twice(operands, start, stop):
+                    first, last = tokens[start].start, tokens[stop - 1].stop
+                    edits += [(first, first, f"{_GOES_ON}({text[first:last]}) AND ("), (last, last, ")")]
+    return edited(text, edits)
+
+
+def _asking(check: Callable[[], None], volatility: str) -> ScalarUDF:
+    def pass_through(values: pa.Array) -> pa.Array:
+        check()
+        return values
+
+    return udf(pass_through, [pa.bool_()], pa.bool_(), volatility, _GOES_ON)
+
+
+def _parts(operands: Operands, start: int) -> list[tuple[int, int]]:
+    """Return the places of the operands of AND in the condition that begins at a token; the whole of one that has OR."""
+    parts, at, begun, has_or = list[tuple[int, int]](), start, start, False
+    while True:
+        at = operands.right(at)
+        word = operands.word_at(at) if at < len(operands.tokens) else ""
+        if word == "AND":
+            parts.append((begun, at))
+            begun = at + 1
+        elif not word or word in _ENDS_OF_CONDITIONS:
+            parts.append((begun, at))
+            return [(start, at)] if has_or else parts
+        has_or |= word == "OR"
+        at += 1
+
+
+def _may_be_asked_twice(operands: Operands, start: int, stop: int) -> bool:
+    """Return whether a condition names several columns, no subquery, and nothing whose value changes."""
+    inside = range(start, stop)
+    words = [folded(operands.tokens[at]) for at in inside if operands.tokens[at].kind in {Kind.WORD, Kind.NAME}]
+    has_query = any(operands.word_at(at) in QUERIES and not operands.is_name(at) for at in inside)
+    return len(words) > 1 and not has_query and volatile_functions().isdisjoint(words)

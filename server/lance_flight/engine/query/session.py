@@ -43,7 +43,13 @@ from lance_flight.engine.query.plan_bounds import (
 )
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.restrictions import stored_name
-from lance_flight.engine.query.products import ending, has_product, joined
+from lance_flight.engine.query.products import (
+    ending,
+    has_product,
+    has_unprotected_pairs,
+    joined,
+    with_asking_conditions,
+)
 from lance_flight.engine.query.provider import Provider, Run, ScanLog
 from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.query_errors import QueryErrors
@@ -121,7 +127,7 @@ class QuerySession:
         self._planning = Lock()
         self._evaluations = Evaluations()
         self._run = Run()
-        self._is_steady = True
+        self._is_steady, self._is_asking, self._asks_equalities = True, False, True
         self._has_pushing, self._has_merge_joins = True, False
         self.is_resumed = False
         self._batch_rows = BATCH_ROWS
@@ -267,7 +273,12 @@ class QuerySession:
             )
         joined = with_joined_subqueries(plan)
         check_date_arithmetic(self.datafusion, joined)
-        return self._checked_plan(frame) if may_overflow(self.datafusion, joined) or has_wide_sums(plan) else frame
+        if may_overflow(self.datafusion, joined) or has_wide_sums(plan):
+            return self._checked_plan(frame)
+        if self._is_endless(frame):
+            with suppress(Unsupported):
+                return self._checked_plan(frame)
+        return frame
 
     def _checked_plan(self, frame: DataFrame) -> DataFrame:
         """Plan a sent plan as SQL, with checks of its numbers; `Unsupported` if DataFusion cannot write it in SQL of the same meaning."""
@@ -362,6 +373,8 @@ class QuerySession:
     ) -> DataFrame:
         """Plan a query, again where DataFusion refuses it as it is written, or its plan shows a wrong answer."""
         is_typed = is_unsigned = False
+        if self._is_asking:
+            calls = replace(calls, sql=self._with_asking_conditions(calls.sql))
         for _ in range(MOST_MOMENTS):
             try:
                 frame = self._planned(calls, plan)
@@ -382,7 +395,7 @@ class QuerySession:
                     unsigned = without_signed_zeros(calls.sql, self.named.floating(), values, is_any=True)
                     calls = replace(calls, sql=unsigned)
                 else:
-                    return coerced
+                    return self._asking(calls, plan, coerced) if self._is_endless(coerced) else coerced
             except (SqlError, Unsupported) as exc:
                 readable = _with_other_words(calls.sql, exc)
                 if readable == calls.sql:
@@ -391,6 +404,38 @@ class QuerySession:
         raise LimitExceeded(
             f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
         )
+
+    def _asking(self, calls: TypedCalls, plan: Callable[[str], DataFrame], endless: DataFrame) -> DataFrame:
+        """Return a query, and the views that it names, planned with conditions that end with their statement; the `endless` one where that has no plan."""
+        self._is_asking = True
+        # Equalities inside a subquery that gives a value may be no argument of a function.
+        for self._asks_equalities in (True, False):
+            self._planned_views.forget()
+            with suppress(SqlError, Unsupported, LimitExceeded):
+                asking = self._coerced(self._planned(replace(calls, sql=self._with_asking_conditions(calls.sql)), plan))
+                self.plan(asking)
+                if asking.schema() == endless.schema():
+                    break
+        else:
+            asking = endless
+        self._is_asking = False
+        return asking
+
+    def _with_asking_conditions(self, sql: str) -> str:
+        check = partial(_check_running, self._run)
+        return with_asking_conditions(self.datafusion, sql, check, equalities=self._asks_equalities)
+
+    def _is_endless(self, frame: DataFrame) -> bool:
+        """Return whether joins of a query go on for long when their statement is over."""
+        if _JOINING.search(self.optimised(frame).display_indent()) is None:
+            return False
+        try:
+            root = self.learned(frame, joined, self.datafusion)
+            if root is not None:
+                self._ending(root, self.target_partitions)
+        except (SqlError, Unsupported):
+            return True
+        return root is not None and has_unprotected_pairs(root)
 
     def _planned(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> DataFrame:
         """Plan a query with its calls, and the views that it names."""
@@ -725,7 +770,7 @@ class QuerySession:
         key = root, target_partitions, self._batch_rows
         if self._ended is None or self._ended[0] != key:
             runtime, check = self.context.runtime or RuntimeEnvBuilder(), partial(_check_running, self._run)
-            self._ended = key, ending(self.datafusion, runtime, root, target_partitions, check)
+            self._ended = key, self.planned(lambda: ending(self.datafusion, runtime, root, target_partitions, check))
         return self._ended[1]()
 
     def _in_batches(self, rows: int, plan: Callable[[], DataFrame]) -> Sequence[RecordBatchStream]:
