@@ -1,8 +1,9 @@
-"""Random changes of rows leave in tables of any layout what they leave in DuckDB: alone, beside indices, and within transactions."""
+"""Random changes leave in tables of any layout what they leave in DuckDB: of rows, beside indices, in transactions, and of columns."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,16 @@ MAINTENANCE = [
     "DROP INDEX IF EXISTS i_idx ON t",
     "CREATE INDEX IF NOT EXISTS i_idx ON t (i) USING bitmap WITH (min_rows = 1)",
 ]
+# Type of a new column → values of it, the type that it can become, and partition fields over it.
+NEW_COLUMNS = {
+    "INT": (["NULL", "7", "-3"], "BIGINT", ["{}", "bucket(3, {})", "truncate(10, {})"]),
+    "BIGINT": (["NULL", "7", "5000000000"], None, ["{}", "bucket(3, {})", "expr('col0 % 3', {})"]),
+    "REAL": (["NULL", "0.5", "-2"], "DOUBLE", ["{}", "bucket(2, {})"]),
+    "DOUBLE": (["NULL", "0.5", "-0.0"], None, ["{}"]),
+    "VARCHAR": (["NULL", "'a'", "'é'"], None, ["{}", "truncate(1, {})", "expr('upper(col0)', {})"]),
+    "DATE": (["NULL", "DATE '2024-02-29'"], None, ["{}", "year({})"]),
+}
+FIELDS = ["i", "s", "bucket(2, k)", "year(d)", "truncate(10, j)"]
 SOURCE = Relation("q", {NUMBER: ["i", "j"], TEXT: ["s"]}, None)
 TARGET = Relation("t", KINDS)
 
@@ -67,7 +78,8 @@ class Changes(Statements):
 
     def _insert(self) -> str:
         where = f" WHERE {self._where_of(TARGET)}" if self._happens(0.5) else ""
-        return f"INSERT INTO t SELECT * FROM {self._pick('t', 'u', 'v', 'p')} AS t{where}"
+        columns = ", ".join(["k", *COLUMNS])
+        return f"INSERT INTO t ({columns}) SELECT {columns} FROM {self._pick('t', 'u', 'v', 'p')} AS t{where}"
 
     def _update(self) -> str:
         return f"UPDATE t SET {self._assignments(TARGET)} WHERE {self._where_of(TARGET)}"
@@ -199,6 +211,97 @@ def test_indices_find_the_rows_that_scans_find(twins: Twins, seed: int) -> None:
             found = [difference(twins.peers, sql) for sql in filters]
             assert [each for each in found if each is not None] == []
         twins.check(client, "indexed")
+
+
+class Evolution(Changes):
+    """Random changes of the columns and of the partitioning of `t`, which keeps those that it has from the beginning."""
+
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
+        self._added = 0
+        self._new: dict[str, str] = {}
+
+    def evolve(self) -> tuple[str, Sequence[str]]:
+        """Return a statement, and what does the same in DuckDB."""
+        choices = [
+            self._add,
+            self._add_computed,
+            self._set,
+            self._partition,
+            *[self._rename, self._widen, self._drop] * bool(self._new),
+        ]
+        return self.chance.choice(choices)()
+
+    def _name(self) -> str:
+        self._added += 1
+        return self._pick(f"e{self._added}", f'"E {self._added}"')
+
+    def _add(self) -> tuple[str, Sequence[str]]:
+        name, kind = self._name(), self.chance.choice(list(NEW_COLUMNS))
+        self._new[name] = kind
+        value = self.chance.choice(NEW_COLUMNS[kind][0])
+        sql = f"ALTER TABLE t ADD COLUMN {name} {kind}" + f" DEFAULT {value}" * (value != "NULL")
+        return sql, [sql]
+
+    def _add_computed(self) -> tuple[str, Sequence[str]]:
+        name, source = self._name(), self._pick("k", "coalesce(j, 0) + 1", "length(s)", *self._of("BIGINT"))
+        self._new[name] = "BIGINT"
+        added = f"ALTER TABLE t ADD COLUMN {name} BIGINT"
+        return f"{added} AS ({source})", [added, f"UPDATE t SET {name} = {source}"]
+
+    def _set(self) -> tuple[str, Sequence[str]]:
+        if not self._new:
+            return self._add()
+        name = self.chance.choice(list(self._new))
+        sql = f"UPDATE t SET {name} = {self.chance.choice(NEW_COLUMNS[self._new[name]][0])} WHERE {self.filter()}"
+        return sql, [sql]
+
+    def _rename(self) -> tuple[str, Sequence[str]]:
+        old, new = self.chance.choice(list(self._new)), self._name()
+        self._new[new] = self._new.pop(old)
+        return (sql := f"ALTER TABLE t RENAME COLUMN {old} TO {new}"), [sql]
+
+    def _widen(self) -> tuple[str, Sequence[str]]:
+        name = self.chance.choice(list(self._new))
+        wider = NEW_COLUMNS[self._new[name]][1]
+        if wider is None:
+            return self._set()
+        self._new[name] = wider
+        return (sql := f"ALTER TABLE t ALTER COLUMN {name} TYPE {wider}"), [sql]
+
+    def _drop(self) -> tuple[str, Sequence[str]]:
+        name = self.chance.choice(list(self._new))
+        del self._new[name]
+        return (sql := f"ALTER TABLE t DROP COLUMN {name}"), [sql]
+
+    def _partition(self) -> tuple[str, Sequence[str]]:
+        fields = [*FIELDS, *(field.format(name) for name, kind in self._new.items() for field in NEW_COLUMNS[kind][2])]
+        some = ", ".join(self.chance.sample(fields, self.chance.randint(0, 2)))
+        return self._pick(*[f"ALTER TABLE t SET PARTITIONED BY ({some})"] * 3, "ALTER TABLE t REWRITE PARTITIONS"), []
+
+    def _of(self, kind: str) -> list[str]:
+        return [name for name, each in self._new.items() if each == kind]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_columns_and_partitionings_change_between_changes_of_rows(twins: Twins, seed: int) -> None:
+    evolution, peer, history = Evolution(f"evolving {seed}"), twins.peers.peer, {}
+    with twins.peers.database.client() as client:
+        for _ in range(STEPS):
+            sql, others = evolution.evolve()
+            if others or twins.place.is_dir():
+                client.query(sql)
+            for each in others:
+                peer.execute(each)
+            twins.check(client, sql)
+            version = client.value("SELECT max(version) FROM t$snapshots")
+            history[version] = str(sorted(map(str, client.rows("SELECT * FROM t"))))
+            twins.change(client, evolution.change())
+            filtered = f"SELECT * FROM t WHERE {evolution.filter()}"
+            assert difference(twins.peers, filtered) is None
+        for version, rows in history.items():
+            assert str(sorted(map(str, client.rows(f'SELECT * FROM "t@{version}"')))) == rows, version
+    twins.check_places()
 
 
 @pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
