@@ -208,8 +208,8 @@ def test_rows_that_come_to_the_emptied_table_meanwhile_are_kept(place: Path, mon
 
     def late(namespace: PartitionedNamespace, conditions: list[str]) -> None:
         (emptied,) = [table for table in stored_tables(place) if "xxx" in table.object_id]
-        lance.write_dataset(rows((8, "a")), emptied.dataset.uri, mode="append")
-        manifest(place).update({"read_version": "3"}, f"object_id = '{emptied.object_id}'")
+        filled = lance.write_dataset(rows((8, "a")), emptied.dataset.uri, mode="append")
+        manifest(place).update({"read_version": str(filled.version)}, f"object_id = '{emptied.object_id}'")
         forget(namespace, conditions)
 
     monkeypatch.setattr(repairing, "_forget", late)
