@@ -83,7 +83,7 @@ def intruded(monkeypatch: pytest.MonkeyPatch, store: Store, moments: int) -> lis
         return intrude
 
     monkeypatch.setattr(partitions.LanceDataset, "commit", intruding(LanceDataset.commit))
-    monkeypatch.setattr(partitions, "append_version", intruding(partitions.append_version))
+    monkeypatch.setattr(partitions, "write_version", intruding(partitions.write_version))
     return left
 
 

@@ -9,8 +9,8 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.transaction import Removal
-from lance_flight.catalog.storage.appended_versions import append_version
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.partitions import write_files
 
@@ -103,7 +103,7 @@ def test_a_version_that_ends_early_is_an_error_and_leaves_nothing(dataset: lance
     before = sorted(Path(dataset.uri).rglob("*"))
     for limit in (1, 100, 200):
         with files_up_to(limit), pytest.raises(OSError, match=r"No space left|File too large"):
-            append_version(store, version, fragments)
+            write_version(store, version, lance.LanceOperation.Append(fragments))
         assert sorted(Path(dataset.uri).rglob("*")) == before
-    assert append_version(store, version, fragments)
+    assert write_version(store, version, lance.LanceOperation.Append(fragments))
     assert dataset.checkout_version(version + 1).count_rows("id = -7") == 1

@@ -75,6 +75,11 @@ class Statements:
         assert planned is not None
         assert self.engine.run(planned.tasks[0]).read_all().num_columns
 
+    def append_and_select(self) -> None:
+        """Add a row to a partition, and read it."""
+        self.append(1)
+        self.select()
+
     def update(self) -> None:
         """Change a row."""
         self.engine.update("UPDATE t SET id = id + 1 WHERE p = 0")

@@ -48,7 +48,12 @@ CASES: Mapping[str, tuple[Callable[[Statements], object], Mapping[str, int]]] = 
     "SHOW TABLES of both kinds": (partial(Statements.select, query="SHOW TABLES"), LISTED),
     "append to one partition": (partial(Statements.append, count=1), commit(1)),
     "append to three partitions": (partial(Statements.append, count=3), commit(3)),
-    "UPDATE of one row": (Statements.update, {**commit(1), "LIST table/_versions": 1, "GET table/data": 1, **ABSENT}),
+    # Where its file lies is asked for, once, of a version that was written here.
+    "append to one partition, and SELECT of it": (
+        Statements.append_and_select,
+        {**commit(1), "LIST __manifest/_versions": 3, "HEAD table/_versions": 1, "GET table/data": 1},
+    ),
+    "UPDATE of one row": (Statements.update, {**commit(1), "HEAD table/_versions": 1, "GET table/data": 1, **ABSENT}),
     "SHOW TABLES": (Statements.show_tables, LISTED),
     "tables with columns": (Statements.columns, LISTED),
     "tables with columns, by a new engine": (

@@ -13,9 +13,9 @@ import pytest
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 from lance_flight.catalog.storage import filesystems
-from lance_flight.catalog.storage.appended_versions import append_version
 from lance_flight.catalog.storage.names import version_name
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.written_versions import write_version
 
 from tests.object_store import s3_server
 from tests.object_store.bucket import Bucket
@@ -129,7 +129,7 @@ def test_requests_are_those_of_lance(
     by_lance = comparable(asked)
     del versions[key]
     asked.clear()
-    assert append_version(Store(table.uri, options), 1, fragments)
+    assert write_version(Store(table.uri, options), 1, LanceOperation.Append(fragments))
     assert key in versions
     assert comparable(asked) == by_lance
 
@@ -142,8 +142,10 @@ def test_what_options_do_not_say_alike_is_left_to_lance(
     options, environment = (said(each, s3, table) for each in LEFT[case])
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert not append_version(Store(table.uri, options), 1, fragments)
-    assert not append_version(Store(table.uri.replace("s3:", "s3+ddb:"), table.options), 1, fragments)
+    assert not write_version(Store(table.uri, options), 1, LanceOperation.Append(fragments))
+    assert not write_version(
+        Store(table.uri.replace("s3:", "s3+ddb:"), table.options), 1, LanceOperation.Append(fragments)
+    )
 
 
 # Options and what befalls the put of a version → how often it is sent before it is given up.
@@ -165,9 +167,10 @@ def test_a_request_is_given_up_when_lance_gives_it_up(s3: S3Server, case: str) -
     fragments = write_fragments(ROWS, made.uri, mode="append", storage_options=made.options)
     table = Store(made.uri, {**made.options, **options})
     commit = partial(LanceDataset.commit, max_retries=0, storage_options=table.options)
-    by_lance = partial(commit, table.uri, LanceOperation.Append(fragments), read_version=1)
+    append = LanceOperation.Append(fragments)
+    by_lance = partial(commit, table.uri, append, read_version=1)
     counts = []
-    for write in (by_lance, partial(append_version, table, 1, fragments)):
+    for write in (by_lance, partial(write_version, table, 1, append)):
         with bucket.failing(Rule(fault=fault, method="PUT", path="_versions/", times=10**6)):
             with pytest.raises(OSError, match="Generic S3 error"):
                 write()
@@ -186,7 +189,7 @@ def test_a_late_answer_counts_as_none(s3: S3Server, monkeypatch: pytest.MonkeyPa
     table = Store(made.uri, {**made.options, "timeout": "700ms"})
     late = Rule(fault=Fault.DELAY, method="PUT", path="_versions/")
     with bucket.failing(late), bucket.recorded() as sent:
-        assert append_version(table, 1, fragments)
+        assert write_version(table, 1, LanceOperation.Append(fragments))
     assert [each.method for each in sent] == ["GET", "PUT", "PUT", "GET"]
 
 
@@ -201,13 +204,13 @@ def test_a_store_that_never_answered_is_left_to_lance_for_a_while(
     table = Store(made.uri, {**made.options, "client_max_retries": "0"})
     fault = Rule(fault=Fault.SLOW_DOWN, path="_(transactions|versions)/", times=10**6)
     with bucket.failing(fault):
-        assert not append_version(table, 1, fragments)
-        assert not append_version(table, 1, fragments)
+        assert not write_version(table, 1, LanceOperation.Append(fragments))
+        assert not write_version(table, 1, LanceOperation.Append(fragments))
         assert bucket.faults.injected[Fault.SLOW_DOWN] == filesystems.ROUNDS.attempts
     monkeypatch.setattr(filesystems, "_LEFT_SECONDS", -1.0)
     with bucket.failing(fault):
         filesystems._client.cache_clear()
-        assert not append_version(table, 1, fragments)
-    assert append_version(table, 1, fragments)
+        assert not write_version(table, 1, LanceOperation.Append(fragments))
+    assert write_version(table, 1, LanceOperation.Append(fragments))
     with bucket.failing(fault), pytest.raises(OSError, match="SlowDown"):
-        append_version(table, 2, fragments)
+        write_version(table, 2, LanceOperation.Append(fragments))

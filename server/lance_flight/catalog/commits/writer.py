@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 from lance_flight.catalog.commits.transaction import TableUpdate
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot
-from lance_flight.catalog.storage.appended_versions import columns_of
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
+from lance_flight.catalog.storage.written_versions import columns_of
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping

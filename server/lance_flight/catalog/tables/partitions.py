@@ -24,7 +24,6 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS
-from lance_flight.catalog.storage.appended_versions import append_version
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
@@ -37,6 +36,7 @@ from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, sealed
+from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
@@ -206,7 +206,7 @@ def create(
         failpoint("table_begun")
         if store.is_remote:
             kept_tables.keep(store, begun)
-        if is_positional and append_version(store, int(begun.version), files):
+        if is_positional and write_version(store, int(begun.version), added):
             return Version(int(begun.version) + 1)
         dataset = LanceDataset.commit(
             begun, added, read_version=int(begun.version), storage_options=options, max_retries=0
@@ -419,12 +419,7 @@ def _changed(operation: LanceOperation.Update) -> set[int]:
 def _staged(
     store: Store, base: FixedPin, operation: LanceOperation.BaseOperation, attempt: int
 ) -> tuple[FixedPin] | None:
-    if (
-        not attempt
-        and type(base) is Version
-        and isinstance(operation, LanceOperation.Append)
-        and append_version(store, base.version, operation.fragments)
-    ):
+    if not attempt and type(base) is Version and write_version(store, base.version, operation):
         return (Version(base.version + 1),)
     with conflicts(f"another writer staged on {store.name!r} first"):
         on_top = _base_on_top(store, base, is_first=attempt == 0)

@@ -1,4 +1,4 @@
-"""Versions that only add files, written without Lance: byte for byte what Lance writes, and else left to it."""
+"""Versions that add files and take rows away, written without Lance: byte for byte what Lance writes, and else left to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.fragment import write_fragments
-from lance_flight.catalog.storage import appended_versions
-from lance_flight.catalog.storage.appended_versions import append_version, columns_of
+from lance_flight.catalog.storage import written_versions
 from lance_flight.catalog.storage.names import version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields
+from lance_flight.catalog.storage.written_versions import columns_of, write_version
 from lance_flight.catalog.tables.partitions import numbered
 from lance_flight.errors import Conflict, OutsideRoot
 
@@ -173,7 +173,7 @@ def test_a_version_is_what_lance_writes(
         fragments = numbered(fragments, first + 10 * number) if first else fragments
         append = LanceOperation.Append(fragments)
         LanceDataset.commit(theirs.store.uri, append, read_version=base, max_retries=0, storage_options=options)
-        assert append_version(mine.store, base, fragments)
+        assert write_version(mine.store, base, append)
         base += 1
         assert mine.version(base) == theirs.version(base)
         assert mine.transactions(base - 1) == theirs.transactions(base - 1)
@@ -187,10 +187,49 @@ def test_a_version_is_what_lance_writes(
     ]
 
 
+# Changes of the rows of a table: which go, and whether new ones come.
+CHANGES = {
+    "some rows go": ("x = 2", False),
+    "some rows change": ("x = 2", True),
+    "others change": ("x < 2", True),
+    "all go": ("true", False),
+    "rows are added": ("false", True),
+}
+WITH_X = [name for name in WRITTEN if name not in {"empty", "nested"}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", WITH_X)
+def test_a_change_of_rows_is_what_lance_writes(tmp_path: Path, name: str, change: str, bucket: Bucket | None) -> None:
+    mine, theirs = Table(tmp_path / "t", bucket), Table(tmp_path / "other", bucket)
+    WRITTEN[name](mine.path)
+    new, old = added(mine.path), lance.dataset(mine.path)
+    condition, adds = CHANGES[change]
+    left = {each.fragment_id: each.delete(condition) for each in old.get_fragments()}
+    operation = LanceOperation.Update(
+        removed_fragment_ids=[number for number, each in left.items() if each is None],
+        updated_fragments=[each for each in left.values() if each is not None] if condition != "false" else [],
+        new_fragments=new if adds else [],
+    )
+    shutil.copytree(mine.path, theirs.path)
+    mine.fill()
+    theirs.fill()
+    base = int(old.version)
+    for each in (operation, LanceOperation.Append(new)):
+        LanceDataset.commit(
+            theirs.store.uri, each, read_version=base, max_retries=0, storage_options=theirs.store.options or None
+        )
+        assert write_version(mine.store, base, each)
+        base += 1
+        assert mine.version(base) == theirs.version(base)
+        assert mine.transactions(base - 1) == theirs.transactions(base - 1)
+    assert mine.store.open().to_table() == theirs.store.open().to_table()
+
+
 def test_lance_goes_on_from_a_version(tmp_path: Path) -> None:
     place = tmp_path / "t"
     plain(place)
-    assert append_version(Store(str(place)), 1, added(place))
+    assert write_version(Store(str(place)), 1, LanceOperation.Append(added(place)))
     for change in (
         lambda dataset: dataset.create_scalar_index("x", "BTREE"),
         lambda dataset: dataset.delete("x = 2"),
@@ -199,7 +238,7 @@ def test_lance_goes_on_from_a_version(tmp_path: Path) -> None:
     ):
         change(lance.dataset(place))
         version = int(lance.dataset(place).version)
-        assert append_version(Store(str(place)), version, added(place))
+        assert write_version(Store(str(place)), version, LanceOperation.Append(added(place)))
     assert lance.dataset(place).count_rows() == 2 + 1 + 1 - 1 + 1 + 2 + 1 + 1
     assert lance.dataset(place).count_rows("x = 1") == 7
     versions = [each["version"] for each in lance.dataset(place).versions()]
@@ -217,7 +256,7 @@ def test_what_is_not_known_is_left_to_lance(
     fragments = write_fragments(ROWS, lance.dataset(table.path), schema=ROWS.schema, mode="append")
     table.fill()
     before = table.files
-    assert not append_version(table.store, version, fragments)
+    assert not write_version(table.store, version, LanceOperation.Append(fragments))
     assert table.files == before
 
 
@@ -227,11 +266,11 @@ def test_a_version_of_another_release_and_a_long_one_are_left_to_lance(
     place = tmp_path / "t"
     plain(place)
     fragments = added(place)
-    monkeypatch.setattr(appended_versions, "WRITER", b"another one")
-    assert not append_version(Store(str(place)), 1, fragments)
+    monkeypatch.setattr(written_versions, "WRITER", b"another one")
+    assert not write_version(Store(str(place)), 1, LanceOperation.Append(fragments))
     monkeypatch.undo()
-    monkeypatch.setattr(appended_versions, "LONGEST", 10)
-    assert not append_version(Store(str(place)), 1, fragments)
+    monkeypatch.setattr(written_versions, "LONGEST", 10)
+    assert not write_version(Store(str(place)), 1, LanceOperation.Append(fragments))
 
 
 def test_of_two_that_write_one_version_one_does(tmp_path: Path, bucket: Bucket | None) -> None:
@@ -239,10 +278,10 @@ def test_of_two_that_write_one_version_one_does(tmp_path: Path, bucket: Bucket |
     plain(table.path)
     fragments = added(table.path)
     table.fill()
-    assert append_version(table.store, 1, fragments)
+    assert write_version(table.store, 1, LanceOperation.Append(fragments))
     files = table.files
     with pytest.raises(Conflict):
-        append_version(table.store, 1, fragments)
+        write_version(table.store, 1, LanceOperation.Append(fragments))
     # In an object store vacuum takes the transaction away.
     assert {name: each for name, each in table.files.items() if bucket is None or name in files} == files
     assert len(table.transactions(1)) == (1 if bucket is None else 2)
@@ -253,8 +292,8 @@ def test_a_table_that_was_made_again_is_read_again(tmp_path: Path) -> None:
     for column in ("x", "other"):
         shutil.rmtree(place, ignore_errors=True)
         lance.write_dataset(pa.table({column: [1]}), place, enable_v2_manifest_paths=True)
-        assert append_version(Store(str(place)), 1, added(place))
-        assert append_version(Store(str(place)), 2, added(place))
+        assert write_version(Store(str(place)), 1, LanceOperation.Append(added(place)))
+        assert write_version(Store(str(place)), 2, LanceOperation.Append(added(place)))
         assert lance.dataset(place).to_table() == pa.table({column: [1, 1, 1]})
 
 
@@ -263,7 +302,7 @@ def test_no_hint_is_left_that_says_an_older_version(tmp_path: Path) -> None:
     place = tmp_path / "t"
     plain(place)
     for version in range(1, 6):
-        assert append_version(Store(str(place)), version, added(place))
+        assert write_version(Store(str(place)), version, LanceOperation.Append(added(place)))
     for version in range(2, 6):
         (place / "_versions" / version_name(version)).unlink()
     old = lance.dataset(place, 1)
@@ -278,7 +317,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path, name: str) -> None:
     shutil.move(root / "t" / name, elsewhere)
     (root / "t" / name).symlink_to(elsewhere)
     table = Store(str(root)).child("t")
-    for write in (lambda: columns_of(table, 1), lambda: append_version(table, 1, fragments)):
+    for write in (lambda: columns_of(table, 1), lambda: write_version(table, 1, LanceOperation.Append(fragments))):
         with pytest.raises(OutsideRoot):
             write()
     assert not (elsewhere / version_name(2)).exists()

@@ -1,7 +1,7 @@
-"""Versions of Lance tables that only add data files, written as Lance writes them, byte for byte, in a fifth of its time.
+"""Versions of Lance tables with other files or deleted rows, written as Lance writes them, byte for byte, in a fifth of its time.
 
-A version file is the indices, the transaction and the manifest, each a protobuf message after its length, and a footer. An append
-copies all of the version before, adds its files, and says another number, moment and transaction. Whatever else a version may say is
+A version file is the indices, the transaction and the manifest, each a protobuf message after its length, and a footer. The next version
+copies all of the one before but its fragments, and says another number, moment and transaction. Whatever else a version may say is
 left to Lance: metadata, base paths, stable row ids, and a version that another release has written.
 
 In an object store two requests write a version, where Lance lists all versions in a third one. Of tables there only those of partitions are
@@ -14,14 +14,15 @@ import os
 import struct
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import lance
-from lance import FragmentMetadata
+from lance import FragmentMetadata, LanceOperation
+from lance.fragment import DeletionFile
 
 from lance_flight.catalog.storage.filesystems import PutClient, put_client
 from lance_flight.catalog.storage.latest_version import VersionFile, version_file
@@ -45,8 +46,10 @@ _LAST_FRAGMENT, _TRANSACTION, _WRITER, _FORMAT, _TRANSACTION_AT = 11, 12, 13, 15
 _SINGLE = frozenset({_VERSION, _INDICES_AT, _MOMENT, _READER_FLAGS, _WRITER_FLAGS, _LAST_FRAGMENT, _TRANSACTION})
 _SAME = frozenset({_WRITER, _FORMAT, _TRANSACTION_AT})
 """The fields of a `Manifest` that are known here."""
-_APPEND = 100
-"""The operation in a `Transaction`, in which 1 is the version that was read and 2 its id."""
+_APPEND, _UPDATE = 100, 108
+"""The operations in a `Transaction`, in which 1 is the version that was read and 2 its id."""
+_DELETIONS = 3
+"""The field of a fragment that says which of its rows are deleted."""
 _HAS_DELETIONS = 1
 """The only feature of a table that is known here: files that say which rows are deleted."""
 _FOOTER = struct.Struct("<QHH4s")
@@ -133,6 +136,22 @@ class _Version:
             has_indices=has_indices,
         )
 
+    def changed(self, changes: Mapping[int, bytes]) -> _Version | None:
+        """Return the same version with other messages for some of its fragments, empty ones for those that go; None where one is not there."""
+        kept, waiting, has_deletions = b"", dict(changes), False
+        for _, _, raw, message in split_fields(self.fragments):
+            parts = {number: part for number, _, part, _ in split_fields(message)}
+            number = _value(parts[1]) if 1 in parts else 0
+            if number in waiting:
+                changed = waiting.pop(number)
+                has_deletions |= any(field == _DELETIONS for field, *_ in split_fields(changed))
+                kept += _bytes(_FRAGMENTS, _number(1, number) + changed) if changed else b""
+            else:
+                has_deletions |= _DELETIONS in parts
+                kept += raw
+        flags = (_number(_READER_FLAGS, _HAS_DELETIONS) + _number(_WRITER_FLAGS, _HAS_DELETIONS)) * has_deletions
+        return None if waiting else replace(self, fragments=kept, flags=flags)
+
     def appended(self, fragments: Sequence[tuple[int, bytes]]) -> _Version:
         """Return the next version, with further fragments; those of number 0 are numbered here."""
         last, added = self.last_fragment, b""
@@ -184,23 +203,24 @@ def columns_of(table: Store, version: int) -> bytes | None:
     return found.columns + found.form
 
 
-def append_version(table: Store, base: int, fragments: Iterable[FragmentMetadata]) -> bool:
-    """Write the version after `base` with new fragments; False, and nothing is done, where only Lance can.
+def write_version(table: Store, base: int, operation: LanceOperation.BaseOperation) -> bool:
+    """Write the version after `base` that an operation makes; False, and nothing is done, where only Lance can.
 
-    `Conflict` where it is there already: Lance would put the fragments on top of whatever is the newest.
+    `Conflict` where it is there already: Lance would put the files on top of whatever is the newest.
     """
-    encoded = [(fragment.id, _encode(fragment)) for fragment in fragments]
-    before = _find(table, base)
-    if before is None or before.number != base:
+    change = _Change.of(operation)
+    before = None if change is None else _find(table, base)
+    if change is None or before is None or before.number != base:
         return False
-    added = [(number, fragment) for number, fragment in encoded if fragment is not None]
-    if not added or len(added) < len(encoded):
+    changed = (
+        before.changed({**change.changed, **dict.fromkeys(change.removed, b"")}) if change.changes_files else before
+    )
+    if changed is None:
         return False
     table.check_place()
     unique = str(uuid.uuid4())
-    name, found = f"{base}-{unique}.txn", before.appended(added)
-    append = b"".join(_bytes(1, _number(1, number) + fragment) for number, fragment in added)
-    transaction = _number(1, base) + _bytes(2, unique.encode()) + _bytes(_APPEND, append)
+    name, found = f"{base}-{unique}.txn", changed.appended(change.added)
+    transaction = _number(1, base) + _bytes(2, unique.encode()) + change.to_bytes()
     if table.is_remote:
         return _write_remote(table, name, transaction, found)
     if not _write(table.uri, name, transaction, found.number, found.to_bytes(transaction, name, time.time_ns())):
@@ -258,9 +278,62 @@ def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Ve
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What an operation does to the fragments of a version: messages of fragments without their numbers, by these or beside them."""
+
+    added: Sequence[tuple[int, bytes]]
+    changed: Mapping[int, bytes]
+    removed: Sequence[int]
+    kind: int
+
+    @property
+    def changes_files(self) -> bool:
+        """True if fragments go or change that are there."""
+        return bool(self.changed or self.removed)
+
+    @classmethod
+    def of(cls, operation: LanceOperation.BaseOperation) -> _Change | None:
+        """Return what an operation does; None for any that says more than which fragments go, change and come."""
+        match operation:
+            case LanceOperation.Append(fragments=new):
+                kind, removed, updated = _APPEND, list[int](), list[FragmentMetadata]()
+                is_known = bool(new)
+            case LanceOperation.Update(removed_fragment_ids=removed, updated_fragments=updated, new_fragments=new):
+                kind = _UPDATE
+                is_known = operation == LanceOperation.Update(removed, updated, new) and not set(removed) & {
+                    each.id for each in updated
+                }
+                is_known &= bool(removed or updated or new)
+            case _:
+                return None
+        added, changed = ([(each.id, _encode(each)) for each in fragments] for fragments in (new, updated))
+        known = [(number, message) for number, message in added if message is not None]
+        known_changed = {number: message for number, message in changed if message is not None}
+        if not is_known or len(known) < len(added) or len(known_changed) < len(changed):
+            return None
+        return cls(known, known_changed, removed, kind)
+
+    def to_bytes(self) -> bytes:
+        """Return the operation as a transaction says it."""
+        added, changed = (
+            [_number(1, number) + message for number, message in each] for each in (self.added, self.changed.items())
+        )
+        if self.kind == _APPEND:
+            return _bytes(_APPEND, b"".join(_bytes(1, each) for each in added))
+        removed = _bytes(1, b"".join(map(_varint, self.removed))) if self.removed else b""
+        parts = [removed, *(_bytes(2, each) for each in changed), *(_bytes(3, each) for each in added)]
+        return _bytes(_UPDATE, b"".join(parts))
+
+
 def _encode(fragment: FragmentMetadata) -> bytes | None:
-    """Return the message of a new fragment without its number; None where it says more than its files and rows."""
-    if fragment.row_id_meta is not None or fragment.deletion_file is not None or not fragment.files:
+    """Return the message of a fragment without its number; None where it says more than its files, rows and deleted rows."""
+    if fragment.row_id_meta is not None or fragment.overlays or not fragment.files:
+        return None
+    if fragment.created_at_version_meta is not None or fragment.last_updated_at_version_meta is not None:
+        return None
+    deletions = fragment.deletion_file
+    if deletions is not None and deletions.base_id is not None:
         return None
     if any(file.base_id is not None or min(file.fields, default=0) < 0 for file in fragment.files):
         return None
@@ -270,7 +343,17 @@ def _encode(fragment: FragmentMetadata) -> bytes | None:
         + _number(6, file.file_size_bytes or 0)
         for file in fragment.files
     )
-    return b"".join(_bytes(2, file) for file in files) + _number(4, fragment.physical_rows)
+    gone = b"" if deletions is None else _bytes(_DELETIONS, _encode_deletions(deletions))
+    return b"".join(_bytes(2, file) for file in files) + gone + _number(4, fragment.physical_rows)
+
+
+def _encode_deletions(file: DeletionFile) -> bytes:
+    return (
+        _number(1, int(file.file_type == "bitmap"))
+        + _number(2, file.read_version)
+        + _number(3, file.id)
+        + _number(4, file.num_deleted_rows)
+    )
 
 
 @lru_cache(KEPT_LAYOUTS)
