@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from datafusion import SessionConfig, SessionContext, udf
 from lance_flight.backend_values import CancelStatus, IfExists
 from lance_flight.catalog.commits.staging import Staging
 from lance_flight.catalog.roots.directory import Root, TableName
@@ -20,10 +21,12 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.runtime import statement_registry
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
+from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.statements import maintenance
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
@@ -439,3 +442,36 @@ def test_nothing_is_visible_of_a_change_that_is_cancelled_as_its_commit_begins(
     with pytest.raises(Cancelled):
         engine.update(sql)
     assert engine.query("SELECT k FROM u").to_pylist() == [{"k": 1}]
+
+
+def _waits(cancellation: Cancellation, wait: Callable[[], object]) -> None:
+    cancellation.awaited(wait)
+
+
+def _computes(cancellation: Cancellation, wait: Callable[[], object]) -> None:
+    context = SessionContext(SessionConfig().with_target_partitions(1))
+    context.register_udf(udf(lambda values: [wait(), values][1], [pa.bool_()], pa.bool_(), "volatile", "wait"))
+    frame = context.sql("SELECT wait(value > 0) AS w FROM generate_series(1, 10)")
+    list(cancellable(frame.execute_stream_partitioned, cancellation))
+
+
+@pytest.mark.parametrize("work", [_waits, _computes])
+def test_a_cancelled_statement_that_is_still_at_work_is_named(
+    work: Callable[[Cancellation, Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(statement_registry, "OVERDUE_SECONDS", 0.1)
+    running, is_released = StatementRegistry(), threading.Event()
+
+    def wait() -> None:
+        running.cancel(statement.id, ALICE, seconds=0)
+        is_released.wait()
+
+    with suppress(Cancelled), running.entered(StatementKind.QUERY, "SELECT 1", ALICE) as statement:
+        work(statement.cancellation, wait)
+    until(lambda: running.overdue == 1)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"statement {statement.id} of alice was cancelled")
+    is_released.set()
+    until(lambda: running.overdue == 0)

@@ -145,7 +145,11 @@ class _LoadCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read the load once, and yield its metrics."""
         load = self._load()
-        states = GaugeMetricFamily(f"{PREFIX}statements_now", "Statements that have not ended.", labels=["state"])
+        states = GaugeMetricFamily(
+            f"{PREFIX}statements_now",
+            "Statements that have not ended; an overdue one was cancelled and is still at work.",
+            labels=["state"],
+        )
         for state, count in load.statements.items():
             states.add_metric([state], count)
         yield states

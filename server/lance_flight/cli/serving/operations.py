@@ -159,7 +159,7 @@ def _load(service: Service) -> dict[str, object]:
     states = Counter(record.state for record in service.engine.running.records())
     plans = service.engine.plans.counts
     return {
-        "statements": {state.value: states[state] for state in State},
+        "statements": {state.value: states[state] for state in State} | {"overdue": service.engine.running.overdue},
         "calls": len(service.server.in_flight),
         "streams": len(service.engine.running.open_streams),
         "stream_bytes": service.engine.running.open_streams.held.size,

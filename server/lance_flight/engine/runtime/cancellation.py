@@ -9,9 +9,11 @@ also where its client was answered before.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import Context
@@ -86,6 +88,21 @@ class Cancellation:
         self._wakers: dict[int, Callable[[], None]] = {}
         self._numbers = count()
         self._abandoned: list[Future[Any]] = []
+        self._left: list[weakref.ref[Any]] = []
+        self._since = math.inf
+
+    def overdue(self, now: float) -> float:
+        """Return for how many seconds the statement has been cancelled; at most 0 for one that was not."""
+        return now - self._since
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if work that was given up has not ended."""
+        return any(not outcome.done() for outcome in self._abandoned) or any(left() is not None for left in self._left)
+
+    def leave(self, tasks: Iterable[Any]) -> None:
+        """Note tasks of DataFusion's that were given up: each keeps its object until it ends."""
+        self._left += map(weakref.ref, tasks)
 
     @property
     def is_cancelled(self) -> bool:
@@ -108,7 +125,7 @@ class Cancellation:
             if self._is_committing:
                 return False
             if self._reason is None:
-                self._reason = reason
+                self._reason, self._since = reason, time.monotonic()
             for wake in self._wakers.values():
                 wake()
         return True

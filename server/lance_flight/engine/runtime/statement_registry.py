@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import count, islice
@@ -48,6 +48,8 @@ TICK = 0.1
 """Seconds between two checks of the running statements."""
 MEMORY_TICK = 0.02
 """Seconds between two looks at the memory of the process where it is short."""
+OVERDUE_SECONDS = 10.0
+"""Seconds after which a statement that was cancelled and is still at work is logged."""
 PATIENCE = 1.0
 """Seconds that a cancellation waits for its statement to end."""
 
@@ -74,6 +76,8 @@ class StatementRegistry:
         self._watcher: threading.Thread | None = None
         self._memory = MemoryWatch()
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
+        self._left: list[RunningStatement] = []
+        self._overdue: frozenset[str] = frozenset()
         self._cancelled = LruCache[str, str](MOST_CANCELLED)
         self._ended = LruCache[int, Record](MOST_ENDED)
         self._numbers = count()
@@ -95,6 +99,11 @@ class StatementRegistry:
         """Return a record of every statement that has not ended."""
         with self._changed:
             return [statement.record() for statement in self._statements.values()]
+
+    @property
+    def overdue(self) -> int:
+        """Return the number of statements that were cancelled a while ago and are still at work."""
+        return len(self._overdue)
 
     def ended(self) -> list[Record]:
         """Return the records of the statements that ended last, in the order of their ends; long texts are cut."""
@@ -254,6 +263,23 @@ class StatementRegistry:
                     statement.watch()
             elif statement.expires < now:
                 self._settle(statement, "abandoned", is_over=True)
+        self._watch_ends(statements, now)
+
+    def _watch_ends(self, statements: Iterable[RunningStatement], now: float) -> None:
+        """Log each statement that was cancelled and is still at work after `OVERDUE_SECONDS`, which nothing but a restart may end."""
+        with self._changed:
+            self._left = [each for each in self._left if each.cancellation.is_at_work]
+            at_work = [*self._left, *(each for each in statements if each.active)]
+        overdue = {each.id: each for each in at_work if each.cancellation.overdue(now) > OVERDUE_SECONDS}
+        for statement_id in overdue.keys() - self._overdue:
+            statement = overdue[statement_id]
+            log.warning(
+                "statement %s of %s was cancelled %.0f seconds ago and is still at work; it may last until the server is restarted",
+                statement_id,
+                statement.issuer.principal,
+                statement.cancellation.overdue(now),
+            )
+        self._overdue = frozenset(overdue)
 
     def _settle(self, statement: RunningStatement, outcome: str, *, is_over: bool = False) -> None:
         """Report a statement that has ended; keep one that waits for its reader, unless too many wait."""
@@ -281,6 +307,8 @@ class StatementRegistry:
     def _forget(self, statement: RunningStatement, outcome: str) -> Record:
         """Mark a statement as ended; another one under its id, begun by a client's retry, stays registered."""
         statement.has_ended = True
+        if statement.cancellation.is_at_work:
+            self._left.append(statement)
         if self._statements.get(statement.id) is statement:
             del self._statements[statement.id]
         return statement.record(statement.failure or outcome)

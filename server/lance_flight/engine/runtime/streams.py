@@ -356,7 +356,7 @@ def cancellable(
                         del batch
                 yield batch
     finally:
-        reading.end()
+        cancellation.leave(reading.end())
 
 
 class _Reading:
@@ -408,13 +408,15 @@ class _Reading:
         """Stop waiting."""
         self._ready.put(None)
 
-    def end(self) -> None:
-        """Give up what is being computed, and let go of the streams."""
-        for partition in (*self._asked, *self._idle):
+    def end(self) -> list[_Partition]:
+        """Give up what is being computed, which is returned, and let go of the streams."""
+        given_up = list(self._asked)
+        for partition in (*given_up, *self._idle):
             partition.end()
         self._asked.clear()
         self._idle.clear()
         self._ahead.change(-self._ahead.size)
+        return given_up
 
     def _ask(self) -> None:
         while self._idle and len(self._asked) < self._window:
@@ -430,7 +432,7 @@ class _Partition:
     three times as long over one batch, for selectors and sockets that nothing here has a use for.
     """
 
-    __slots__ = ("_asked", "_done", "_is_cancelled", "_ready", "_stream")
+    __slots__ = ("__weakref__", "_asked", "_done", "_is_cancelled", "_ready", "_stream")
 
     def __init__(self, stream: RecordBatchStream, ready: SimpleQueue[tuple[_Partition, Any] | None]) -> None:
         self._stream: Any = stream
