@@ -280,7 +280,7 @@ def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Ve
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What an operation does to the fragments of a version: messages of fragments without their numbers, by these or beside them."""
+    """Change of the fragments of a version: `added` and `changed` have their messages, each without its number."""
 
     added: Sequence[tuple[int, bytes]]
     changed: Mapping[int, bytes]
@@ -294,7 +294,7 @@ class _Change:
 
     @classmethod
     def of(cls, operation: LanceOperation.BaseOperation) -> _Change | None:
-        """Return what an operation does; None for any that says more than which fragments go, change and come."""
+        """Return the change that an operation makes; None for one that does more than add, change and remove fragments."""
         match operation:
             case LanceOperation.Append(fragments=new):
                 kind, removed, updated = _APPEND, list[int](), list[FragmentMetadata]()
