@@ -244,12 +244,17 @@ def test_the_refusal_names_the_wrong_row_of_many(database: Database, table: str)
         "DROP TABLE {t}",
         "INSERT INTO {t} VALUES (1)",
         "CREATE TABLE {t}_new AS SELECT 1 AS x",
+        "UPDATE {t} SET id = 2",
+        "DELETE FROM {t}",
+        "MERGE INTO {t} USING (SELECT 1 AS id) s ON {t}.id = s.id WHEN MATCHED THEN DELETE",
+        "INSERT OVERWRITE {t} VALUES (2)",
+        "TRUNCATE {t}",
     ],
 )
 def test_preparing_runs_nothing(database: Database, table: str, statement: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT)")
-    database.engine.describe(statement.format(t=table))
-    assert database.value(f"SELECT count(*) FROM {table}") == 0
+    database.run(f"CREATE TABLE {table} AS SELECT 1 AS id")
+    assert database.engine.describe(statement.format(t=table)).schema is None
+    assert database.rows(f"SELECT id FROM {table}") == [(1,)]
     assert "not_found" in database.refuses(f"SELECT * FROM {table}_new")
 
 
