@@ -6,7 +6,7 @@ import re
 
 import pytest
 from lance_flight import errors
-from lance_flight.admin.metrics import Load, Metrics
+from lance_flight.admin.metrics import DiskSpace, Load, Metrics, Resources
 from lance_flight.catalog.commits.commit_counts import CommitEvent
 from lance_flight.engine.runtime.maintenance_records import MaintenanceTotals
 from lance_flight.engine.runtime.running_statement import StatementKind
@@ -41,6 +41,13 @@ LOAD = Load(
     restarts={"crash": 2, "unresponsive": 1},
     backed_up=3e9,
     files={"tokens file": FileState(is_in_force=False), "certificate": FileState(is_in_force=True, expires=1e9)},
+    resources=Resources(
+        is_root_reachable=True,
+        disks={"root": DiskSpace(total=40, free=30)},
+        spilled=31,
+        written=32,
+        memory_limit=33,
+    ),
 )
 
 
@@ -105,6 +112,12 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_file_in_force[tokens file]": 0,
         "lance_flight_file_in_force[certificate]": 1,
         "lance_flight_certificate_expiry_timestamp_seconds": 1e9,
+        "lance_flight_root_reachable": 1,
+        "lance_flight_disk_bytes[root]": 40,
+        "lance_flight_disk_free_bytes[root]": 30,
+        "lance_flight_spilled_bytes_now": 31,
+        "lance_flight_write_memory_bytes_now": 32,
+        "lance_flight_memory_limit_bytes": 33,
         "lance_flight_build_info[0.1.0]": 1,
         **{
             f"lance_flight_statements_total[{kind.value}][{end}]": 0

@@ -107,6 +107,27 @@ def test_statements_are_counted_and_each_is_a_line(running: Operated) -> None:
     assert len({line["id"] for line in lines}) == len(lines)
 
 
+def test_what_a_server_lives_on_is_told(tmp_path: Path) -> None:
+    (tmp_path / "spill").mkdir()
+    (tmp_path / "spill" / "rows").write_bytes(bytes(1000))
+    memory = 1 << 30
+    with operated(
+        tmp_path / "root", "--spill-directory", str(tmp_path / "spill"), "--server-memory-limit", str(memory)
+    ) as running:
+        said = samples(running)
+        assert said["lance_flight_root_reachable",] == 1
+        for place in ("root", "spill_directory"):
+            assert 0 < said["lance_flight_disk_free_bytes", place] <= said["lance_flight_disk_bytes", place]
+        assert said["lance_flight_spilled_bytes_now",] == 1000
+        assert said["lance_flight_memory_limit_bytes",] == memory
+        (tmp_path / "root").rename(tmp_path / "away")
+        said = samples(running)
+        assert said["lance_flight_root_reachable",] == 0
+        assert ("lance_flight_disk_free_bytes", "root") not in said
+        (tmp_path / "away").rename(tmp_path / "root")
+        assert samples(running)["lance_flight_root_reachable",] == 1
+
+
 def test_lines_leave_the_text_out_when_asked(tmp_path: Path) -> None:
     with operated(tmp_path / "root", "--log-statements", "--log-format", "json", "--log-sql", "0") as running:
         assert running.server.value("SELECT 'hush'") == "hush"

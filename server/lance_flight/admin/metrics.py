@@ -35,13 +35,36 @@ _TOLD_FROM_THE_START = ("ok", "internal")
 """Outcomes that are 0 before the first: an alert on an increase misses a first one that comes out of nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Bytes of the disk that a directory lies on, and those of them that are free."""
+
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """The root, the disks and the memory of a server.
+
+    Disks are by what lies on them; `spilled` and `written` are bytes of rows that queries have spilled and that writers hold; `memory_limit` is
+    for statements and writes together (None: no limit).
+    """
+
+    is_root_reachable: bool
+    disks: Mapping[str, DiskSpace]
+    spilled: int
+    written: int
+    memory_limit: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """Counts and gauges that other parts of the server keep, read when metrics are scraped.
 
     Statements by their state, calls, open streams and the bytes that they hold, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
     of the plan cache, commits ever, statements beyond a quota by its resource, events of the audit trail by
-    kind and decision and those that were lost, maintenance and what of it waits by kind, restarts by their reason, when the root was last backed up, and the files that are read again by what they are.
+    kind and decision and those that were lost, maintenance and what of it waits by kind, restarts by their reason, when the root was last backed up, the files that are read again by what they are, and what the server lives on.
     """
 
     statements: Mapping[str, int]
@@ -64,6 +87,7 @@ class Load:
     restarts: Mapping[str, int]
     backed_up: float | None
     files: Mapping[str, FileState]
+    resources: Resources
 
 
 class Metrics:
@@ -195,6 +219,7 @@ class _LoadCollector(Collector):
             backed_up.add_metric([], load.backed_up)
         yield backed_up
         yield from _files(load.files)
+        yield from _resources(load.resources)
         yield InfoMetricFamily(f"{PREFIX}build", "The version of this server.", {"version": version("lance-flight")})
 
     def describe(self) -> list[Metric]:
@@ -249,3 +274,33 @@ def _files(files: Mapping[str, FileState]) -> Iterator[Metric]:
             expiry.add_metric([], state.expires)
     yield in_force
     yield expiry
+
+
+def _resources(resources: Resources) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        f"{PREFIX}root_reachable",
+        "1 if the root could be listed at this scrape; 0 if it failed, or gave no answer within five seconds.",
+        resources.is_root_reachable,
+    )
+    total = GaugeMetricFamily(f"{PREFIX}disk_bytes", "Size of the disk that a directory lies on.", labels=["place"])
+    free = GaugeMetricFamily(
+        f"{PREFIX}disk_free_bytes",
+        "Free bytes of the disk that a directory lies on.",
+        labels=["place"],
+    )
+    for place, disk in resources.disks.items():
+        total.add_metric([place], disk.total)
+        free.add_metric([place], disk.free)
+    yield from (total, free)
+    yield GaugeMetricFamily(
+        f"{PREFIX}spilled_bytes_now", "Bytes of the files in `spill_directory`; 0 where none is set.", resources.spilled
+    )
+    yield GaugeMetricFamily(
+        f"{PREFIX}write_memory_bytes_now", "Bytes of rows that writers hold in memory.", resources.written
+    )
+    if resources.memory_limit is not None:
+        yield GaugeMetricFamily(
+            f"{PREFIX}memory_limit_bytes",
+            "Bytes that statements and writes may have together (`server_memory_limit`).",
+            resources.memory_limit,
+        )

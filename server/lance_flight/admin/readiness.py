@@ -48,6 +48,10 @@ class Readiness:
         """Return the reason why no calls are taken; None while they are."""
         return self._phase.value or self._failure()
 
+    def reaches_root(self) -> bool:
+        """Return whether the probe finds nothing that keeps the server from its data."""
+        return self._failure() is None
+
     def _failure(self) -> str | None:
         with self._lock:
             if self._running is None or self._running.done():

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +27,7 @@ from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.statement_log import StatementLog
 from lance_flight.catalog.backup.saving import last_backup
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
+from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.serving.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
@@ -86,7 +91,14 @@ class Operations:
             metrics = importlib.import_module("lance_flight.admin.metrics")
             backed_up = _LastBackup(service.engine.root.store)
             counted = metrics.Metrics(
-                lambda: metrics.Load(**_load(service), restarts=self._restarts, backed_up=backed_up.look())
+                lambda: metrics.Load(
+                    **_load(service),
+                    restarts=self._restarts,
+                    backed_up=backed_up.look(),
+                    resources=metrics.Resources(
+                        is_root_reachable=self._readiness.reaches_root(), **_resources(service, metrics.DiskSpace)
+                    ),
+                )
             )
             running.observe(counted.ended)
             self._pages["/metrics"] = counted.page
@@ -178,3 +190,32 @@ def _load(service: Service) -> dict[str, object]:
         "maintenance_backlog": {kind.value: service.maintainer.backlog[kind] for kind in WorkKind},
         "files": look(),
     }
+
+
+def _resources(service: Service, disk_space: Callable[[int, int], object]) -> dict[str, object]:
+    store, limits = service.engine.root.store, service.engine.limits
+    spill_directory = limits.spill_directory
+    places = {
+        "spill_directory": spill_directory or tempfile.gettempdir(),
+        **({} if store.is_remote else {"root": store.uri}),
+    }
+    disks: dict[str, object] = {}
+    for name, place in places.items():
+        # A directory may be gone: the root is told about by itself.
+        with suppress(OSError):
+            found = shutil.disk_usage(place)
+            disks[name] = disk_space(found.total, found.free)
+    return {
+        "disks": disks,
+        "spilled": 0 if spill_directory is None else _bytes_below(Path(spill_directory)),
+        "written": write_memory.taken,
+        "memory_limit": limits.server_memory,
+    }
+
+
+def _bytes_below(place: Path) -> int:
+    total = 0
+    for path in place.rglob("*"):
+        with suppress(OSError):  # DataFusion removes what it has read
+            total += path.stat().st_size if path.is_file() else 0
+    return total
