@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -258,6 +259,38 @@ def test_what_is_not_known_is_left_to_lance(
     before = table.files
     assert not write_version(table.store, version, LanceOperation.Append(fragments))
     assert table.files == before
+
+
+def with_ids(fragments: list[FragmentMetadata]) -> list[FragmentMetadata]:
+    """The same, with row ids of their own."""
+    return [
+        FragmentMetadata.from_json(json.dumps(each.to_json() | {"row_id_meta": {"Inline": [1, 2]}}))
+        for each in fragments
+    ]
+
+
+# Operations that say more than which fragments go, change and come, or what cannot be.
+MORE: Mapping[str, Callable[[LanceDataset, list[FragmentMetadata]], LanceOperation.BaseOperation]] = {
+    "nothing": lambda *_: LanceOperation.Append([]),
+    "no change": lambda *_: LanceOperation.Update(),
+    "columns": lambda _, new: LanceOperation.Update(new_fragments=new, fields_modified=[0]),
+    "a way of updating": lambda _, new: LanceOperation.Update(new_fragments=new, update_mode="rewrite_rows"),
+    "row ids": lambda _, new: LanceOperation.Append(with_ids(new)),
+    "an unknown fragment": lambda *_: LanceOperation.Update(removed_fragment_ids=[77]),
+    "one that goes and changes": lambda old, _: LanceOperation.Update(
+        removed_fragment_ids=[0], updated_fragments=[old.get_fragments()[0].metadata]
+    ),
+    "a new schema": lambda old, new: LanceOperation.Overwrite(old.lance_schema, new),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_an_operation_that_does_more_is_left_to_lance(tmp_path: Path, name: str) -> None:
+    plain(tmp_path / "t")
+    new = added(tmp_path / "t")
+    before = sorted((tmp_path / "t").rglob("*"))
+    assert not write_version(Store(str(tmp_path / "t")), 1, MORE[name](lance.dataset(tmp_path / "t"), new))
+    assert sorted((tmp_path / "t").rglob("*")) == before
 
 
 def test_a_version_of_another_release_and_a_long_one_are_left_to_lance(

@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from lance_flight.catalog.storage.filesystems import put_client
 from moto.server import ThreadedMotoServer
 
 from tests.object_store.bucket import REGION, Bucket
@@ -159,3 +160,22 @@ def test_arrow_finds_directories(s3: S3Server) -> None:
         for each in files.get_file_info(pafs.FileSelector(bucket.name, recursive=True))
         if each.type.name == "File"
     ] == [f"{bucket.name}/a/d"]
+
+
+def test_moto_stores_a_version_once(moto: Any, s3: S3Server) -> None:
+    """What is put under a condition, by the client that the product has for that."""
+    options = {**Bucket.made(s3).options, "aws_endpoint": moto.meta.endpoint_url}
+    reached = put_client("s3://bucket/root", options)
+    assert reached is not None
+    client, key = reached
+    assert client.read(f"{key}/a") is None
+    assert client.make(f"{key}/a", b"mine")
+    assert client.make(f"{key}/a", b"mine"), "it arrived twice"
+    assert not client.make(f"{key}/a", b"another one's")
+    client.write(f"{key}/b", b"1")
+    client.write(f"{key}/b", b"2")
+    assert (client.read(f"{key}/a"), client.read(f"{key}/b")) == (b"mine", b"2")
+    lost = put_client("s3://none/root", options)
+    assert lost is not None
+    with pytest.raises(OSError, match="NoSuchBucket"):
+        lost[0].read("root/a")

@@ -92,6 +92,7 @@ _CHANGING = frozenset({"aws_endpoint_url_s3", "aws_s3_express", "aws_conditional
 """Variables of the environment that say more of how a bucket is reached."""
 _KEY = re.compile(r"(?!.*(?:^|/)\.{0,2}(?:/|$))[A-Za-z0-9_.$=/-]+")
 """Matches keys that are spelled the same everywhere."""
+_DEBUG = "\n\nDebug source:"
 _LEFT_SECONDS = 60.0
 ROUNDS = RetryPolicy(4, first_pause=0.2, longest_pause=0.4, why="the object store did not answer")
 """Of requests that obstore has sent as often as it may, or that the store was too busy for: Lance begins again as often."""
@@ -183,7 +184,7 @@ class PutClient:
 
 def _error(exc: Exception) -> OSError:
     """Return the error of a request as Lance words it, without what obstore adds for those who debug it."""
-    return OSError(f"LanceError(IO): {str(exc).partition(chr(10))[0]}")
+    return OSError(f"LanceError(IO): {str(exc).partition(_DEBUG)[0]}")
 
 
 def put_client(uri: str, options: Mapping[str, str]) -> tuple[PutClient, str] | None:
