@@ -202,7 +202,7 @@ AREAS: dict[str, Area] = {
             catalog/commits/removals.py
         """,
         tests="""
-            engine/test_row_change_scans engine/test_merge_keys engine/test_bound_rows engine/test_drop_partition
+            engine/test_merge_keys engine/test_bound_rows engine/test_drop_partition
             engine/test_row_changes
             engine/test_insert differential/test_changes
         """,

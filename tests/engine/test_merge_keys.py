@@ -1,15 +1,18 @@
-"""A MERGE reads the partitions that the keys of its source fall into, where these can be asked for beforehand."""
+"""How much of a table its changes read: partitions that can hold rows that change, in a MERGE by the keys of its source."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import few_keys, tables
+from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.sessions import Sessions
 
 from tests.selection import IS_FULL
 
@@ -131,3 +134,53 @@ def test_what_the_server_says_of_itself_is_asked_once(engine: Engine, monkeypatc
         "MERGE INTO seen USING system.queries AS s ON seen.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
     )
     assert len(asked) == 1
+
+
+HUNDRED = 100
+
+
+@pytest.fixture(scope="module")
+def hundred(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Tables of a hundred partitions, by a value and by a bucket."""
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
+    for name, field in [("by_value", "part"), ("by_bucket", f"bucket({HUNDRED}, part)")]:
+        rows = f"SELECT value AS part, value * 10 AS n FROM generate_series(0, {HUNDRED - 1})"
+        engine.update(f"CREATE TABLE {name} PARTITIONED BY ({field}) AS {rows}")
+    return engine
+
+
+READ = [
+    pytest.param("UPDATE by_value SET n = n + 1 WHERE part = 7", 1, id="update"),
+    pytest.param("UPDATE by_value SET part = part WHERE part IN (7, 8)", 2, id="update of two"),
+    pytest.param("UPDATE by_value SET n = 0 WHERE part = 1000", 0, id="update of none"),
+    pytest.param("UPDATE by_value SET n = 0 WHERE n = 70", HUNDRED, id="update by another column"),
+    pytest.param("UPDATE by_bucket SET n = n + 1 WHERE part = 7", 1, id="update of a bucket"),
+    pytest.param("DELETE FROM by_value WHERE part = 9 AND n > 10", 1, id="delete"),
+    pytest.param("DELETE FROM by_value WHERE part >= 98", 2, id="delete of a range"),
+    pytest.param("DELETE FROM by_bucket x WHERE x.part = 9", 1, id="delete of a bucket"),
+    pytest.param(
+        "MERGE INTO by_value t USING (SELECT 11 AS part) s ON t.part = s.part AND t.part = 11 WHEN MATCHED THEN DELETE",
+        1,
+        id="merge",
+    ),
+    pytest.param("INSERT INTO by_value VALUES (7, 7)", 0, id="insert"),
+    pytest.param("INSERT OVERWRITE by_value VALUES (7, 7)", 0, id="overwrite"),
+    ("INSERT OVERWRITE by_value SELECT part, n FROM by_value WHERE part = 7", 1),
+    pytest.param("TRUNCATE by_bucket", 0, id="truncate"),
+]
+
+
+@pytest.mark.parametrize(("statement", "opened"), READ)
+def test_a_change_opens_the_tables_that_it_may_concern(
+    hundred: Engine, monkeypatch: pytest.MonkeyPatch, statement: str, opened: int
+) -> None:
+    sessions: list[QuerySession] = []
+    begin = Sessions.begin
+
+    def noted(*args: Any, **options: Any) -> QuerySession:
+        sessions.append(begin(*args, **options))
+        return sessions[-1]
+
+    monkeypatch.setattr(Sessions, "begin", noted)
+    hundred.update(statement)
+    assert sum(session.log.tables_read for session in sessions) == opened
