@@ -89,7 +89,7 @@ AREAS: dict[str, Area] = {
         """,
         tests="""
             catalog/test_reservations catalog/test_dropped_meanwhile catalog/test_commit_ids catalog/test_rollback
-            catalog/test_conflicts catalog/test_staging engine/test_branch_merging catalog/test_branches
+            catalog/test_conflicts catalog/test_staging engine/test_branch_evolution catalog/test_branches
             catalog/test_commit engine/test_branches catalog/test_stateful service/test_transactions
         """,
         further="""
