@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from lance_flight.admin.logs import FIELDS, JsonLines, TextLines
+from lance_flight.admin.logs import FIELDS, JsonLines, LogFormat, TextLines, print_line
 from lance_flight.admin.statement_log import StatementLog
 from lance_flight.engine.runtime.running_statement import StatementKind
 
@@ -103,3 +105,27 @@ def test_a_traceback_stays_within_a_line_of_json(written: dict[str, io.StringIO]
     first, *rest = written["text"].getvalue().splitlines()
     assert first.endswith("ERROR lance_flight.statements: failed with x reference=ab")
     assert rest[0] == "Traceback (most recent call last):"
+
+
+class Writes(io.RawIOBase):
+    """An output without a buffer, which keeps each write."""
+
+    def __init__(self) -> None:
+        self.made: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self.made.append(bytes(content))
+        return len(content)
+
+
+@pytest.mark.parametrize("format", LogFormat)
+def test_a_line_of_an_output_that_others_share_is_one_write(format: LogFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Writes()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, write_through=True))  # type: ignore[type-var]
+    print_line("serving", format)
+    (line,) = output.made
+    assert line.endswith(b"\n")
+    assert (json.loads(line)["message"] if format is LogFormat.JSON else line.decode().strip()) == "serving"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
@@ -66,11 +67,15 @@ def reconfigure(level: str, format: LogFormat) -> None:
         handler.setFormatter(_FORMATTERS[format]())
 
 
-def line_of(text: str, format: LogFormat) -> str:
-    """Return a line for standard output: the text as it is, or as JSON like the lines of the log."""
-    if format is LogFormat.TEXT:
-        return text
-    return JsonLines().format(logging.makeLogRecord({"name": "lance_flight", "levelname": "INFO", "msg": text}))
+def print_line(text: str, format: LogFormat) -> None:
+    """Write a line to standard output at once: the text as it is, or as JSON like the lines of the log.
+
+    The line and its end are one write: replicas share an output, which may have no buffer (`PYTHONUNBUFFERED`).
+    """
+    if format is LogFormat.JSON:
+        text = JsonLines().format(logging.makeLogRecord({"name": "lance_flight", "levelname": "INFO", "msg": text}))
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 _FORMATTERS: Mapping[LogFormat, type[logging.Formatter]] = {LogFormat.TEXT: TextLines, LogFormat.JSON: JsonLines}

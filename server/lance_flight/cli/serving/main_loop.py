@@ -52,9 +52,9 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     check_ready_file(settings.ready_file)
     store = service.root_store(options.root, settings.storage, create=options.create)
     operations = Operations(settings, store.check, life.restarts)
-    line_of = partial(logs.line_of, format=logs.LogFormat(settings.log_format.lower()))
+    print_line = partial(logs.print_line, format=logs.LogFormat(settings.log_format.lower()))
     for address in operations.addresses.values():
-        print(line_of(f"administration at {address}"), flush=True)
+        print_line(f"administration at {address}")
     neighbours = Neighbours(life.machine, life.siblings) if life.machine else Neighbours()
     built = service.build(options.root, settings, operations.middleware, neighbours=neighbours)
     operations.watch(built)
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     def ready(uri: str) -> None:
         operations.enter(Phase.SERVING)
         life.report_ready(_ports({"port": uri, **operations.addresses}))
-        print(line_of(f"{life.name or f'serving {options.root}'} at {uri}"), flush=True)
+        print_line(f"{life.name or f'serving {options.root}'} at {uri}")
         write_ready_file(settings.ready_file, uri)
         if life.channel is not None and settings.unresponsive_after:
             threading.Thread(target=_beat, args=(life, settings, uri, stop), name="self-check", daemon=True).start()

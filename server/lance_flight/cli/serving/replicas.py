@@ -237,5 +237,5 @@ def _key_file(settings: ServerConfig, root: str, place: Path) -> str:
 
 
 def _ready(root: str, uri: str, settings: ServerConfig) -> None:
-    print(logs.line_of(f"serving {root} at {uri}", logs.LogFormat(settings.log_format.lower())), flush=True)
+    logs.print_line(f"serving {root} at {uri}", logs.LogFormat(settings.log_format.lower()))
     write_ready_file(settings.ready_file, uri)
