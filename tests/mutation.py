@@ -183,7 +183,7 @@ AREAS: dict[str, Area] = {
             engine/query/policies/restrictions.py
         """,
         tests="""
-            engine/test_reading_sessions engine/test_current_user
+            engine/test_reading_sessions engine/test_introspection
             engine/test_policies engine/test_column_policies
             engine/test_rights_to_rows engine/test_maintenance_policies
             service/test_policies service/test_audit
