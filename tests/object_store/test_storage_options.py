@@ -48,6 +48,11 @@ SAME: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
         {"AWS_ENDPOINT": "SERVER", "AWS_REGION": "r-2", "AWS_ALLOW_HTTP": "true", "AWS_SESSION_TOKEN": "t"}
         | {name.upper(): value for name, value in KEYS.items()},
     ),
+    "variables without aws_": (PLAIN, {"TOKEN": "t", "TIMEOUT": "20s", "USER_AGENT": "me", "REQUEST_PAYER": "true"}),
+    "variables of others": (
+        PLAIN,
+        {"AWS_ENDPOINT_URL_STS": "SERVER", "AWS_ROLE_ARN": "r", "AWS_DEFAULT_REGION": "r-3"},
+    ),
     "a part of the environment": (PLAIN, {"AWS_SESSION_TOKEN": "t", "AWS_PROFILE": "none"}),
 }
 LEFT: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
