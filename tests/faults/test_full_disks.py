@@ -26,8 +26,9 @@ from tests.faults.failpoints import watched
 from tests.faults.writes import START, STOPS, TIMES, WRITES, Stop, Write
 from tests.flight.statements import statement
 from tests.selection import IS_FULL, covering
+from tests.service import commands
 from tests.service.forked import constants
-from tests.service.server_process import serving
+from tests.service.server_process import serving, serving_uri
 
 UNANSWERED = {"committed", "evolved"}
 """Where the write is done: that something fails behind it is the engine's own affair."""
@@ -342,3 +343,21 @@ def test_a_device_that_is_only_read_is_named_and_still_read(device: Disk, root: 
     assert {sql: text for sql, text in told.items() if not text.startswith(wanted)} == {}
     asked.run("INSERT INTO t VALUES (3, 'a')")
     assert sorted(asked.rows("SELECT id FROM t")) == [(1,), (2,), (3,)]
+
+
+def test_a_root_that_is_only_read_is_served_with_a_key_of_ones_own(
+    device: Disk, root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asked = Database(root)
+    asked.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    asked.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    outside = tmp_path_factory.mktemp("outside")
+    (key := outside / "key").write_bytes(bytes(32))
+    key.chmod(0o600)
+    assert device.mount(flags=REMOUNT | READ_ONLY)
+    with serving_uri(str(root), outside / "ready", "--ticket-key-file", str(key)) as server:
+        assert sorted(server.rows("SELECT id, p FROM t")) == [(1, "a"), (2, "b")]
+        assert "[storage_denied]" in server.refuses("INSERT INTO t VALUES (3, 'a')")
+    without = commands.run("serve", str(root), "--port", "0")
+    assert without.returncode == 1
+    assert "Read-only file system; expected ticket_key_file, a file of 32 bytes" in without.stderr.decode()

@@ -288,7 +288,13 @@ def _of_right_length(file: str, key: bytes, advice: str) -> bytes:
 
 def _kept_key(path: Path) -> bytes:
     """Read the key, or create it; if two servers create it at once, one key wins and both use it."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with suppress(FileExistsError):
-        write_file(path, secrets.token_bytes(KEY_BYTES), mode=0o600, replace=False)
-    return path.read_bytes()
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            write_file(path, secrets.token_bytes(KEY_BYTES), mode=0o600, replace=False)
+        return path.read_bytes()
+    except OSError as exc:
+        raise InvalidInput(
+            f"the root cannot keep the key that signs tickets, {str(path)!r}: {exc.strerror}; expected ticket_key_file, a file of"
+            f" {KEY_BYTES} bytes, or a root that may be written"
+        ) from exc
