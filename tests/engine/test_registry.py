@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from importlib import import_module
@@ -43,115 +38,6 @@ NAMING = {
     "lance_flight.engine.statements.explain": {"Query"},  # EXPLAIN is about a query, or about a change of rows
 }
 """Module → the statements of other modules that it may name, the registry aside, with the reason."""
-
-ANALYZE_TABLE = '''
-"""ANALYZE TABLE."""
-
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-import pyarrow as pa
-
-from lance_flight.catalog.bulk.pieces import Progress
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
-
-SCHEMA = pa.schema([pa.field("tables", pa.int64())])
-
-
-@dataclass(frozen=True, slots=True)
-class AnalyzeTable(MaintenanceStatement):
-    """ANALYZE TABLE t."""
-
-    forms = ("ANALYZE TABLE",)
-    needs = (Privilege.ADMIN,)
-
-    table: TableRef
-
-    @classmethod
-    def read(cls, cursor: Cursor) -> AnalyzeTable:
-        return cls(references.table(cursor))
-
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
-        return MaintenanceWork(SCHEMA, lambda: pa.table([[namespace.snapshot().table_count]], schema=SCHEMA))
-'''
-
-USE_IT = """
-import json
-import sys
-
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.access import Access, Grant, Privilege, GrantedTables
-from lance_flight.engine.query.statement_context import Scope
-from lance_flight.errors import LanceFlightError
-
-engine = Engine(Root(Store(sys.argv[1])), target_partitions=1)
-engine.update("CREATE TABLE t (n BIGINT) PARTITIONED BY (n)")
-engine.update("INSERT INTO t VALUES (1), (2), (3)")
-readers = Access("reader", (Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables()),))
-
-
-def told(sql, scope):
-    try:
-        planned = engine.execute(sql, scope=scope)
-        return planned if isinstance(planned, int) else engine.run(planned.tasks[0]).read_all().to_pylist()
-    except LanceFlightError as error:
-        return f"{type(error).__name__}: {error}"
-
-
-everyone = Scope()
-print(json.dumps({
-    "run": told("analyze table t", everyone),
-    "described": engine.describe("ANALYZE TABLE t").schema.names,
-    "as a reader": told("ANALYZE TABLE t", Scope(access=readers)),
-    "wrong": told("ANALYZE TABLE t now", everyone),
-    "a habit still": told("ANALYZE t", everyone),
-    "listed": told("SELEC 1", everyone),
-    "explained": told("EXPLAIN VERBOSE ANALYZE TABLE t", everyone),
-}))
-"""
-
-
-@pytest.mark.slow  # a server of other sources, which Python compiles first
-def test_a_new_statement_is_one_file_and_one_entry(tmp_path: Path) -> None:
-    sources = shutil.copytree(SERVER / "lance_flight", tmp_path / "lance_flight", ignore=lambda *_: {"__pycache__"})
-    (sources / "engine" / "statements" / "analyze_table.py").write_text(ANALYZE_TABLE)
-    registry = sources / "engine" / "statements" / "registry.py"
-    before, entries = registry.read_text().split("STATEMENTS: ")
-    before += "from lance_flight.engine.statements.analyze_table import AnalyzeTable\n\n"
-    registry.write_text(f"{before}STATEMENTS: {entries.rstrip().removesuffix(')')}    AnalyzeTable,\n)\n")
-
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", USE_IT, str(tmp_path / "root")]
-    (tmp_path / "root").mkdir()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
-        "run": [{"tables": 3}],
-        "described": ["tables"],
-        "as a reader": "Refused: 'reader' has no ADMIN on table 't'; a role in the policy file grants it",
-        "wrong": "SqlError: expected the end of the statement, got 'now' at character 17",
-        "a habit still": "SqlError: 'ANALYZE t' begins no statement here: write ALTER TABLE t COMPACT",
-        "listed": told_of_selec(*words(), "ANALYZE"),
-        "explained": "SqlError: EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE, got AnalyzeTable",
-    }
-
-
-def words() -> list[str]:
-    """The first words of all statements, each once."""
-    return list(dict.fromkeys(form.split()[0] for statement in STATEMENTS for form in statement.forms))
-
-
-def told_of_selec(*expected: str) -> str:
-    listed = ", ".join(word for word in expected if word != "(")
-    return f"SqlError: a statement may not begin with 'SELEC'; expected one of {listed}"
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
