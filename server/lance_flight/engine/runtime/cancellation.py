@@ -23,7 +23,7 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from datafusion import DataFrame
+from datafusion import DataFrame, SQLOptions
 
 from lance_flight.errors import LanceFlightError, LimitExceeded, StatementTimeout
 
@@ -98,6 +98,8 @@ class Cancellation:
     @property
     def is_at_work(self) -> bool:
         """True if work that was given up has not ended."""
+        if self._left:
+            SQLOptions()  # any call of it makes DataFusion let go of what its threads have dropped without Python's lock
         return any(not outcome.done() for outcome in self._abandoned) or any(left() is not None for left in self._left)
 
     def leave(self, tasks: Iterable[Any]) -> None:
