@@ -12,13 +12,15 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 from lance_flight.catalog.storage import filesystems, store
 from lance_flight.engine.runtime.cancellation import BUSY
-from lance_flight.errors import LanceFlightError
+from lance_flight.errors import LanceFlightError, StatementTimeout
 from lance_flight.flight.status import flight_error
 
 from tests.engine.waiting import until
+from tests.faults.writes import transaction
 from tests.object_store import s3_server
 from tests.object_store.bucket import Bucket, BucketDatabase
 from tests.object_store.s3_server import Fault, Rule, S3Server
@@ -160,6 +162,23 @@ ENDING = (
     ),
     "MERGE INTO t USING plain ON t.id = plain.id WHEN MATCHED THEN UPDATE SET id = 7 WHEN NOT MATCHED THEN INSERT *",
 )
+DEFINING = (
+    *("DROP TABLE plain", "ALTER TABLE t ADD COLUMN q INT", "ALTER TABLE plain RENAME TO u", "DROP VIEW view"),
+    *("CREATE OR REPLACE VIEW view AS SELECT 1 AS one FROM t", "CREATE SCHEMA s", "TRUNCATE TABLE plain"),
+    *(
+        "ALTER TABLE t CREATE TAG a",
+        "DROP INDEX i ON t",
+        "ALTER TABLE t DROP PARTITION (p = 'a')",
+        "CREATE TABLE new (id INT)",
+    ),
+    *(
+        "ALTER TABLE t DETACH PARTITION (p = 'a') TO parted",
+        "VACUUM t",
+        "ALTER TABLE t SET PARTITIONED BY (bucket(2, id))",
+    ),
+)
+"""Statements that read no data: they meet a store that answers nothing."""
+ROWS = pa.table({"id": [7], "p": ["c"]})
 KEPT = ("SELECT * FROM t ORDER BY id", "SELECT * FROM plain", "SHOW TABLES")
 READS = ("SELECT * FROM t", "DESCRIBE t", "SELECT * FROM t$snapshots")
 
@@ -190,7 +209,8 @@ def test_a_statement_ends_with_its_time_while_the_store_hangs(
     monkeypatch.setattr(s3_server, "DELAY_SECONDS", 4.0)
     bucket = stored.copy()
     before = [bucket.database.rows(sql) for sql in KEPT]
-    asked = [(opened(bucket) if is_open else bucket.database, sql) for sql in ENDING]
+    statements = ENDING if path else (*ENDING, *DEFINING)
+    asked = [(opened(bucket) if is_open else bucket.database, sql) for sql in statements]
     for database, _ in asked:
         database.engine.apply(replace(database.engine.limits, statement_timeout=0.3))
     took: dict[str, float] = {}
@@ -202,11 +222,37 @@ def test_a_statement_ends_with_its_time_while_the_store_hangs(
         return told
 
     with bucket.failing(Rule(fault=Fault.DELAY, path=path, times=10**9)), ThreadPoolExecutor(len(asked)) as pool:
-        told = dict(zip(ENDING, pool.map(timed, *zip(*asked, strict=True)), strict=True))
-    late = [sql for sql in ENDING if took[sql] > 2 or (not path and "[statement_timeout]" not in told[sql])]
+        told = dict(zip(statements, pool.map(timed, *zip(*asked, strict=True)), strict=True))
+    late = [sql for sql in statements if took[sql] > 2 or (not path and "[statement_timeout]" not in told[sql])]
     assert [(sql, took[sql], told[sql]) for sql in late] == []
     until(lambda: not any(thread.name == BUSY for thread in threading.enumerate()))
     assert [bucket.database.rows(sql) for sql in KEPT] == before, "what was given up shows nothing later"
+
+
+@pytest.mark.parametrize("change", ["INSERT INTO t VALUES (7, 'c')", "DROP TABLE t", "an ingest"])
+def test_a_transaction_and_an_ingest_end_with_their_time_while_the_store_hangs(
+    stored: Bucket, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(s3_server, "DELAY_SECONDS", 3.0)
+    bucket = stored.copy()
+    database = bucket.database
+    before = [database.rows(sql) for sql in KEPT]
+    engine = database.engine
+    with transaction(database) as mine:
+        mine.run("INSERT INTO t VALUES (6, 'a')")
+        engine.apply(replace(engine.limits, statement_timeout=0.3))
+        began = time.monotonic()
+        with bucket.failing(Rule(fault=Fault.DELAY, times=10**9)), pytest.raises(StatementTimeout):
+            _ = database.ingest("t", ROWS, "append") if change == "an ingest" else mine.run(change)
+        assert time.monotonic() - began < 2
+        engine.apply(replace(engine.limits, statement_timeout=0))
+        if change == "an ingest":
+            mine.end(commit=False)
+        else:
+            with pytest.raises(LanceFlightError, match="can only be rolled back: the statement was ended"):
+                mine.end(commit=True)
+    until(lambda: not any(thread.name == BUSY for thread in threading.enumerate()))
+    assert [bucket.database.rows(sql) for sql in KEPT] == before
 
 
 class _Refusing(BaseHTTPRequestHandler):

@@ -48,6 +48,7 @@ from lance_flight.engine.statements.kinds import (
     Answer,
     ChangeStatement,
     MaintenanceStatement,
+    MaintenanceWork,
     RowsStatement,
     Server,
     SessionStatement,
@@ -58,7 +59,7 @@ from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions
-from lance_flight.errors import LimitExceeded, NotFound, SqlError
+from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
 
 T = TypeVar("T")
@@ -203,9 +204,14 @@ class Engine:
         check_parameters(running.sql, parameters, is_query=True)
         with self._turn(running, scope) as (transaction, _):
             root = self.sessions.seen(scope)
-            # How many partitions there are, and which rows lie in one, is for those who may read them all.
-            is_told = scope.access.reads_all(root.governing(table_name(statement.table)))
-            work = maintenance_work(root, transaction, statement, StatementWatch(running, is_told=is_told))
+
+            def open_table() -> tuple[bool, MaintenanceWork]:
+                # How many partitions there are, and which rows lie in one, is for those who may read them all.
+                is_told = scope.access.reads_all(root.governing(table_name(statement.table)))
+                watch = StatementWatch(running, is_told=is_told)
+                return is_told, maintenance_work(root, transaction, statement, watch)
+
+            is_told, work = self._in_time(running, open_table)
             running.at(State.RUNNING)
             if work.is_cancellable:
                 report = running.cancellation.awaited(work.run)
@@ -379,9 +385,19 @@ class Engine:
                 with self._turn(running, scope) as (transaction, _):
                     running.at(State.RUNNING)
                     change = partial(self._change, running, statement, parameters, scope, transaction)
-                    is_cancellable = statement.is_cancellable and transaction is None
-                    return self._in_time(running, change) if is_cancellable else change()
+                    return self._in_transaction(running, transaction, change) if statement.is_cancellable else change()
         raise TypeError(f"{statement.label} is of no kind of statement")
+
+    def _in_transaction(
+        self, running: RunningStatement, transaction: SqlTransaction | None, change: Callable[[], T]
+    ) -> T:
+        """Run a change in time; a transaction that holds half of one that was given up can only be rolled back."""
+        try:
+            return self._in_time(running, change)
+        except (Cancelled, StatementTimeout) as exc:
+            if transaction is not None and self.root.store.is_remote:
+                transaction.give_up(exc, running.cancellation)
+            raise
 
     def _change(
         self,
@@ -437,7 +453,8 @@ class Engine:
             ):
                 batches = running.received(receiver.received(running.cancellation), turn)
                 root = self.sessions.seen(scope)
-                return ingest.ingest(
+                store = partial(
+                    ingest.ingest,
                     temporary_root(scope.own_tables, name, root) if temporary else root,
                     name,
                     pa.RecordBatchReader.from_batches(reader.schema, batches),
@@ -449,6 +466,7 @@ class Engine:
                     access=UNLIMITED if temporary else scope.access,
                     on_create=partial(record_ingest, str(name), running.subject),
                 )
+                return self._in_transaction(running, transaction, store)
 
         return receiver.run(work)
 

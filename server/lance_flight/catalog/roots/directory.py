@@ -73,6 +73,10 @@ __all__ = ["BRANCH_SIGN", "PUBLIC", "Root", "StagedTable", "Table", "TableName",
 _OF_URLS = frozenset("#?%")
 
 
+def _nothing() -> None:
+    """Let a change begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class StagedTable:
     """A whole table without a name, `count` rows in it; it goes away when it is closed before it was published."""
@@ -144,8 +148,8 @@ class Root(TableResolver):
             publish = partial(self._publish, table, private, name, place, replace=replace)
             return StagedTable(name, table, count, publish, held.pop_all())
 
-    def drop(self, name: TableName) -> None:
-        """Remove a table and all its data, for every reader at once."""
+    def drop(self, name: TableName, begin: Callable[[], None] = _nothing) -> None:
+        """Remove a table and all its data, for every reader at once; `begin` is called before anything is removed, and may refuse it."""
         if self.temporary is not None and self.is_temporary(name):
             self.temporary.drop(name)
             return
@@ -157,6 +161,7 @@ class Root(TableResolver):
         # What was taken is deleted when the lock is free again.
         with place_of_removal(self.store) as gone, self._lock:
             place = self._place(name)
+            begin()
             if place is not None:
                 self._opened.pop(place.uri, None)
                 if place.is_remote:
@@ -195,7 +200,7 @@ class Root(TableResolver):
             elif place is not None:
                 self._move(name, place, new + PLAIN_SUFFIX * place.name.endswith(PLAIN_SUFFIX))
 
-    def create_schema(self, db_schema: str) -> None:
+    def create_schema(self, db_schema: str, begin: Callable[[], None] = _nothing) -> None:
         """Make a schema: a directory, or for a name with dots (`a.b`) a namespace of the `__manifest`, with those that it lies in."""
         self.check_other_tables()
         path = db_schema.split(".")
@@ -205,13 +210,14 @@ class Root(TableResolver):
         with self._lock:
             if db_schema in self.schemas():
                 raise AlreadyExists(f"schema {db_schema!r} is there already")
+            begin()
             if len(path) > 1:
                 self._manifest.create_namespace(tuple(path))
                 return
             self.store.child(db_schema).make()
             flush(self.store.uri)
 
-    def drop_schema(self, db_schema: str) -> None:
+    def drop_schema(self, db_schema: str, begin: Callable[[], None] = _nothing) -> None:
         """Remove a schema that has no tables and no views."""
         if db_schema == PUBLIC:
             raise InvalidInput("schema 'public' is the root itself and stays; expected another one")
@@ -226,6 +232,7 @@ class Root(TableResolver):
                 raise InvalidInput(f"schema {db_schema!r} is not empty: it has view {view!r}; expected DROP VIEW first")
             path = self._manifest.listing().path_of_schema(db_schema)
             self._manifest.check_empty(path)
+            begin()
             if self._is_directory(db_schema):
                 self._directory(db_schema).remove_empty()
                 flush(self.store.uri)
@@ -236,7 +243,7 @@ class Root(TableResolver):
         """Return the properties of a namespace that the `__manifest` lists."""
         return self._manifest.properties(self._manifest.listing().path_of_schema(db_schema))
 
-    def create_view(self, view: ViewDefinition, *, replace: bool) -> None:
+    def create_view(self, view: ViewDefinition, *, replace: bool, begin: Callable[[], None] = _nothing) -> None:
         """Store a view in one step; `AlreadyExists` for a table of its name, or a view unless it is to be replaced."""
         name = view.name
         self.check_main(name)
@@ -249,14 +256,16 @@ class Root(TableResolver):
         with self._lock:
             if self.has(name):
                 raise AlreadyExists(f"table {name.name!r} is there already")
+            begin()
             self._views.put(view, replace=replace)
 
-    def drop_view(self, name: TableName) -> None:
+    def drop_view(self, name: TableName, begin: Callable[[], None] = _nothing) -> None:
         """Remove a view; the tables that it reads stay."""
         self.check_main(name)
         self._check_definition(name)
         if self.has(name) and not self._views.has(name):
             raise NotFound(f"{name.name!r} is a table, not a view; expected DROP TABLE")
+        begin()
         self._views.drop(name)
 
     def unregistered(self) -> list[Listed]:

@@ -47,6 +47,7 @@ class SqlTransaction:
         self._draft: StagedTable | None = None
         self._dropped: TableName | None = None
         self.torn: Exception | None = None
+        self._given_up: Cancellation | None = None
         self.check: Callable[[], None] = lambda: None
         """Raises the reason if the statement that runs in it was cancelled."""
 
@@ -107,7 +108,7 @@ class SqlTransaction:
             held.pop_all()
         self._draft = draft
 
-    def drop(self, name: TableName) -> None:
+    def drop(self, name: TableName, _: object = None) -> None:
         """Drop a table at the commit."""
         table = self.table(name)
         if self._draft is not None and self._draft.name == name:
@@ -230,8 +231,18 @@ class SqlTransaction:
             self._root.drop(self._dropped)
         self._let_go()
 
+    def give_up(self, error: Exception, cancellation: Cancellation) -> None:
+        """Fail with a statement that was given up; what it writes still is discarded once it has ended."""
+        self.torn, self._given_up = error, cancellation
+
     def rollback(self) -> None:
         """Discard all changes; the transaction must certainly not have committed."""
+        if self._given_up is None:
+            self._discard()
+        else:
+            self._given_up.after_abandoned(self._discard)
+
+    def _discard(self) -> None:
         self._undo()
         self._let_go()
 

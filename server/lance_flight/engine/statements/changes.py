@@ -74,11 +74,6 @@ class Changes:
         if self.transaction is not None:
             raise Unsupported(f"{what} inside a transaction; commit first")
 
-    def begin_steps(self, what: str) -> None:
-        """Begin work that commits in steps: outside of any transaction, and not cancellable from here on."""
-        self.check_alone(what)
-        self.cancellation.begin_commit()
-
 
 def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Root) -> Root:
     """Return the root in which to make a temporary table; raise `Unsupported` if the session is not bound to one client."""

@@ -234,6 +234,7 @@ class DropTable(TableStatement, ChangeStatement):
 
     forms = ("DROP",)
     frees_room = True
+    is_cancellable = True
     needs = (Privilege.DDL,)
 
     table: TableRef
@@ -251,5 +252,5 @@ class DropTable(TableStatement, ChangeStatement):
         for _ in changes.bindings():
             tables = changes.root if changes.root.is_temporary(name) else changes.tables
             if not (self.if_exists and not tables.has(name)):
-                tables.drop(name)
+                tables.drop(name, changes.cancellation.begin_commit)
         return 0

@@ -99,6 +99,7 @@ class DropIndex(TableStatement, ChangeStatement):
     forms = ("DROP INDEX",)
     frees_room = True
     needs = (Privilege.DDL,)
+    is_cancellable = True
 
     table: TableRef
     name: str
@@ -113,8 +114,9 @@ class DropIndex(TableStatement, ChangeStatement):
         return cls(table=table, name=name, if_exists=if_exists)
 
     def run(self, changes: Changes) -> int:
-        changes.begin_steps(_NOT_CHANGED)
+        changes.check_alone(_NOT_CHANGED)
         namespace, known = _table_and_indices(self.table, changes)
+        changes.cancellation.begin_commit()
         if self.name in known or not self.if_exists:
             drop_index(namespace, self.name)
         return 0

@@ -23,6 +23,7 @@ class CreateSchema(ChangeStatement):
     """CREATE SCHEMA [IF NOT EXISTS] s; `"a.b"` is a namespace b within a."""
 
     forms = ("CREATE SCHEMA",)
+    is_cancellable = True
 
     db_schema: str
     if_not_exists: bool = False
@@ -45,7 +46,7 @@ class CreateSchema(ChangeStatement):
         if self.db_schema in _COMPUTED:
             raise InvalidInput(f"schema name {self.db_schema!r} is that of computed tables; expected another one")
         try:
-            changes.root.create_schema(self.db_schema)
+            changes.root.create_schema(self.db_schema, changes.cancellation.begin_commit)
         except AlreadyExists:
             if not self.if_not_exists or self.db_schema not in changes.root.schemas():
                 raise
@@ -57,6 +58,7 @@ class DropSchema(ChangeStatement):
     """DROP SCHEMA [IF EXISTS] s [RESTRICT]."""
 
     forms = ("DROP SCHEMA",)
+    is_cancellable = True
     frees_room = True
 
     db_schema: str
@@ -82,5 +84,5 @@ class DropSchema(ChangeStatement):
         """Remove the schema, which the root checks the privilege for, if nothing is in it."""
         changes.check_alone("DROP SCHEMA")
         if not (self.if_exists and self.db_schema not in changes.root.schemas()):
-            changes.root.drop_schema(self.db_schema)
+            changes.root.drop_schema(self.db_schema, changes.cancellation.begin_commit)
         return 0

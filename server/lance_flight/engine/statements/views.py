@@ -31,6 +31,7 @@ class CreateView(ChangeStatement):
     """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] v [(column, …)] AS query."""
 
     forms = ("CREATE VIEW", "CREATE OR REPLACE VIEW")
+    is_cancellable = True
 
     view: TableRef
     query: str
@@ -69,7 +70,7 @@ class CreateView(ChangeStatement):
             return 0
         view = self._definition(name, changes)
         try:
-            changes.root.create_view(view, replace=self.replace)
+            changes.root.create_view(view, replace=self.replace, begin=changes.cancellation.begin_commit)
         except AlreadyExists:
             if not self.if_not_exists or changes.root.view(name) is None:
                 raise
@@ -106,6 +107,7 @@ class DropView(TableStatement, ChangeStatement):
     """DROP VIEW [IF EXISTS] v."""
 
     forms = ("DROP VIEW",)
+    is_cancellable = True
     frees_room = True
     needs = (Privilege.DDL,)
 
@@ -121,7 +123,7 @@ class DropView(TableStatement, ChangeStatement):
         name = table_name(self.table)
         changes.check_alone("DROP VIEW")
         try:
-            changes.root.drop_view(name)
+            changes.root.drop_view(name, changes.cancellation.begin_commit)
         except NotFound:
             if not self.if_exists or changes.root.has(name):
                 raise

@@ -23,6 +23,7 @@ class Alteration(TableStatement, ChangeStatement):
     __slots__ = ()
 
     needs: ClassVar[tuple[Privilege, ...]] = ()
+    is_cancellable = True
 
     @property
     def label(self) -> str:
@@ -45,11 +46,12 @@ class HistoryAlteration(Alteration):
     __slots__ = ()
 
     def run(self, changes: Changes) -> int:
-        changes.begin_steps(NOT_ALTERED)
+        changes.check_alone(NOT_ALTERED)
         root, name = self.root_of(changes), table_name(self.table)
         table = root.table(name)
         self.check_columns(changes.access, root.governing(name))
         check_in_place(name.name, table.snapshot().misplaced)
+        changes.cancellation.begin_commit()
         self.alter(root, name, table)
         return 0
 

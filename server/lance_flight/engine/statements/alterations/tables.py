@@ -202,9 +202,11 @@ class AttachTable(Alteration):
         return on(plain_name(self.path), Privilege.DDL, *REMOVING)
 
     def run(self, changes: Changes) -> int:
-        changes.begin_steps(NOT_ALTERED)
+        changes.check_alone(NOT_ALTERED)
         name = table_name(self.table)
         _check_lasting(changes.root, name, plain_name(self.path))
+        changes.root.table(name).snapshot()
+        changes.cancellation.begin_commit()
         return attach_table(changes.root, name, self.path, self.values, trusted=self.trusted)
 
 
@@ -229,9 +231,11 @@ class DetachPartition(Alteration):
         return () if self.to is None else on(TableName(name.db_schema, self.to), *MAKING)
 
     def run(self, changes: Changes) -> int:
-        changes.begin_steps(NOT_ALTERED)
+        changes.check_alone(NOT_ALTERED)
         name = table_name(self.table)
         _check_lasting(changes.root, name)
+        changes.root.table(name).snapshot()
+        changes.cancellation.begin_commit()
         check_target = partial(changes.access.check_all_rows, Privilege.INSERT)
         return detach_partition(changes.root, name, self.values, self.to, check_target)
 
