@@ -425,12 +425,17 @@ class QuerySession:
         check = partial(_check_running, self._run)
         return with_asking_conditions(self.datafusion, sql, check, equalities=self._asks_equalities)
 
+    def _joined(self, frame: DataFrame) -> Node | None:
+        """Return the tree of a query that has joins, with joins in place of its subqueries; `SqlError` if DataFusion has none."""
+        with self._errors.raised_as(SqlError):
+            return self.learned(frame, joined, self.datafusion)
+
     def _is_endless(self, frame: DataFrame) -> bool:
         """Return whether joins of a query go on for long when their statement is over."""
         if _JOINING.search(self.optimised(frame).display_indent()) is None:
             return False
         try:
-            root = self.learned(frame, joined, self.datafusion)
+            root = self._joined(frame)
             if root is not None:
                 self._ending(root, self.target_partitions)
         except (SqlError, Unsupported):
@@ -754,7 +759,7 @@ class QuerySession:
         # A merge join with a condition reads wrong columns.
         if not self._has_merge_joins and _JOINING.search(plan.display_indent()) is not None:
             try:
-                root = self.learned(frame, joined, self.datafusion)
+                root = self._joined(frame)
                 if root is not None:
                     return self._in_batches(
                         rows, lambda: self._ending(root, target_partitions or self.target_partitions)
