@@ -137,6 +137,9 @@ def test_replacing_every_replica_breaks_no_call_that_has_begun(running: Replicat
         wait_for(lambda: len(running.replicas()) == 2 and not before & set(running.replicas()))
         count = len(load.stored)
         wait_for(lambda: len(load.stored) > count + 5)
+        running.until(
+            '"level": "warning", .*"message": "haproxy: Server replicas/replica1 is going DOWN for maintenance'
+        )
     # gRPC answers so what comes between its shutdown and the moment in which a client hears of that; no handler has seen it.
     assert set(load.errors) <= {"Flight cancelled call, with message: CANCELLED"}
     assert len(load.errors) <= WRITERS

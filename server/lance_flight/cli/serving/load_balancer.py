@@ -7,16 +7,19 @@ certificates, which HAProxy could not hand on, it passes connections on as they 
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lance_flight.cli.serving.children import Life
 from lance_flight.errors import InvalidInput
+
+log = logging.getLogger(__name__)
 
 PROGRAM = "haproxy"
 _QUIET = "24h"
@@ -28,6 +31,9 @@ _END_STREAM, _END_HEADERS = 1, 4
 _STATE_COLUMN, _RUNNING = 5, "2"
 """Column srv_op_state of `show servers state`, and its value for a server that gets connections."""
 _CONTROL_SECONDS = 1.0
+_LONGEST_LINE = 65536
+_LEVELS = {"0": logging.ERROR, **dict.fromkeys("1234", logging.WARNING)}
+"""Levels of HAProxy's lines, by their severity in syslog: that no replica is left is an emergency (0), and that one goes an alert (1)."""
 PROXY_HEADER = "lance-flight-proxy"
 MOST_CALLS, MOST_HANDSHAKES = 1000, 32
 """Most calls, and most Handshakes beside them, that one replica answers at the same time; further ones wait in HAProxy."""
@@ -81,7 +87,7 @@ class Front:
 
     It says the address of each client with the `secret`, which the replicas know (setting `proxy_secret`). `control` is the socket by which
     it says which replicas are healthy. A `name_server` is asked for the hosts of the replicas again and again. One that `is_blind` passes
-    connections on as they are. Replicas that `are_encrypted` are called by TLS.
+    connections on as they are. Replicas that `are_encrypted` are called by TLS. It logs to the descriptor `log`, else to standard output.
     """
 
     address: str
@@ -91,6 +97,7 @@ class Front:
     is_blind: bool = False
     control: Path | None = None
     name_server: str | None = None
+    log: int | None = None
 
 
 def configuration(front: Front, replicas: Sequence[Replica]) -> str:
@@ -100,11 +107,18 @@ def configuration(front: Front, replicas: Sequence[Replica]) -> str:
     )
     control = f"    stats socket {front.control} mode 600 level admin\n" if front.control else ""
     loaded = "" if front.is_blind else _HTTP2
-    begun = f"global\n{loaded}{control}\n" if loaded or control else ""
+    logged = "stdout format raw" if front.log is None else f"fd@{front.log} format short"
     mode = "tcp" if front.is_blind else "http"
     clients = _CLIENTS_AS_THEY_ARE if front.is_blind else _clients(front)
-    return f"""{named}{begun}defaults
+    return f"""{named}global
+    log {logged} local0 notice
+{loaded}{control}
+defaults
     mode {mode}
+    log global
+    # A line for each replica that comes or goes, and for each connection or call that failed.
+    option dontlog-normal
+    option {mode}log
     timeout connect 5s
     # A busy replica answers late, one that has died refuses connections, and one that is frozen is killed: nothing is decided in a hurry.
     timeout check 10s
@@ -207,11 +221,30 @@ def find_program() -> str:
     return found
 
 
-def run_program(program: str, file: Path, life: Life) -> int:
+def run_program(program: str, file: Path, log_handle: int, life: Life) -> int:
     """Become HAProxy; the pipe to the parent stays open for as long as it runs."""
-    if life.channel is not None:
-        os.set_inheritable(life.channel, True)  # noqa: FBT003 - the interface of the system
+    for handle in (log_handle, life.channel):
+        if handle is not None:
+            os.set_inheritable(handle, True)  # noqa: FBT003 - the interface of the system
     os.execv(program, [program, "-db", "-f", str(file)])  # noqa: S606 - found by its name, without a shell
+
+
+class FrontLog:
+    """Lines of HAProxy's log, which the parent writes to its own; `handle` is the descriptor that HAProxy sends them to."""
+
+    def __init__(self) -> None:
+        self._socket, self._sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        for each in (self._socket, self._sender):
+            each.setblocking(False)  # noqa: FBT003 - the interface of the system
+        self.handle = self._sender.fileno()
+
+    def write(self) -> None:
+        """Log what has come by now."""
+        with suppress(BlockingIOError):
+            while True:
+                said = self._socket.recv(_LONGEST_LINE).decode("utf-8", "replace").strip()
+                level, _, text = said.removeprefix("<").partition(">")
+                log.log(_LEVELS.get(level, logging.INFO), "%s: %s", PROGRAM, text)
 
 
 def is_listening(control: Path) -> bool:

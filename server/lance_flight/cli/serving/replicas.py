@@ -21,6 +21,7 @@ from lance_flight.admin import logs
 from lance_flight.cli.serving.children import ChildSpec, Life
 from lance_flight.cli.serving.load_balancer import (
     Front,
+    FrontLog,
     Replica,
     are_connected,
     configuration,
@@ -77,6 +78,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
     port = settings.port or free_ports(1, settings.host)[0]
     with _private_directory() as place:
         file, control, secret = place / "haproxy.cfg", place / "control", secrets.token_hex(_KEY_BYTES)
+        said = FrontLog()
         machine = _Machine(
             replicas=replicas_of(settings, number, port),
             scheme=scheme,
@@ -95,15 +97,16 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             are_encrypted=scheme == "grpc+tls",
             is_blind=bool(settings.tls_client_ca),
             control=control,
+            log=said.handle,
         )
         file.touch(mode=0o600)
         file.write_text(configuration(front, machine.replicas))
         listening = ChildSpec(
             name=program,
-            run=partial(run_program, program, file),
+            run=partial(run_program, program, file, said.handle),
             is_front=True,
             probe=partial(is_listening, control),
-            tend=None if certificate is None else partial(certificate.renew, control),
+            tend=partial(_tend, said, control, certificate),
         )
         status = Supervisor(
             [*map(machine.spec, machine.replicas), listening],
@@ -195,6 +198,13 @@ def replicas_of(settings: ServerConfig, number: int, front: int) -> list[Replica
         Replica(each, port, health_port)
         for each, port, health_port in zip(range(1, number + 1), ports, health_ports, strict=True)
     ]
+
+
+def _tend(said: FrontLog, control: Path, certificate: _Certificate | None) -> None:
+    """Log what HAProxy has said, and have it show the newest certificate."""
+    said.write()
+    if certificate is not None:
+        certificate.renew(control)
 
 
 def _decrypts(settings: ServerConfig) -> bool:
