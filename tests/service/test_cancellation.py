@@ -95,7 +95,7 @@ PRODUCTS = {
 }
 
 
-SENT = ("sums", "one key and a condition", "EXISTS as a value over one key", "EXISTS over one key")
+SENT = ("sums", "one key and a condition", "EXISTS over one key")
 """Those that are sent as plans of Substrait, too."""
 
 
