@@ -66,6 +66,7 @@ QUERIES = {
     "texts": "SELECT lpad(place, 12, '-') || place AS a, "
     + "||".join(["place"] * 12)
     + " AS b, concat(place, 'x'), replace(place, 'place', 'p') FROM readings",
+    "EXISTS beside OR": "SELECT id FROM readings a WHERE id < 3 OR EXISTS (SELECT 1 FROM readings b WHERE b.id = a.id AND b.place = 'place 1')",
     "no table": "SELECT 1 AS one, 'x' AS x",
 }
 
@@ -134,6 +135,18 @@ def test_what_may_grow_large_is_refused(engine: Engine, client: SessionContext, 
     statement = statement_of(Producer.to_substrait_plan(plan, client).encode())
     with pytest.raises(LimitExceeded, match=r"smaller ones|names of more|send the query as SQL|operators"):
         engine.query(statement)
+
+
+@pytest.mark.parametrize("equality", ["", " AND a.place = b.place"], ids=["", "with an equality"])
+def test_a_plan_that_would_go_on_when_its_statement_is_over_is_refused(
+    engine: Engine, client: SessionContext, equality: str
+) -> None:
+    sql = (
+        f"SELECT id FROM readings a WHERE id < 3 OR EXISTS (SELECT 1 FROM readings b WHERE sin(a.id) * b.id > 7{equality})"
+    )
+    assert len(engine.query(sql)) > 3
+    with pytest.raises(Unsupported, match="would go on when its statement is over; send the query as SQL"):
+        engine.query(planned(client, sql))
 
 
 def test_pruning_is_seen(engine: Engine, client: SessionContext) -> None:

@@ -39,6 +39,7 @@ _JOIN, _SUBQUERY, _VALUE = " Join:", "Subquery:", "__scalar_sq_"
 _GOES_ON = "__goes_on"
 """Returns its argument, and raises the error of a statement that is over."""
 _WITHOUT_EQUALITY = re.compile(rf"Join:(?: *$|  Filter: (?!.*{_GOES_ON}\())", re.MULTILINE)
+_OF_PAIRS = re.compile(r"Join:(?: *$|.* Filter: )", re.MULTILINE)
 _ENDS_OF_CONDITIONS = frozenset(
     [
         *("GROUP", "ORDER", "HAVING", "QUALIFY", "WINDOW", "LIMIT", "OFFSET", "FETCH", "UNION", "EXCEPT", "INTERSECT"),
@@ -76,6 +77,11 @@ def has_unprotected_pairs(root: Node) -> bool:
     """Return whether a join that cannot be built again has a condition on pairs."""
     joins = (node for node in root.walk() if isinstance(node.variant, Join) and node.variant.filter() is not None)
     return any(not can_be_joined(node) and _GOES_ON not in node.said for node in joins)
+
+
+def has_pairs(plan: LogicalPlan) -> bool:
+    """Return whether an optimised plan may have a join that looks at pairs of rows beyond an equality."""
+    return _OF_PAIRS.search(plan.display_indent()) is not None
 
 
 def has_product(plan: LogicalPlan) -> bool:

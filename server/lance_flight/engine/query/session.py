@@ -45,6 +45,7 @@ from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.restrictions import stored_name
 from lance_flight.engine.query.products import (
     ending,
+    has_pairs,
     has_product,
     has_unprotected_pairs,
     joined,
@@ -275,10 +276,16 @@ class QuerySession:
         check_date_arithmetic(self.datafusion, joined)
         if may_overflow(self.datafusion, joined) or has_wide_sums(plan):
             return self._checked_plan(frame)
-        if self._is_endless(frame):
-            with suppress(Unsupported):
-                return self._checked_plan(frame)
-        return frame
+        if not self._is_endless(frame):
+            return frame
+        try:
+            return self._checked_plan(frame)
+        except Unsupported as exc:
+            if not has_pairs(self.optimised(frame)):
+                return frame
+            raise Unsupported(
+                "this plan looks at pairs of rows, as EXISTS beside OR does, in a way that would go on when its statement is over; send the query as SQL"
+            ) from exc
 
     def _checked_plan(self, frame: DataFrame) -> DataFrame:
         """Plan a sent plan as SQL, with checks of its numbers; `Unsupported` if DataFusion cannot write it in SQL of the same meaning."""
