@@ -141,9 +141,7 @@ def test_what_may_grow_large_is_refused(engine: Engine, client: SessionContext, 
 def test_a_plan_that_would_go_on_when_its_statement_is_over_is_refused(
     engine: Engine, client: SessionContext, equality: str
 ) -> None:
-    sql = (
-        f"SELECT id FROM readings a WHERE id < 3 OR EXISTS (SELECT 1 FROM readings b WHERE sin(a.id) * b.id > 7{equality})"
-    )
+    sql = f"SELECT id FROM readings a WHERE id < 3 OR EXISTS (SELECT 1 FROM readings b WHERE sin(a.id) * b.id > 7{equality})"
     assert len(engine.query(sql)) > 3
     with pytest.raises(Unsupported, match="would go on when its statement is over; send the query as SQL"):
         engine.query(planned(client, sql))
