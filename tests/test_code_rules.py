@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.selection import LONG_MODULES, QUICK_MODULES, SPARK_SESSION, TESTS
+
 TOP = Path(__file__).parent.parent
 SERVER = TOP / "server" / "lance_flight"
 
@@ -99,3 +101,9 @@ def test_no_test_module_imports_another() -> None:
         if IMPORT_OF_A_TEST.match(line)
     ]
     assert offences == []
+
+
+def test_the_tables_of_the_selection_name_modules_that_are_there() -> None:
+    named = {f"{place}/test_{name}.py" for place, names in LONG_MODULES.items() for name in names}
+    named |= QUICK_MODULES | {name.removeprefix("tests/") for name in SPARK_SESSION}
+    assert sorted(name for name in named if not (TESTS / name).exists()) == []
