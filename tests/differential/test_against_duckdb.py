@@ -64,6 +64,7 @@ FOUND = {
     " WHERE NOT (s IN (s, 'B')) AND nullif(d, d) IN (SELECT d FROM p WHERE ('ab' >= s) IS FALSE)) SELECT a4.c0 FROM q AS a4 JOIN q AS a5 ON a4.c0 = a5.c0 WHERE reverse(a5.c1) IS NOT NULL",
     "one constant as a condition of a scan that is planned twice": "SELECT a2.d FROM t AS a1 RIGHT JOIN p AS a2 ON a1.i = a2.w"
     " FULL JOIN v AS a3 ON a2.s = a3.s AND ('ab' LIKE '') WHERE a1.b >= (a2.r <> a2.f)",
+    "minus zero in a list of columns": "SELECT a1.k, a1.r IN (a1.k, 1, 2, 3) AS c1 FROM u AS a1 WHERE a1.r IN (a1.j, a1.k, a1.k, 100)",
 }
 """Statements that were answered wrongly, or not at all."""
 

@@ -162,14 +162,15 @@ def _window_keys(tokens: Sequence[Token], opened: int, closed: int) -> Iterator[
 
 
 def _member_edits(tokens: Sequence[Token], place: int, closed: int, columns: Mapping[str, str]) -> list[Edit]:
-    """Return the edits of the columns in a list, and of the column or literal that is compared with them."""
+    """Return the edits of the columns in a list, and of the column or literal that is compared with them.
+
+    Those of integers have no sign, but may be the zero that a column with one is compared with.
+    """
     last = place - 1 - (tokens[place - 1].word == "NOT")
     members = [
         tokens[at]
         for at in range(place + 2, closed)
-        if tokens[at].kind in {Kind.WORD, Kind.NAME}
-        and folded(tokens[at]) in columns
-        and tokens[at + 1].text in {",", ")"}
+        if tokens[at].kind in {Kind.WORD, Kind.NAME} and tokens[at + 1].text in {",", ")"}
     ]
     compared = tokens[last]
     if not members or compared.kind not in {Kind.WORD, Kind.NAME, Kind.NUMBER} or compared.word == "END":
