@@ -64,6 +64,15 @@ FOUND = {
     " WHERE NOT (s IN (s, 'B')) AND nullif(d, d) IN (SELECT d FROM p WHERE ('ab' >= s) IS FALSE)) SELECT a4.c0 FROM q AS a4 JOIN q AS a5 ON a4.c0 = a5.c0 WHERE reverse(a5.c1) IS NOT NULL",
     "one constant as a condition of a scan that is planned twice": "SELECT a2.d FROM t AS a1 RIGHT JOIN p AS a2 ON a1.i = a2.w"
     " FULL JOIN v AS a3 ON a2.s = a3.s AND ('ab' LIKE '') WHERE a1.b >= (a2.r <> a2.f)",
+    **{
+        f"NULL is equal to NULL in {name}": f"SELECT a.k, b.k AS c1, c.k AS c2 FROM {joined}"
+        for name, joined in {
+            "a join within a join": "u AS a JOIN t AS b ON a.d IS NOT DISTINCT FROM b.d JOIN v AS c ON a.k = c.k",
+            "a list of tables": "u AS a, t AS b, v AS c WHERE a.d IS NOT DISTINCT FROM b.d AND a.k = c.k",
+            "a cross join": "u AS a CROSS JOIN t AS b CROSS JOIN v AS c WHERE a.d IS NOT DISTINCT FROM b.d",
+            "a negation": "u AS a JOIN t AS b ON NOT (a.d IS DISTINCT FROM b.d) JOIN v AS c ON a.k = c.k",
+        }.items()
+    },
     "minus zero in a list of columns": "SELECT a1.k, a1.r IN (a1.k, 1, 2, 3) AS c1 FROM u AS a1 WHERE a1.r IN (a1.j, a1.k, a1.k, 100)",
 }
 """Statements that were answered wrongly, or not at all."""
