@@ -136,23 +136,37 @@ _COMPARISONS: Mapping[str, Op] = MappingProxyType(
 )
 
 
-def with_sql_meaning(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
-    """Return a filter over columns of `schema` that means in Arrow what DataFusion means by it.
+def pushed_filter(expression: pc.Expression | pa.Scalar, schema: pa.Schema) -> RowFilter:
+    """Return the filter over columns of `schema` that means in Arrow what DataFusion means by an expression that it pushed.
 
     To Arrow NULL is in no list, rather than unknown, and NaN is neither equal to itself nor greater than a number.
     `Unsupported` for what DataFusion sends to no scan.
 
-    >>> expression = with_sql_meaning(~pc.field("a").isin([1]) | (pc.field("a") < pc.field("b")), pa.schema({}))
-    >>> pa.table({"a": [None, 1, 2], "b": [0, 0, 0]}).filter(expression)["a"].to_pylist()
-    [2]
+    >>> found = pushed_filter(~pc.field("a").isin([1]) | (pc.field("a") < pc.field("b")), pa.schema({}))
+    >>> pa.table({"a": [None, 1, 2], "b": [0, 0, 0]}).filter(found.rest)["a"].to_pylist(), found.columns
+    ([2], ('a', 'b'))
     """
     if isinstance(expression, pa.Scalar):
-        return pc.scalar(expression)
-    try:
-        batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
-        return _in_sql(_node(iter(metadata_entries(batch.schema)), batch), schema)
-    except (pa.ArrowException, _Unreadable) as exc:
-        raise Unsupported(f"the filter {expression} cannot be read: {exc}") from exc
+        node: _Node = _Literal(expression)
+    else:
+        try:
+            batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
+            node = _node(iter(metadata_entries(batch.schema)), batch)
+        except (pa.ArrowException, _Unreadable) as exc:
+            raise Unsupported(f"the filter {expression} cannot be read: {exc}") from exc
+    condition = _in_sql(node, schema)
+    return RowFilter(expression=condition, rest=condition, columns=tuple(dict.fromkeys(_fields(node))), pushable=False)
+
+
+def _fields(node: _Node) -> Iterator[str]:
+    match node:
+        case _Field(name):
+            yield name
+        case _Call("field of", path, _):
+            yield from _fields(path[0])
+        case _Call(_, arguments, _):
+            for argument in arguments:
+                yield from _fields(argument)
 
 
 _LOGIC: Mapping[str, Callable[..., pc.Expression]] = MappingProxyType(

@@ -33,7 +33,7 @@ from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported, storage_error
-from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow, row_filter, with_sql_meaning
+from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow, pushed_filter, row_filter
 from lance_flight.planning.index_filters import IndexFilter, lance_condition
 from lance_flight.planning.predicates import ALWAYS, Column, Compare, Op, Opaque, Predicate, conjuncts
 from lance_flight.planning.pruning import Pruning
@@ -274,8 +274,7 @@ def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: 
     try:
         return row_filter(residual)
     except Unsupported:
-        whole = None if pushed is None else with_sql_meaning(pushed, source)
-        return RowFilter(expression=whole, rest=whole, columns=tuple(source.names), pushable=False)
+        return row_filter(None) if pushed is None else pushed_filter(pushed, source)
 
 
 def _looked_up(index_filter: IndexFilter | None, residual: Predicate | None) -> LookedUp | None:
