@@ -169,6 +169,7 @@ ENGINE = (
     "lance_flight.engine.sql",
     "lance_flight.engine.query",
     "lance_flight.engine.writes",
+    "lance_flight.engine.operations",
     "lance_flight.engine.statements",
     "lance_flight.engine.engine",
 )
@@ -192,6 +193,7 @@ DOORS = {
         # How a table that is made is partitioned is said in the words of SQL.
         "lance_flight.engine.writes.definitions",
         # So is what a new column holds, and which tables are maintained.
+        "lance_flight.engine.operations",
         "lance_flight.engine.writes.column_changes",
         "lance_flight.engine.writes.computed_columns",
         # A catalog over a root runs the statements that a server would run.

@@ -77,7 +77,8 @@ class TableMeter:
         """Show the number of tables that are done."""
         if sys.stderr.isatty():
             self._is_shown = True
-            line = f"{printable(self.doing)}: {done:,} of {total:,} partition tables, {self.rows:,} rows"
+            rows = f", {self.rows:,} rows" if self.rows else ""
+            line = f"{printable(self.doing)}: {done:,} of {total:,} partition tables{rows}"
             draw(ERASED + line, sys.stderr)
 
     def add_rows(self, rows: int) -> None:

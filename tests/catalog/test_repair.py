@@ -82,7 +82,7 @@ def second_table(place: Path, value: str, *numbers: int, name: str = "x" * 16, s
 
 def test_a_whole_namespace_has_nothing_wrong_with_it(place: Path) -> None:
     assert dry(place).findings == ()
-    assert mend(place).is_whole
+    assert mend(place).is_sound
 
 
 def test_columns_that_a_stock_writer_dropped_come_back(place: Path) -> None:
@@ -96,7 +96,7 @@ def test_columns_that_a_stock_writer_dropped_come_back(place: Path) -> None:
     lost, new = report.findings
     assert str(version) in (lost.mended or "")
     assert (new.name, new.mended) == ("intruder", None)
-    assert not report.is_whole, "nobody can tell what the new row is"
+    assert not report.is_sound, "nobody can tell what the new row is"
     restored = {row["object_id"]: [row[name] for name in COLUMNS] for row in manifest_rows(place)}
     assert restored == pins | {"intruder": [None] * 4}
     assert manifest(place).schema.field("read_version").type == pa.uint64()
@@ -112,7 +112,7 @@ def test_columns_come_back_from_the_newest_version_that_has_them(place: Path) ->
     manifest(place).drop_columns(["partition_field_p"])
     manifest(place).drop_columns(["read_version", "read_tag"])
     assert kinds(dry(place)) == ["lost columns"] * 2, "they were lost one after another"
-    assert mend(place).is_whole
+    assert mend(place).is_sound
     assert ids(place) == [*WHOLE, 5]
 
 
@@ -138,7 +138,7 @@ def test_a_row_without_a_table_is_reported_and_removed_when_asked(place: Path) -
     assert (finding.kind, finding.name) == ("missing directory", gone.object_id)
     assert gone.row["location"] in finding.what
     report = mend(place)
-    assert report.is_whole
+    assert report.is_sound
     assert ids(place) == [1, 3]
     assert dry(place).findings == ()
     opened(place).append([rows((5, "b"))], evaluate)

@@ -63,7 +63,7 @@ def test_what_was_written_here_is_sound(root: Path) -> None:
     assert len(report.tables) == len(stored_tables(root / "t"))
     assert report.checksum == Checksum.of(stored_rows(root / "t").to_batches())
     assert report.checksum.rows == 12
-    assert {row["object_id"]: row["rows"] for row in report.rows.to_pylist()} == {
+    assert {row["object_id"]: row["rows"] for row in report.as_table.to_pylist()} == {
         stored.object_id: stored.dataset.count_rows() for stored in stored_tables(root / "t")
     }
 
@@ -164,7 +164,7 @@ def test_sql_returns_a_row_for_each_table(root: Path) -> None:
     plan = Engine(Root(Store(str(root))), target_partitions=2).plan("VERIFY TABLE t", None, scope=Scope())
     assert plan is not None
     found = Engine(Root(Store(str(root))), target_partitions=2).run(plan.tasks[0]).read_all()
-    assert found.equals(verified(root).rows)
+    assert found.equals(verified(root).as_table)
     wrong = [row for row in found.to_pylist() if row["problem"] is not None]
     assert [(row["object_id"], row["misplaced_rows"], row["rows"]) for row in wrong] == [(name, 2, 3)]
 

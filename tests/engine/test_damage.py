@@ -170,10 +170,10 @@ def test_repair_goes_back_to_the_newest_version_that_can_be_read(
     (finding,) = repair(opened(asked, table)).findings
     check_names(finding, table, lost)
     assert "[corrupt]" in asked.refuses(f"SELECT id FROM {table}")
-    assert not repair(opened(asked, table), dry_run=False).is_whole
+    assert not repair(opened(asked, table), dry_run=False).is_sound
     assert "[corrupt]" in asked.refuses(f"SELECT id FROM {table}")
     report = repair(opened(asked, table), dry_run=False, go_back=True)
-    assert report.is_whole
+    assert report.is_sound
     kept = sorted(number for number in range(COMMITS - lost) for _ in "ab")
     assert asked.rows(f"SELECT id FROM {table} ORDER BY id") == [(number,) for number in kept]
     assert asked.run(f"INSERT INTO {table} VALUES (9, 'a'), (9, 'c')") == 2

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
 from inspect import getattr_static, isabstract
 from pathlib import Path
 
 import pytest
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.operations import DOING
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.statements.kinds import (
     ChangeStatement,
@@ -22,6 +23,7 @@ from lance_flight.engine.statements.kinds import (
     TableStatement,
     permitted,
 )
+from lance_flight.engine.statements.maintenance import OperationStatement
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.errors import SqlError
@@ -32,6 +34,8 @@ from tests.engine.statement_needs import NEEDS
 TOP = Path(__file__).parents[2]
 SERVER = TOP / "server"
 STATEMENTS_PACKAGE = SERVER / "lance_flight" / "engine" / "statements"
+VALUES = {"WHERE": "p = 'a'", "INDEX": "i"}
+"""Values of clauses that take no number."""
 KINDS = (RowsStatement, ChangeStatement, MaintenanceStatement, SessionStatement)
 
 NAMING = {
@@ -54,13 +58,20 @@ def test_a_statement_is_complete(statement: type[Statement]) -> None:
     assert {type(parse(sql)) for sql in examples} & {statement, *statement.__bases__}, f"no example: {statement.forms}"
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", [name for name, operation in OPERATIONS.items() if operation.statement])
 def test_the_statement_of_an_operation_takes_all_of_its_clauses(name: str) -> None:
     operation = OPERATIONS[name]
-    clauses = [clause.format("p = 'a'" if clause.startswith("WHERE") else 300) for clause in operation.clauses.values()]
+    clauses = [clause.format(VALUES.get(clause.split()[0], 300)) for clause in operation.clauses.values()]
     statement = parse(" ".join([operation.statement.format(table="t"), *clauses]))
     assert isinstance(statement, MaintenanceStatement)
     assert getattr(statement, "given", {}).keys() == operation.clauses.keys()
+
+
+def test_every_operation_is_done_by_one_function() -> None:
+    assert OPERATIONS.keys() == DOING.keys()
+    for name, operation in OPERATIONS.items():
+        taken = {each.name for each in fields(DOING[name].rules)}
+        assert {each.name for each in operation.arguments} <= taken, name
 
 
 def begins(sql: str, form: str) -> bool:
@@ -79,6 +90,9 @@ def written() -> Iterator[type[Statement]]:
         module = import_module(".".join(file.relative_to(SERVER).with_suffix("").parts).removesuffix(".__init__"))
         for each in vars(module).values():
             is_statement = isinstance(each, type) and issubclass(each, Statement) and not isabstract(each)
+            if each is OperationStatement:
+                yield from each.__subclasses__()
+                continue
             if is_statement and each.__module__ == module.__name__:
                 yield each
 
@@ -105,12 +119,12 @@ def test_the_page_about_sql_has_every_statement() -> None:
 
 WORDS = (
     "SELECT, WITH, VALUES, FROM, SUBSTRAIT, EXPLAIN, SHOW, SUMMARIZE, DESCRIBE, DESC, CREATE, DROP, INSERT, SET, USE, KILL, BEGIN,"
-    " START, COMMIT, ROLLBACK, ALTER, COMMENT, UPDATE, DELETE, MERGE, TRUNCATE, VACUUM, REPAIR, MIGRATE, VERIFY, REINDEX"
+    " START, COMMIT, ROLLBACK, ALTER, COMMENT, UPDATE, DELETE, MERGE, TRUNCATE, REINDEX, VACUUM, VERIFY, REPAIR, MIGRATE"
 )
 ALTERATIONS = (
     "ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN, ADD PRIMARY KEY, ADD CONSTRAINT,"
     " DROP PRIMARY KEY, RENAME TO, SET PARTITIONED BY, SET, DROP PARTITION, ATTACH TABLE, DETACH PARTITION, CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, DROP BRANCH, PUBLISH BRANCH,"
-    " REWRITE PARTITIONS or COMPACT"
+    " COMPACT or REWRITE PARTITIONS"
 )
 SHOWN = "CATALOGS, SCHEMAS, TABLES, VIEWS, FUNCTIONS, COLUMNS, CREATE TABLE, CREATE VIEW, ALL, PARTITIONS or INDEXES"
 

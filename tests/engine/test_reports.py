@@ -18,7 +18,7 @@ from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
 from lance_flight.engine.statements import reports
-from lance_flight.engine.statements.maintenance import Repair
+from lance_flight.engine.statements.maintenance import OperationStatement
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
 ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})
@@ -146,7 +146,7 @@ def test_a_client_that_goes_away_ends_what_has_not_begun_or_can_be_cancelled(
     ended: list[Record] = []
     engine.running.observe(ended.append)
     worked: list[bool] = []
-    work = Repair.work
+    work = OperationStatement.work
 
     def watched(*arguments: object) -> object:
         # The watcher looks now: before the statement begins, and after that at each step.
@@ -154,7 +154,7 @@ def test_a_client_that_goes_away_ends_what_has_not_begun_or_can_be_cancelled(
         made = work(*arguments)  # type: ignore[arg-type]
         return replace(made, run=lambda: [worked.append(True), engine.running.watch(), made.run()][-1])
 
-    monkeypatch.setattr(Repair, "work", watched)
+    monkeypatch.setattr(OperationStatement, "work", watched)
     scope = Scope(issuer=Issuer(is_gone=lambda: is_gone(worked)))
     if error is None:
         task = task_of(engine, "REPAIR TABLE t", scope)

@@ -303,6 +303,19 @@ def test_a_failed_table_leaves_the_record_and_the_others_are_migrated(
     assert not (root / PRIVATE / RECORD).exists()
 
 
+def test_sql_migrates_a_table_and_its_branches_as_the_command_does(root: Path) -> None:
+    engine = engine_of(root)
+    steps = [
+        {"key": FORMAT_KEY, "found_in": place, "value": "2"}
+        for place in ("branch 'b', format 1", "the table, format 1")
+    ]
+    assert engine.query("MIGRATE TABLE t DRY RUN").to_pylist() == steps
+    assert engine.query("MIGRATE TABLE t").to_pylist() == steps
+    assert engine.query("MIGRATE TABLE t").to_pylist() == []
+    engine.update("ALTER TABLE t PUBLISH BRANCH b")
+    assert not (root / PRIVATE / RECORD).exists(), "which is of all tables"
+
+
 STOPS = [
     *(f"{point}:{number}" for point in ("format_rows_moved", "format_raised") for number in (1, 2, 3)),
     "formats_drafted", "formats_recorded", "manifest_written:1", "manifest_written:3", "committed:1", "committed:3", "evolved:1", "evolved:2",

@@ -129,5 +129,5 @@ def test_an_interrupted_command_leaves_whole_tables(server: Server, docs: str) -
 def test_the_commands_show_how_far_they_are(server: Server, docs: str, tmp_path: Path) -> None:
     command = [COMMAND, "create-index", str(server.root), docs, "id", "--name", "numbers"]
     with terminal(command, {**os.environ, "TERM": "xterm"}, tmp_path) as screen:
-        screen.read_until(rf"indexing {docs}\.id: 2 of 2 partition tables, 16,000 rows")
+        screen.read_until(rf"create-index {docs}: 2 of 2 partition tables, 16,000 rows")
         assert screen.end() == 0

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from lance_flight.errors import InvalidInput
 from lance_flight_client.spark.job import SETTINGS, Job, JobSource, JobTarget, Write, read_job
-from lance_flight_client.spark.program import given, main, parser
-from lance_flight_client.spark.program.maintain import WORK
+from lance_flight_client.spark.program import OF_TABLES, given, main, parser
 
 PAGE = Path(__file__).parent.parent.parent / "client" / "docs" / "pipelines.md"
 SECRET = "5ecret"  # noqa: S105 - nobody's
@@ -239,7 +238,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("ingest", *WORK):
+    for command in ("ingest", *OF_TABLES):
         with pytest.raises(SystemExit, match="0"):
             main([command, "--help"])
         told = capsys.readouterr().out

@@ -46,6 +46,7 @@ COMMANDS = [
         "index v_idx: 3 of 3 ",
         id="create-index, of vectors",
     ),
+    pytest.param(["reindex"], "there is no index", id="reindex"),
 ]
 
 
@@ -71,7 +72,7 @@ def test_a_table_that_is_not_sound(database: Database, held: str, capsys: pytest
     manifest.update({"partition_field_p": "7"}, where=f"object_id = '{broken.object_id}'")
     assert main(["verify", str(database.root), held]) == 1
     found, closing = capsys.readouterr().out.splitlines()
-    assert found.startswith(f"{broken.object_id}: 2 rows belong elsewhere")
+    assert found.startswith(f"{held}: {broken.object_id}: 2 rows belong elsewhere")
     assert closing.endswith("1 not sound")
 
 

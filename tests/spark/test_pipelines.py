@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lance_flight_client.spark.program import PROGRAM, parser
-from lance_flight_client.spark.program.maintain import WORK
+from lance_flight_client.spark.program import OF_TABLES, PROGRAM, parser
 
 from tests.service.server_process import serving
 from tests.spark.conftest import SETTINGS
@@ -75,4 +74,4 @@ def test_the_documented_pipelines_run_as_they_stand(tmp_path: Path, environment:
 
 def test_the_documented_commands_of_maintenance_are_those_of_the_program() -> None:
     commands = [shlex.split(line.removeprefix(PROGRAM)) for line in blocks("sh")[2].splitlines()]
-    assert sorted(parser().parse_args(command).command for command in commands) == sorted(WORK)
+    assert sorted(parser().parse_args(command).command for command in commands) == sorted(OF_TABLES)

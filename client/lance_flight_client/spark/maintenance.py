@@ -14,29 +14,21 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from threading import Event, Thread
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.pieces import Keep, Piece, Progress, Told
-from lance_flight.catalog.maintenance.compaction import CompactionReport, CompactionRules
-from lance_flight.catalog.maintenance.compaction import compact as compact_in
-from lance_flight.catalog.maintenance.indexing import IndexingReport
-from lance_flight.catalog.maintenance.indexing import create_index as create_index_in
-from lance_flight.catalog.maintenance.rewriting import RewritingReport, RewritingRules
-from lance_flight.catalog.maintenance.rewriting import rewrite as rewrite_in
-from lance_flight.catalog.maintenance.verification import VerificationReport
-from lance_flight.catalog.maintenance.verification import verify as verify_in
-from lance_flight.catalog.manifests.indices import IndexRules
-from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.scan_planning import tables_where
+from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.engine.writes.column_changes import backfill as backfill_in
 from lance_flight.engine.writes.computed_columns import PythonFunction, SqlExpression
 from lance_flight.engine.writes.definitions import arrow_type
 from lance_flight.errors import InvalidInput, LanceFlightError
-from lance_flight.model.index_kinds import OptionValue
+from lance_flight.model.operations import OPERATIONS
 from pyspark import cloudpickle
 
 from lance_flight_client.dataset.portions import store_of
@@ -169,7 +161,10 @@ def _pickled(value: Any) -> bytes:
     return content
 
 
-REWRITING = RewritingRules(tables=1024, rows=64 << 20, rows_per_piece=1 << 20)
+_DEFAULTS: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {"rewrite": {"tables": 1024, "rows": 64 << 20, "rows_per_piece": 1 << 20}}
+)
+"""Arguments of an operation that executors do, where they are others than in one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,58 +178,47 @@ class Backfilled:
         return f"column {self.column} added, snapshot {self.snapshot}"
 
 
-def compact(
+def maintain(
     spark: SparkSession,
+    operation: str,
     root: str,
     table: str,
+    given: Mapping[str, Any],
     *,
-    target_rows: int | None = None,
     storage: Mapping[str, str] | None = None,
     progress: Progress | None = None,
-) -> CompactionReport:
-    """Write small files, and files with deleted rows, anew; the rows stay the same.
-
-    A file of `target_rows` (1,048,576) is large enough. A partition table that is changed meanwhile stays as it is.
-    """
-    rules = CompactionRules() if target_rows is None else CompactionRules(target_rows=target_rows)
-    found = _Table.of(root, table, storage)
-    return compact_in(found.namespace, rules, progress, run=Executors(spark, f"compact {found.name.name}"))
-
-
-def rewrite(
-    spark: SparkSession,
-    root: str,
-    table: str,
-    *,
-    where: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
-) -> RewritingReport:
-    """Move rows that lie under older partition specs to the current one, up to 64 M rows in each commit.
-
-    With `where`, an SQL condition over the columns, only tables that may hold such rows. Who changes the same tables makes it
-    start that part again; a run that is stopped has done a part, and the next one goes on with the rest.
-    """
-    found = _Table.of(root, table, storage)
-    namespace = partitioned(found.namespace)
-    choose = None if where is None else tables_where(namespace, where)
-    run = Executors(spark, f"rewrite {found.name.name}")
-    return rewrite_in(namespace, evaluated, choose, REWRITING, progress, run=run)
+) -> Any:
+    """Do an operation of the table of operations, with the arguments that are `given` by name, and return its report."""
+    does, found = DOING[operation], _Table.of(root, table, storage)
+    said = {name: value for name, value in given.items() if value is not None}
+    rules = does.rules_of({**_DEFAULTS.get(operation, {}), **said})
+    run = Executors(spark, f"{operation} {found.name.name}")
+    return does.run(found.namespace, rules, OperationWork(run=run, evaluate=evaluated, progress=progress))
 
 
-def verify(
-    spark: SparkSession,
-    root: str,
-    table: str,
-    *,
-    snapshot: int | None = None,
-    storage: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
-) -> VerificationReport:
-    """Read every row of a snapshot, and see whether it lies in the partition that it belongs to; counts and checksums."""
-    found = _Table.of(root, table, storage)
-    at = found.namespace.snapshot(snapshot)
-    return verify_in(found.namespace, evaluated, at, progress, run=Executors(spark, f"verify {found.name.name}"))
+def _function(name: str) -> Callable[..., Any]:
+    """Return the function of an operation: session, root and table, and its arguments by place or by name."""
+    arguments = OPERATIONS[name].of_jobs
+    places = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in ("spark", "root", "table")]
+    places += [Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD) for each in arguments if each.is_positional]
+    named = [*(each.name for each in arguments if not each.is_positional), "storage", "progress"]
+    signature = Signature([*places, *(Parameter(each, Parameter.KEYWORD_ONLY, default=None) for each in named)])
+
+    def function(*values: Any, **more: Any) -> Any:
+        given = signature.bind(*values, **more).arguments
+        spark, root, table = (given.pop(each) for each in ("spark", "root", "table"))
+        storage, progress = given.pop("storage", None), given.pop("progress", None)
+        return maintain(spark, name, root, table, given, storage=storage, progress=progress)
+
+    said = "".join(f"\n    {each.name}: {each.means}" for each in arguments)
+    function.__name__, function.__doc__ = name.replace("-", "_"), OPERATIONS[name].means + "\n" + said
+    function.__signature__ = signature  # type: ignore[attr-defined]  # of `inspect.signature`
+    return function
+
+
+compact, create_index, reindex, rewrite, verify = map(
+    _function, ("compact", "create-index", "reindex", "rewrite", "verify")
+)
 
 
 def backfill(
@@ -272,29 +256,6 @@ def backfill(
         progress=progress,
     )
     return Backfilled(column, version)
-
-
-def create_index(
-    spark: SparkSession,
-    root: str,
-    table: str,
-    column: str,
-    *,
-    kind: str = "btree",
-    name: str | None = None,
-    options: Mapping[str, OptionValue] | None = None,
-    min_rows: int | None = None,
-    storage: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
-) -> IndexingReport:
-    """Give partition tables an index of a column, as CREATE INDEX does; what is there of it already stays as it is.
-
-    `kind` and `options` are those of CREATE INDEX; tables with fewer than `min_rows` rows do without (None: as its kind has it).
-    """
-    found = _Table.of(root, table, storage)
-    rules = IndexRules(column=column, kind=kind, name=name, options=options or {}, min_rows=min_rows)
-    run = Executors(spark, f"index {found.name.name}.{column}")
-    return create_index_in(found.namespace, rules, progress, run=run)
 
 
 @dataclass(frozen=True, slots=True)

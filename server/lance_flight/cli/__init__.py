@@ -31,23 +31,16 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "hash-password": "hash a password for the users file of a server",
         "make-token": "make a bearer token for the tokens file of a server",
         "inspect": "show the tables of a root, without a server",
-        "compact": OPERATIONS["compact"].summary,
-        "create-index": "create an index of a column in the partition tables",
-        "reindex": OPERATIONS["reindex"].summary,
-        "rewrite": OPERATIONS["rewrite"].summary,
-        "vacuum": OPERATIONS["vacuum"].summary,
-        "verify": OPERATIONS["verify"].summary,
+        **{name: operation.summary for name, operation in OPERATIONS.items()},
         "backup": "copy the tables of a root to a backup, while it is in use",
         "list-backups": "list the backups in a directory or object store",
         "verify-backup": "compare every file of a backup with its checksum",
         "restore": "make a new root of a backup",
-        "repair": OPERATIONS["repair"].summary,
         "doctor": "look for what keeps a root from being served well",
-        "migrate": OPERATIONS["migrate"].summary,
     }
 )
 """Each command with its line in `--help`; the module of its name declares its `arguments` and has it `run`."""
-_MODULES = dict.fromkeys(("compact", "reindex", "rewrite", "vacuum", "verify"), "maintenance")
+_MODULES = dict.fromkeys(OPERATIONS, "maintenance")
 """Commands of one module."""
 
 

@@ -23,14 +23,6 @@ def add_root(command: argparse.ArgumentParser) -> None:
     command.add_argument("root", metavar="ROOT", help="directory or object-store URI of the tables")
 
 
-def add_tables(command: argparse.ArgumentParser) -> None:
-    """Add the root and the partitioned table of a maintenance command."""
-    add_root(command)
-    command.add_argument(
-        "table", metavar="TABLE", nargs="?", help="partitioned table, [schema.]name (default: every one of the root)"
-    )
-
-
 def add_number(command: argparse.ArgumentParser, option: str, default: int, help_text: str) -> None:
     """Add an option that takes a whole number."""
     command.add_argument(option, type=int, default=default, metavar="N", help=f"{help_text} (default: %(default)s)")

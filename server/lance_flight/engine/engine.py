@@ -218,7 +218,7 @@ class Engine:
             else:
                 running.cancellation.begin_commit()
                 report = work.run()
-        return self._reports.plan(running, report if is_told else statement.without_counts(report), scope)
+        return self._reports.plan(running, report.as_table if is_told else report.without_counts, scope)
 
     def _plan(
         self,

@@ -1,24 +1,43 @@
 """Operations that maintain tables: the one table of their arguments and texts.
 
-Commands and their `--help`, statements of SQL, procedures of Spark and its jobs are made of it. What an operation does stands with each of these.
+Commands and their `--help`, statements of SQL, procedures of Spark, its functions and its jobs are made of it. The function of the
+same name in `lance_flight.engine.operations` does the work of an operation for all of them.
 """
 
 from __future__ import annotations
 
+import operator
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 VALUE = "{}"
 """The place of a value in a clause."""
+
+
+class Name(str):
+    """Name of something in SQL, which a statement quotes."""
+
+    __slots__ = ()
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Return the name and the value of NAME=VALUE."""
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise ArgumentTypeError(f"{text!r} is no option; expected NAME=VALUE")
+    return name, value
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
     """An argument of an operation by its `name`, and what it `means`.
 
-    It is a `flag` of the command, with a value of a `kind` that its help calls `shown`; a `clause` of the statement, in which `{}` stands for the value;
-    and a flag of Spark's jobs where it is one `of_jobs`. A flag counts in parts of `per`: 100 for percent.
+    It is a `flag` of the command, with a value of a `kind` that its help calls `shown`, or stands by its place where the flag has no dashes;
+    a `clause` of the statement, in which `{}` stands for the value; and an argument of Spark's functions and jobs where it is one `of_jobs`.
+    A flag counts in parts of `per`: 100 for percent. A `pair` may be given several times.
     """
 
     name: str
@@ -30,23 +49,77 @@ class Argument:
     of_jobs: bool = False
     per: int = 1
 
+    @property
+    def is_positional(self) -> bool:
+        """True if the command takes it by its place."""
+        return bool(self.flag) and not self.flag.startswith("-")
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation: its `summary`, what it `means`, its statement, with `{table}` for the table, its procedure in Spark, arguments and privileges."""
+    """An operation: its `summary`, what it `means`, its statement, with `{table}` for the table, its procedure in Spark, arguments and privileges.
+
+    One without a statement has no procedure. `examples` are those of Spark's job; it has none without. Commands leave plain tables out where it is for
+    partitioned ones alone; the statement refuses them where `not_plain` says why. `optional_word` may stand before the table.
+    """
 
     summary: str
     means: str
-    statement: str
-    procedure: str
+    statement: str = ""
+    procedure: str = ""
     arguments: Sequence[Argument] = ()
     privileges: Sequence[str] = ("ADMIN", "SELECT")
+    examples: Sequence[str] = ()
     only_partitioned: bool = False
+    not_plain: str = ""
+    optional_word: str = ""
+    is_cancellable: bool = True
+    epilog: str = ""
 
     @property
     def clauses(self) -> Mapping[str, str]:
         """Return the clause of each argument that SQL has, by its name."""
         return {each.name: each.clause for each in self.arguments if each.clause}
+
+    @property
+    def of_jobs(self) -> Sequence[Argument]:
+        """Return the arguments of Spark's function and job."""
+        return [each for each in self.arguments if each.of_jobs]
+
+
+def add_arguments(
+    command: ArgumentParser, arguments: Sequence[Argument], defaults: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Declare arguments of an operation, and show numbers among their `defaults`.
+
+    >>> command, arguments = ArgumentParser(), OPERATIONS["create-index"].arguments
+    >>> add_arguments(command, arguments)
+    >>> given_arguments(command.parse_args(["v", "--option", "metric=cosine", "--option", "num_bits=4"]), arguments)
+    {'column': 'v', 'options': {'metric': 'cosine', 'num_bits': '4'}}
+    """
+    for each in filter(operator.attrgetter("flag"), arguments):
+        default = defaults.get(each.name)
+        shown = f" (default: {default * each.per:.15g})" if isinstance(default, int | float) else ""
+        means = (each.means + shown).replace("%", "%%")
+        if each.is_positional:
+            command.add_argument(each.name, metavar=each.flag, help=means)
+        elif each.kind is bool:
+            command.add_argument(each.flag, dest=each.name, action="store_true", help=each.means)
+        else:
+            action = "append" if each.kind is pair else "store"
+            command.add_argument(
+                each.flag, dest=each.name, action=action, type=each.kind, metavar=each.shown, help=means
+            )
+
+
+def given_arguments(options: Namespace, arguments: Sequence[Argument]) -> dict[str, Any]:
+    """Return the arguments that a command was given, by their names."""
+    said = {each: getattr(options, each.name, None) for each in arguments}
+    return {
+        each.name: dict(value) if each.kind is pair else value if each.per == 1 else value / each.per
+        for each, value in said.items()
+        if value is not None
+    }
 
 
 DRY_RUN = Argument("dry_run", "print what would be changed, and change nothing", bool, "--dry-run", clause="DRY RUN")
@@ -69,12 +142,59 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 Argument("tables_per_commit", "partition tables that one commit updates", flag="--tables-per-commit"),
             ),
             ("ADMIN",),
+            (
+                "compact lake flights",
+                "compact s3://bucket/lake flights --target-rows 4000000 --storage aws_region=eu-north-1",
+            ),
+        ),
+        # CREATE INDEX is a change with a grammar of its own (`engine.statements.indexes`), and needs DDL.
+        "create-index": Operation(
+            "create an index of a column in the partition tables",
+            "Create an index of a column in the partition tables, as CREATE INDEX does, in several commits. Readers and writers"
+            " continue. Ctrl-C, or a kill, leaves the partition tables indexed that were done, and the same command does the others.",
+            arguments=(
+                Argument("column", "the column that is indexed", str, "COLUMN", of_jobs=True),
+                Argument(
+                    "kind",
+                    "kind of index, as in CREATE INDEX: btree (the default), bitmap, inverted, ivf_pq, …",
+                    *(str, "--kind", "KIND"),
+                    of_jobs=True,
+                ),
+                Argument("name", "what the index is called (default: COLUMN_idx)", str, "--name", "NAME", of_jobs=True),
+                Argument(
+                    "options",
+                    "one of those in WITH (…), as metric=cosine; may be given several times",
+                    *(pair, "--option", "NAME=VALUE"),
+                    of_jobs=True,
+                ),
+                Argument(
+                    "min_rows",
+                    "tables with fewer rows do without (default: as is good for the kind)",
+                    flag="--min-rows",
+                    of_jobs=True,
+                ),
+            ),
+            examples=(
+                "create-index lake flights carrier --kind bitmap",
+                "create-index lake flights tailnum",
+                "create-index lake docs embedding --kind ivf_pq --option metric=cosine",
+            ),
         ),
         "reindex": Operation(
             "add new rows to the indices",
             "Add the rows to each index that were written since it was built, as REINDEX does. `compact` includes it.",
             "REINDEX {table}",
             "reindex",
+            (
+                Argument(
+                    "index",
+                    "bring this index alone up to date",
+                    *(Name, "--index", "NAME", "INDEX {}"),
+                    of_jobs=True,
+                ),
+            ),
+            examples=("reindex lake flights",),
+            optional_word="TABLE",
         ),
         "rewrite": Operation(
             "move rows from older partition specs to the current one",
@@ -95,7 +215,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 Argument("tables", "partition tables that one commit moves at most", flag="--tables-per-commit"),
                 Argument("rows", "rows that one commit moves, unless one table has more", flag="--rows-per-commit"),
             ),
+            examples=("rewrite lake flights", "rewrite lake flights --where \"origin = 'JFK'\""),
             only_partitioned=True,
+            not_plain="has no partitions",
         ),
         "vacuum": Operation(
             "remove expired snapshots and files of aborted transactions",
@@ -130,6 +252,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 Argument("data", "check the size and the checksum of each data file, and read no rows", bool, "--data"),
                 Argument("against", "compare with the files of a backup, too", str, "--against", "BACKUP"),
             ),
+            examples=("verify lake flights", "verify lake flights --snapshot 12"),
         ),
         "repair": Operation(
             "find and repair damaged metadata",
@@ -138,7 +261,23 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             " Without --apply nothing is changed. The exit status is 1 if damage remains.",
             "REPAIR TABLE {table}",
             "repair",
-            (DRY_RUN,),
+            (
+                replace(DRY_RUN, flag=""),
+                Argument(
+                    "apply", "repair what can be repaired, one commit for each kind of damage", bool, flag="--apply"
+                ),
+                Argument(
+                    "yes", "give up rows that cannot be saved, as the report says, without asking", bool, flag="--yes"
+                ),
+                Argument(
+                    "partition_by",
+                    "make a lost __manifest anew from the partition tables of TABLE, which were partitioned like this: year(ts),"
+                    " bucket(16, id) …",
+                    *(str, "--partition-by", "FIELDS"),
+                ),
+            ),
+            not_plain="has no manifest to repair",
+            is_cancellable=False,
         ),
         "migrate": Operation(
             "convert the metadata of other writers to the table metadata of the spec",
@@ -149,8 +288,19 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             " interruption the same command resumes.",
             "MIGRATE TABLE {table}",
             "migrate",
-            (DRY_RUN,),
+            (
+                Argument(
+                    "register",
+                    "instead, register the plain tables of the root (<name>.lance) in its __manifest, which is created if missing",
+                    *(bool, "--register"),
+                ),
+                DRY_RUN,
+            ),
             ("ADMIN",),
+            only_partitioned=True,
+            not_plain="has no manifest to migrate",
+            is_cancellable=False,
+            epilog="Examples: lance-flight migrate lake --dry-run; lance-flight migrate lake; lance-flight doctor lake",
         ),
     }
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound
-from lance_flight.model.operations import OPERATIONS
+from lance_flight.model.operations import OPERATIONS, Name
 
 from lance_flight_client.parameters import quoted
 from lance_flight_client.spark.connector.backends import SqlRunner
@@ -46,6 +46,9 @@ def _switch(given: str) -> str | None:
     return "" if given.lower() == "true" else None
 
 
+_KINDS: Mapping[object, Callable[[str], str | None]] = MappingProxyType(
+    {float: _number, bool: _switch, str: str, Name: quoted}
+)
 _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
     {
         "table": _table,
@@ -54,11 +57,12 @@ _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
         "tag": quoted,
         "branch": quoted,
         "version": _point,
-        "retain_hours": _number,
-        "transaction_hours": _number,
-        "dry_run": _switch,
-        "force": _switch,
-        "where": str,
+        **{
+            each.name: _KINDS[each.kind]
+            for operation in OPERATIONS.values()
+            for each in operation.arguments
+            if each.clause
+        },
     }
 )
 """Parameters by name: how each is said in a statement; None where it is left out."""
@@ -101,6 +105,7 @@ PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
                 each.summary.capitalize(), each.statement, optional=MappingProxyType(each.clauses)
             )
             for each in OPERATIONS.values()
+            if each.procedure
         },
         "rollback": Procedure(
             "Make a new version that equals an old one",

@@ -15,27 +15,16 @@ from typing import Any
 
 from lance_flight.config_sources import SECRET, WITH_PASSWORD
 from lance_flight.errors import InvalidInput, LanceFlightError
-from lance_flight.model.index_kinds import KINDS
-from lance_flight.model.operations import OPERATIONS
+from lance_flight.model.operations import OPERATIONS, Operation, add_arguments
 
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.index_arguments import add_index_arguments
 from lance_flight_client.spark.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Setting, SettingType
 
 PROGRAM = "python -m lance_flight_client.spark"
 
 
-_EXAMPLES: Mapping[str, Sequence[str]] = MappingProxyType(
-    {
-        "compact": (
-            "compact lake flights",
-            "compact s3://bucket/lake flights --target-rows 4000000 --storage aws_region=eu-north-1",
-        ),
-        "rewrite": ("rewrite lake flights", "rewrite lake flights --where \"origin = 'JFK'\""),
-        "verify": ("verify lake flights", "verify lake flights --snapshot 12"),
-    }
-)
-"""Examples of the operations that Spark does."""
+OF_TABLES = (*(name for name, operation in OPERATIONS.items() if operation.examples), "backfill")
+"""Commands that maintain a table."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,10 +54,10 @@ def parser() -> argparse.ArgumentParser:
     _sql(commands.add_parser("sql", help="start Spark's SQL shell with a catalog over a root or a server"))
     _settings(commands.add_parser("settings", help="print the settings of a session with such a catalog"))
     _ingest(commands.add_parser("ingest", help="load Parquet, CSV or JSON files into a table, in one commit"))
-    for name, examples in _EXAMPLES.items():
-        _operation(commands.add_parser(name, help=OPERATIONS[name].summary), name, *examples)
+    for name, operation in OPERATIONS.items():
+        if operation.examples:
+            _operation(commands.add_parser(name, help=operation.summary), operation)
     _backfill(commands.add_parser("backfill", help="add a column with the values of an SQL expression"))
-    _create_index(commands.add_parser("create-index", help="index a column in every partition table"))
     return top
 
 
@@ -163,14 +152,11 @@ def _maintained(command: argparse.ArgumentParser) -> None:
             command.add_argument(setting.flag, dest=setting.key, help=setting.means, **_argument(setting.kind))
 
 
-def _operation(command: argparse.ArgumentParser, name: str, *examples: str) -> None:
+def _operation(command: argparse.ArgumentParser, operation: Operation) -> None:
     """Declare an operation as the table of operations has it; the tasks of Spark do its work."""
-    operation = OPERATIONS[name]
-    _described(command, textwrap.fill(operation.means, 120), *examples)
+    _described(command, textwrap.fill(operation.means, 120), *operation.examples)
     _maintained(command)
-    for each in operation.arguments:
-        if each.of_jobs:
-            command.add_argument(each.flag, dest=each.name, type=each.kind, metavar=each.shown, help=each.means)
+    add_arguments(command, operation.of_jobs)
 
 
 def _backfill(command: argparse.ArgumentParser) -> None:
@@ -186,19 +172,6 @@ def _backfill(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--type", dest="data_type", metavar="TYPE", help="its type, as in SQL; that of the expression without"
     )
-
-
-def _create_index(command: argparse.ArgumentParser) -> None:
-    _described(
-        command,
-        "Give partition tables an index of a column, as CREATE INDEX does, for filters and searches.\n"
-        "Tables that have it for all their files stay as they are: run it again when rows have come.",
-        "create-index lake flights carrier --kind bitmap",
-        "create-index lake flights tailnum",
-        "create-index lake docs embedding --kind ivf_pq --option metric=cosine",
-    )
-    _maintained(command)
-    add_index_arguments(command, ", ".join(KINDS))
 
 
 def given(options: argparse.Namespace, setting: Setting) -> Any:

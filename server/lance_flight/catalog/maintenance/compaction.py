@@ -24,6 +24,7 @@ from lance_flight.catalog.commits.commit import has_data, is_old
 from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.transaction import Removal, TableUpdate, Transaction
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices, stage_without
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.lance_fields import numbers
 from lance_flight.catalog.storage.retries import COMMIT
@@ -87,7 +88,7 @@ COMPACTION_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionReport:
+class CompactionReport(OperationReport):
     """Report of a compaction: the tables that needed one, out of `table_count`, the snapshots that it made, and indices."""
 
     table_count: int
@@ -96,9 +97,14 @@ class CompactionReport:
     indices: tuple[IndexingReport, ...] = ()
 
     @property
-    def rows(self) -> pa.Table:
+    def as_table(self) -> pa.Table:
         """One row for each table that needed it."""
         return pa.Table.from_pylist([asdict(table) for table in self.tables], schema=COMPACTION_SCHEMA)
+
+    @property
+    def without_counts(self) -> pa.Table:
+        lost = [{"is_lost": any(table.is_lost for table in self.tables)}] if self.tables else []
+        return pa.Table.from_pylist(lost, schema=COMPACTION_SCHEMA)
 
     def __str__(self) -> str:
         done = [table for table in self.tables if not table.is_lost]

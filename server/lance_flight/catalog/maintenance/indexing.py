@@ -26,6 +26,7 @@ from lance import LanceDataset, LanceOperation
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, check_stopped, of_tables
 from lance_flight.catalog.commits.staging import repinned
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
@@ -280,7 +281,7 @@ _Place = tuple[str, FixedPin]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexingReport:
+class IndexingReport(OperationReport):
     """Report of indexing: the snapshot that shows it, and how many of the tables and rows it has covered."""
 
     snapshot: int
@@ -289,16 +290,32 @@ class IndexingReport:
     tables: int
     rows: int
 
-    @staticmethod
-    def rows_of(reports: Sequence[IndexingReport]) -> pa.Table:
-        """Return one row for each index."""
-        return pa.Table.from_pylist([asdict(report) for report in reports], schema=INDEXING_SCHEMA)
+    @property
+    def as_table(self) -> pa.Table:
+        """One row."""
+        return pa.Table.from_pylist([asdict(self)], schema=INDEXING_SCHEMA)
 
     def __str__(self) -> str:
         return (
             f"index {self.name}: {self.tables:,} of {self.table_count:,} partition tables, {self.rows:,} rows,"
             f" snapshot {self.snapshot}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport(OperationReport):
+    """Report of several indices that were brought up to date."""
+
+    indices: Sequence[IndexingReport]
+
+    @property
+    def as_table(self) -> pa.Table:
+        """One row for each index."""
+        return pa.concat_tables([INDEXING_SCHEMA.empty_table(), *(index.as_table for index in self.indices)])
+
+    @property
+    def lines(self) -> list[str]:
+        return [*map(str, self.indices)] or ["there is no index"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, NAMESPACE_KEY, Misplaced, Snapshot
@@ -38,17 +39,30 @@ MIGRATION_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationReport:
-    """Report of a migration: properties for the table metadata, and where each was; with `dry_run` nothing changed."""
+class MigrationReport(OperationReport):
+    """Report of a migration: properties for the table metadata, where each was, and steps of formats; with `dry_run` nothing changed."""
 
     dry_run: bool
     moved: tuple[Misplaced, ...]
+    changes: tuple[FormatChange, ...] = ()
 
     @property
-    def rows(self) -> pa.Table:
+    def as_table(self) -> pa.Table:
         """One row for each key."""
         rows = [{"key": p.key, "found_in": p.place.value, "value": compact(p.text)} for p in self.moved]
+        rows += [
+            {"key": FORMAT_KEY, "found_in": f"{each.place}, format {each.found}", "value": str(each.step.to)}
+            for each in self.changes
+        ]
         return pa.Table.from_pylist(rows, schema=MIGRATION_SCHEMA)
+
+    @property
+    def lines(self) -> list[str]:
+        goes, migrated = ("would go", "would be migrated") if self.dry_run else ("went", "migrated")
+        said = [] if self.moved else ["everything is in the table metadata of its __manifest"]
+        for each in self.moved:
+            said += [f"{each.key} {goes} from {each.place.value} into its table metadata", f"  {compact(each.text)}"]
+        return [*said, *(f"{migrated}: {change}" for change in self.changes)]
 
 
 def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> MigrationReport:
@@ -126,8 +140,13 @@ class FormatChange:
     found: int
     step: FormatStep
 
+    @property
+    def place(self) -> str:
+        """The table, or the branch, that has made it."""
+        return "the table" if self.branch is None else f"branch {self.branch!r}"
+
     def __str__(self) -> str:
-        where = "" if self.branch is None else f"branch {self.branch!r}: "
+        where = "" if self.branch is None else f"{self.place}: "
         return f"{where}table format {self.found} to {self.step.to} ({self.step.promise})"
 
 

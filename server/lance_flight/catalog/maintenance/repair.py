@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.commits.removals import all_removed, edit_of
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -177,6 +178,9 @@ class RepairFinding:
     gives_up: bool = False
     """Whether rows are given up by what mends it."""
 
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name}: {self.what}" + (f": {self.mended}" if self.mended else "")
+
 
 REPAIR_SCHEMA = pa.schema(
     [
@@ -189,21 +193,33 @@ REPAIR_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairReport:
+class RepairReport(OperationReport):
     """Everything that was found; with `dry_run` nothing was changed."""
 
     dry_run: bool
     findings: tuple[RepairFinding, ...]
 
     @property
-    def is_whole(self) -> bool:
+    def is_sound(self) -> bool:
         """True if every finding was repaired."""
         return all(finding.mended is not None for finding in self.findings)
 
     @property
-    def rows(self) -> pa.Table:
+    def as_table(self) -> pa.Table:
         """One row for each finding."""
         return pa.Table.from_pylist([asdict(finding) for finding in self.findings], schema=REPAIR_SCHEMA)
+
+    @property
+    def gives_up(self) -> bool:
+        """True if the repair of a finding gives up rows."""
+        return any(finding.gives_up for finding in self.findings)
+
+    @property
+    def lines(self) -> list[str]:
+        if not self.findings:
+            return ["nothing is wrong"]
+        unchanged = ["nothing was changed; --apply puts right what can be"] if self.dry_run else []
+        return [*map(str, self.findings), *unchanged]
 
 
 def repair(table: Table, *, dry_run: bool = True, go_back: bool = False) -> RepairReport:

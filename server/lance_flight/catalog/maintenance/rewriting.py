@@ -20,6 +20,7 @@ from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_table
 from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenPart, edits_of
 from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.verification import RewrittenTables, move_misplaced
 from lance_flight.catalog.manifests.evolution import reserved
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
@@ -70,13 +71,13 @@ REWRITING_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class RewritingReport:
+class RewritingReport(OperationReport):
     """Report of a rewriting, commit by commit."""
 
     commits: tuple[RewrittenTables, ...]
 
     @property
-    def rows(self) -> pa.Table:
+    def as_table(self) -> pa.Table:
         """One row for each commit."""
         return pa.Table.from_pylist([asdict(commit) for commit in self.commits], schema=REWRITING_SCHEMA)
 

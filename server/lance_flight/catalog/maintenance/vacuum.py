@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.commits.commit import OLD_SECONDS
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.sweep import Expiry, Pins, Sweep, SweepTotals, expire, pins_of
 from lance_flight.catalog.storage.leases import GRACE, INTERVAL, clock_of, leases
 from lance_flight.catalog.storage.location_guard import LocationGuard
@@ -100,7 +101,7 @@ VACUUM_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VacuumReport:
+class VacuumReport(OperationReport):
     """Report of vacuum: what it removed, or would (`dry_run`), what it could not read, how many snapshots stay, and why nothing went ("": something did)."""
 
     dry_run: bool
@@ -110,12 +111,32 @@ class VacuumReport:
     why_nothing: str = ""
 
     @property
-    def rows(self) -> pa.Table:
+    def as_table(self) -> pa.Table:
         """One row for each thing that went, and for each that was left."""
         rows = [{"kind": each.kind, "name": each.name, **asdict(each.amount)} for each in self.removed]
         rows += [{"kind": "nothing", "note": self.why_nothing}] if self.why_nothing else []
         rows += [{"kind": "skipped", "name": each.name, "note": each.why} for each in self.skipped]
         return pa.Table.from_pylist(rows, schema=VACUUM_SCHEMA)
+
+    @property
+    def without_counts(self) -> pa.Table:
+        kinds = dict.fromkeys(self.as_table["kind"].to_pylist())
+        return pa.Table.from_pylist([{"kind": kind} for kind in kinds], schema=VACUUM_SCHEMA)
+
+    @property
+    def lines(self) -> list[str]:
+        expired = sum(each.amount.versions for each in self.removed if each.kind == "snapshots")
+        goes = "would go" if self.dry_run else "removed"
+        total = f"{self.total.files:,} files with {self.total.bytes:,} bytes {goes}, {expired:,} snapshots among them"
+        return [
+            f"{total}; {self.snapshots:,} snapshots stay",
+            *([f"  nothing     {self.why_nothing}"] if self.why_nothing else ()),
+            *(
+                f"  {each.kind:9}  {each.name}  {each.amount.files:,} files, {each.amount.bytes:,} bytes"
+                for each in (self.removed if self.dry_run else ())
+            ),
+            *(f"  left alone  {left.name}: {left.why}" for left in self.skipped),
+        ]
 
     @property
     def total(self) -> SweepTotals:

@@ -21,6 +21,7 @@ from lance import LanceDataset
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.commits.writer import partition_values
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, PartitionContext, PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.names import ROW_ADDRESS
@@ -71,11 +72,13 @@ class VerifiedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationReport:
-    """Report of the verification of one snapshot, table by table."""
+class VerificationReport(OperationReport):
+    """Report of the verification of one snapshot, table by table, and its differences from a backup."""
 
     snapshot: int
     tables: tuple[VerifiedTable, ...]
+    reads_rows: bool = True
+    differences: tuple[str, ...] = ()
 
     @property
     def checksum(self) -> Checksum:
@@ -90,17 +93,28 @@ class VerificationReport:
     @property
     def is_sound(self) -> bool:
         """True if nothing is wrong in any table."""
-        return not self.unsound
+        return not self.unsound and not self.differences
 
     @property
-    def rows(self) -> pa.Table:
+    def as_table(self) -> pa.Table:
         """One row for each partition table."""
         return pa.Table.from_pylist([_row(table) for table in self.tables], schema=VERIFICATION_SCHEMA)
 
+    @property
+    def lines(self) -> list[str]:
+        return [
+            *map(str, self.unsound),
+            *(f"[{Corrupt.code}] {difference}" for difference in self.differences),
+            str(self),
+        ]
+
     def __str__(self) -> str:
+        said = f"{len(self.unsound):,} not sound" if self.unsound else "all sound"
+        if not self.reads_rows:
+            return f"snapshot {self.snapshot}, data files of {len(self.tables):,} tables: {said}"
         return (
             f"snapshot {self.snapshot}, {self.checksum.rows:,} rows in {len(self.tables):,} partition tables,"
-            f" checksum {self.checksum}: " + ("all sound" if self.is_sound else f"{len(self.unsound):,} not sound")
+            f" checksum {self.checksum}: {said}"
         )
 
 
@@ -189,7 +203,7 @@ def verify(
         checks = [replace(each, reads_rows=reads_rows) for each in _checks(namespace.store, found, evaluate)]
         tables = run(checks, of_tables(progress, 0, len(checks), len(checks)))
         tables += _manifest(namespace, found)
-    return VerificationReport(snapshot=found.version, tables=tuple(tables))
+    return VerificationReport(snapshot=found.version, tables=tuple(tables), reads_rows=reads_rows)
 
 
 def _manifest(namespace: Table, snapshot: Snapshot) -> Iterator[VerifiedTable]:

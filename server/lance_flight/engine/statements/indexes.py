@@ -1,4 +1,4 @@
-"""CREATE INDEX, DROP INDEX and REINDEX."""
+"""CREATE INDEX and DROP INDEX."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from functools import partial
 from lance_flight.catalog.bulk.piece_processes import runner_beside_queries
 from lance_flight.catalog.bulk.pieces import THREADS, Runner, Watch
 from lance_flight.catalog.maintenance.indexing import (
-    INDEXING_SCHEMA,
     UNWATCHED,
     BuildWatch,
-    IndexingReport,
     create_index,
     drop_index,
-    refresh_indices,
 )
 from lance_flight.catalog.manifests.indices import IndexRules, indices_of
 from lance_flight.catalog.table import Table
@@ -24,7 +21,7 @@ from lance_flight.engine.sql import references, with_options
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ChangeStatement, MaintenanceStatement, MaintenanceWork, TableStatement
+from lance_flight.engine.statements.kinds import ChangeStatement, TableStatement
 from lance_flight.errors import AlreadyExists, InvalidInput
 from lance_flight.model.index_kinds import OptionValue
 
@@ -120,33 +117,6 @@ class DropIndex(TableStatement, ChangeStatement):
         if self.name in known or not self.if_exists:
             drop_index(namespace, self.name)
         return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reindex(MaintenanceStatement):
-    """REINDEX [TABLE] t [INDEX name]: extends indices to the rows that they lack (`name` None: all indices)."""
-
-    forms = ("REINDEX",)
-    needs = (Privilege.ADMIN, Privilege.SELECT)
-
-    table: TableRef
-    name: str | None = None
-
-    @classmethod
-    def read(cls, cursor: Cursor) -> Reindex:
-        cursor.accept("TABLE")
-        table = references.table(cursor)
-        name = cursor.name("the name of an index") if cursor.accept("INDEX") else None
-        return cls(table=table, name=name)
-
-    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refresh(table, progress)))
-
-    def _refresh(self, table: Table, progress: Watch | None) -> list[IndexingReport]:
-        run, watch = _watched(table, progress)
-        if self.name is None:
-            return refresh_indices(table, progress, run=run, watch=watch)
-        return [create_index(table, self.name, progress, run=run, watch=watch)]
 
 
 _NOT_CHANGED = "indices are not made or dropped"

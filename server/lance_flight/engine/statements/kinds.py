@@ -15,6 +15,7 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.bulk.pieces import Watch
+from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.parameter_types import parameter_schema
@@ -166,13 +167,13 @@ class ChangeStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceWork:
-    """Work of a maintenance statement: the function to `run`, and the `schema` of its report.
+    """Work of a maintenance statement: the function to `run`, and the `schema` of the rows of its report.
 
     It commits in steps. Where it `is_cancellable` it ends between any two of them, and what was committed stays.
     """
 
     schema: pa.Schema
-    run: Callable[[], pa.Table]
+    run: Callable[[], OperationReport]
     is_cancellable: bool = True
 
 
@@ -184,10 +185,6 @@ class MaintenanceStatement(TableStatement):
     @abstractmethod
     def work(self, namespace: Table, progress: Watch | None) -> MaintenanceWork:
         """Return the work on the table, which reports its `progress`; nothing is done yet."""
-
-    def without_counts(self, report: pa.Table) -> pa.Table:
-        """Return a report for a principal without SELECT on the whole table: counts by partition tell which rows lie together."""
-        return report
 
 
 @dataclass(frozen=True, slots=True)

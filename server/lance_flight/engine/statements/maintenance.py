@@ -1,59 +1,59 @@
-"""The statements that maintain a table and return what they did as rows, as the table of operations has them."""
+"""The statements of the operations that maintain a table, made of the table of operations; each returns what it did as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-import pyarrow as pa
-
 from lance_flight.catalog.bulk.piece_processes import runner_beside_queries
 from lance_flight.catalog.bulk.pieces import Watch
-from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
-from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
-from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
-from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, rewrite
-from lance_flight.catalog.maintenance.vacuum import VACUUM_SCHEMA, VacuumRules, vacuum
-from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
 from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.table import Table
+from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.scan_planning import tables_where
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
-from lance_flight.model.operations import OPERATIONS, VALUE, Operation
-
-
-def _declared(operation: Operation) -> tuple[tuple[str, ...], tuple[Privilege, ...]]:
-    """Return the forms of an operation's statement, and the privileges that it needs."""
-    words = operation.statement.replace("{table}", "t")
-    forms = (words if words.startswith("ALTER") else words.split()[0],)
-    return forms, tuple(Privilege[name] for name in operation.privileges)
+from lance_flight.model.operations import OPERATIONS, VALUE, Name, Operation
 
 
 @dataclass(frozen=True, slots=True)
 class OperationStatement(MaintenanceStatement):
-    """Statement of an `operation`; `given` are the arguments that its clauses name."""
+    """Statement of an operation, by its `name`; `given` are the arguments that its clauses name."""
 
-    operation: ClassVar[Operation]
+    name: ClassVar[str]
 
     table: TableRef
     given: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef | None = None) -> Self:
+        operation = OPERATIONS[cls.name]
         if table is None:
-            for word in cls.operation.statement.split()[1:-1]:
+            for word in operation.statement.split()[1:-1]:
                 cursor.expect(word)
+            if operation.optional_word:
+                cursor.accept(operation.optional_word)
             table = references.table(cursor)
         given: dict[str, Any] = {}
-        while cls.operation.clauses and not cursor.done:
-            given |= _clause(cursor, cls.operation)
+        while operation.clauses and not cursor.done:
+            given |= _clause(cursor, operation)
         return cls(table, given)
+
+    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
+        operation, does = OPERATIONS[self.name], DOING[self.name]
+        rules = does.rules_of(self.given)
+        if operation.not_plain:
+            partitioned(table, operation.not_plain)
+        work = OperationWork()
+        if progress is not None:
+            run = runner_beside_queries(progress, is_remote=table.store.is_remote)
+            work = OperationWork(run=run, progress=progress, add_rows=progress.add_rows, check=progress.check)
+        return MaintenanceWork(
+            does.schema, lambda: does.run(table, rules, work), is_cancellable=operation.is_cancellable
+        )
 
 
 def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
@@ -67,6 +67,8 @@ def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
             return {each.name: True}
         if each.kind is str:
             return {each.name: cursor.rest()}
+        if each.kind is Name:
+            return {each.name: cursor.name(f"the name of an {each.name}")}
         number = cursor.number(f"a number of{unit.lower()}")
         if not cursor.accept(unit.strip().removesuffix("S")):
             cursor.expect(unit.strip())
@@ -75,101 +77,20 @@ def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
     raise cursor.error(f"{', '.join(others)} or {last}" if others else last)
 
 
-@dataclass(frozen=True, slots=True)
-class Compact(OperationStatement):
-    """ALTER TABLE t COMPACT."""
-
-    operation = OPERATIONS["compact"]
-    forms, needs = _declared(operation)
-
-    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        check = _check(progress)
-        run = runner_beside_queries(progress, is_remote=table.store.is_remote)
-        return MaintenanceWork(COMPACTION_SCHEMA, lambda: compact(table, progress=progress, run=run, check=check).rows)
-
-    def without_counts(self, report: pa.Table) -> pa.Table:
-        lost = any(report["is_lost"].to_pylist())
-        return pa.Table.from_pylist([{"is_lost": lost}] if report.num_rows else [], schema=report.schema)
+def _statement(name: str, operation: Operation) -> type[OperationStatement]:
+    """Return the class of the statement of an operation."""
+    words = operation.statement.replace("{table}", "t")
+    members = {
+        "__slots__": (),
+        "__doc__": f"{' '.join([words, *(f'[{clause}]' for clause in operation.clauses.values())])}.",
+        "__module__": __name__,
+        "name": name,
+        "forms": (words if words.startswith("ALTER") else words.split()[0],),
+        "needs": tuple(Privilege[each] for each in operation.privileges),
+    }
+    return type(operation.procedure.title().replace("_", ""), (OperationStatement,), members)
 
 
-@dataclass(frozen=True, slots=True)
-class RewritePartitions(OperationStatement):
-    """ALTER TABLE t REWRITE PARTITIONS [WHERE condition over its columns]."""
-
-    operation = OPERATIONS["rewrite"]
-    forms, needs = _declared(operation)
-
-    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        namespace = partitioned(table)
-        choose = tables_where(namespace, self.given["where"]) if self.given else None
-        run = runner_beside_queries(progress, is_remote=table.store.is_remote)
-        return MaintenanceWork(
-            REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose, progress=progress, run=run).rows
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Vacuum(OperationStatement):
-    """VACUUM t [RETAIN n HOURS] [TRANSACTIONS n HOURS] [DRY RUN] [FORCE]."""
-
-    operation = OPERATIONS["vacuum"]
-    forms, needs = _declared(operation)
-
-    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        rules, check = VacuumRules(**self.given).checked(), _check(progress)
-
-        def told(done: int, total: int) -> None:
-            check()
-            if progress is not None:
-                progress(done, total)
-
-        return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(table, rules, progress=told).rows)
-
-    def without_counts(self, report: pa.Table) -> pa.Table:
-        kinds = dict.fromkeys(report["kind"].to_pylist())
-        return pa.Table.from_pylist([{"kind": kind} for kind in kinds], schema=report.schema)
-
-
-@dataclass(frozen=True, slots=True)
-class Verify(OperationStatement):
-    """VERIFY TABLE t."""
-
-    operation = OPERATIONS["verify"]
-    forms, needs = _declared(operation)
-
-    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        run = runner_beside_queries(progress, is_remote=table.store.is_remote)
-        return MaintenanceWork(VERIFICATION_SCHEMA, lambda: verify(table, evaluate, progress=progress, run=run).rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Repair(OperationStatement):
-    """REPAIR TABLE t [DRY RUN]."""
-
-    operation = OPERATIONS["repair"]
-    forms, needs = _declared(operation)
-
-    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        namespace = partitioned(table, "has no manifest to repair")
-        return MaintenanceWork(
-            REPAIR_SCHEMA, lambda: repair(namespace, dry_run="dry_run" in self.given).rows, is_cancellable=False
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Migrate(OperationStatement):
-    """MIGRATE TABLE t [DRY RUN]."""
-
-    operation = OPERATIONS["migrate"]
-    forms, needs = _declared(operation)
-
-    def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
-        namespace = partitioned(table, "has no manifest to migrate")
-        return MaintenanceWork(
-            MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run="dry_run" in self.given).rows, is_cancellable=False
-        )
-
-
-def _check(watch: Watch | None) -> Callable[[], None]:
-    """Return what ends the work of a statement that was cancelled."""
-    return (lambda: None) if watch is None else watch.check
+OPERATION_STATEMENTS = tuple(
+    _statement(name, operation) for name, operation in OPERATIONS.items() if operation.statement
+)

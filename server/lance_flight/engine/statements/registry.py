@@ -25,11 +25,11 @@ from lance_flight.engine.statements.alterations.tables import (
 from lance_flight.engine.statements.create_table import CreateTable, DropTable
 from lance_flight.engine.statements.describe import Describe, DescribeNamespace
 from lance_flight.engine.statements.explain import Explain
-from lance_flight.engine.statements.indexes import CreateIndex, DropIndex, Reindex
+from lance_flight.engine.statements.indexes import CreateIndex, DropIndex
 from lance_flight.engine.statements.insert import Insert
 from lance_flight.engine.statements.kill import Kill
 from lance_flight.engine.statements.kinds import Statement
-from lance_flight.engine.statements.maintenance import Compact, Migrate, Repair, RewritePartitions, Vacuum, Verify
+from lance_flight.engine.statements.maintenance import OPERATION_STATEMENTS
 from lance_flight.engine.statements.queries import Query, SubstraitPlan, Summarize
 from lance_flight.engine.statements.row_changes import Delete, Merge, Truncate, Update
 from lance_flight.engine.statements.schemas import CreateSchema, DropSchema
@@ -87,15 +87,9 @@ STATEMENTS: tuple[type[Statement], ...] = (
     CreateBranch,
     DropBranch,
     PublishBranch,
-    RewritePartitions,
-    Compact,
     Update,
     Delete,
     Merge,
     Truncate,
-    Vacuum,
-    Repair,
-    Migrate,
-    Verify,
-    Reindex,
+    *OPERATION_STATEMENTS,
 )

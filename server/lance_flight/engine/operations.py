@@ -1,0 +1,235 @@
+"""Functions of the operations that maintain tables: one for the command line, SQL and Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from lance_flight.catalog.backup.copying import backup_at
+from lance_flight.catalog.backup.restoring import compare_with
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
+from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, CompactionRules, compact
+from lance_flight.catalog.maintenance.indexing import (
+    INDEXING_SCHEMA,
+    BuildWatch,
+    RefreshReport,
+    create_index,
+    refresh_indices,
+)
+from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate, migrate_record, migrate_table
+from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
+from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, RewritingRules, rewrite
+from lance_flight.catalog.maintenance.vacuum import VACUUM_SCHEMA, VacuumRules, vacuum
+from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
+from lance_flight.catalog.manifests.indices import IndexRules
+from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
+from lance_flight.engine.query.scan_planning import tables_where
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.writes.rebuilding import LostManifest
+from lance_flight.errors import InvalidInput
+from lance_flight.model.spec import Evaluate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationWork:
+    """Runner and observers of an operation: `run` does its pieces, `progress` counts tables and `add_rows` rows, and `check` may end it.
+
+    `agrees` shows lines and asks whether rows may be given up, unless its second argument says yes; `place` opens the place of a backup.
+    """
+
+    run: Runner = THREADS
+    progress: Progress | None = None
+    add_rows: Callable[[int], None] = lambda _: None
+    check: Callable[[], None] = lambda: None
+    evaluate: Evaluate = evaluate
+    agrees: Callable[[Iterable[str], bool], bool] = lambda _, yes: yes
+    place: Callable[[str], Store] = Store
+
+    @property
+    def watch(self) -> BuildWatch:
+        """Return the observers of a build of an index."""
+        return BuildWatch(add_rows=self.add_rows, check=self.check)
+
+    def counted(self, done: int, total: int) -> None:
+        """Count tables, after a check."""
+        self.check()
+        if self.progress is not None:
+            self.progress(done, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Lines of what was done to a root, and whether it is in order."""
+
+    lines: Iterable[str]
+    is_sound: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Does:
+    """An operation: the class of its arguments, the schema of its report, and what `run`s on a table.
+
+    A command asks `instead` first, which does something to the root in place of the tables, or returns None; and `finish` after all tables.
+    """
+
+    rules: type[Any]
+    schema: pa.Schema
+    run: Callable[[Table, Any, OperationWork], OperationReport]
+    instead: Callable[[Root, TableName | None, Any, OperationWork], Outcome | None] = lambda *_: None
+    finish: Callable[[Root, Any], Iterable[str]] = lambda *_: ()
+
+    def rules_of(self, given: Mapping[str, Any]) -> Any:
+        """Return the arguments as one value; `InvalidInput` or `Refused` for those that may not be."""
+        rules = self.rules(**given)
+        return rules.checked() if hasattr(rules, "checked") else rules
+
+
+DOING: dict[str, Does] = {}
+"""What each operation does, by its name."""
+
+R = TypeVar("R")
+
+
+def _does(
+    name: str, rules: type[R], schema: pa.Schema, **more: Any
+) -> Callable[[Callable[[Table, R, OperationWork], OperationReport]], None]:
+    def register(run: Callable[[Table, R, OperationWork], OperationReport]) -> None:
+        DOING[name] = Does(rules, schema, run, **more)
+
+    return register
+
+
+@_does("compact", CompactionRules, COMPACTION_SCHEMA)
+def _compact(table: Table, rules: CompactionRules, work: OperationWork) -> OperationReport:
+    return compact(table, rules, work.progress, run=work.run, check=work.check)
+
+
+@_does("create-index", IndexRules, INDEXING_SCHEMA)
+def _create_index(table: Table, rules: IndexRules, work: OperationWork) -> OperationReport:
+    return create_index(table, rules, work.progress, run=work.run, watch=work.watch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reindexing:
+    index: str | None = None
+
+
+@_does("reindex", _Reindexing, INDEXING_SCHEMA)
+def _reindex(table: Table, rules: _Reindexing, work: OperationWork) -> OperationReport:
+    if rules.index is not None:
+        return create_index(table, rules.index, work.progress, run=work.run, watch=work.watch)
+    return RefreshReport(refresh_indices(table, work.progress, run=work.run, watch=work.watch))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rewriting(RewritingRules):
+    where: str | None = None
+
+
+@_does("rewrite", _Rewriting, REWRITING_SCHEMA)
+def _rewrite(table: Table, rules: _Rewriting, work: OperationWork) -> OperationReport:
+    namespace = partitioned(table)
+    choose = None if rules.where is None else tables_where(namespace, rules.where)
+    return rewrite(namespace, work.evaluate, choose, rules, work.progress, run=work.run)
+
+
+@_does("vacuum", VacuumRules, VACUUM_SCHEMA)
+def _vacuum(table: Table, rules: VacuumRules, work: OperationWork) -> OperationReport:
+    return vacuum(table, rules, work.counted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verifying:
+    snapshot: int | None = None
+    data: bool = False
+    against: str | None = None
+
+
+@_does("verify", _Verifying, VERIFICATION_SCHEMA)
+def _verify(table: Table, rules: _Verifying, work: OperationWork) -> OperationReport:
+    backup = None if rules.against is None else backup_at(work.place(rules.against))
+    at, reads_rows = table.snapshot(rules.snapshot), not rules.data
+    report = verify(table, work.evaluate, at, work.progress, run=work.run, reads_rows=reads_rows)
+    return report if backup is None else replace(report, differences=tuple(compare_with(backup, table.store)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Repairing:
+    """Arguments of a repair; where `apply` is None, as in SQL, it mends what costs no rows."""
+
+    dry_run: bool = False
+    apply: bool | None = None
+    yes: bool = False
+    partition_by: str | None = None
+
+
+def _rebuild(root: Root, name: TableName | None, rules: _Repairing, work: OperationWork) -> Outcome | None:
+    """Make the `__manifest` of one table anew."""
+    if rules.partition_by is None:
+        return None
+    if name is None:
+        raise InvalidInput("--partition-by is for one table; expected its name after the root")
+    lost = LostManifest.of(root, name)
+    found = (
+        f"{name.name}: {len(lost.tables):,} partition tables with {lost.rows:,} rows; those of partitions that were dropped, and of commits"
+        " that never ended, come back with them; tags, branches and older snapshots are lost"
+    )
+    if not rules.apply:
+        return Outcome([found, f"{name.name}: nothing was changed; --apply makes the __manifest anew"], is_sound=False)
+    if not work.agrees([found], rules.yes):
+        return Outcome([f"{name.name}: nothing was changed"], is_sound=False)
+    return Outcome([f"{name.name}: made anew with {lost.rebuild(rules.partition_by):,} rows"])
+
+
+@_does("repair", _Repairing, REPAIR_SCHEMA, instead=_rebuild)
+def _repair(table: Table, rules: _Repairing, work: OperationWork) -> OperationReport:
+    if rules.apply is None:
+        return repair(table, dry_run=rules.dry_run)
+    found = repair(table)
+    if not (rules.apply and found.findings) or (
+        found.gives_up and not work.agrees(found.lines[: len(found.findings)], rules.yes)
+    ):
+        return found
+    return repair(table, dry_run=False, go_back=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Migrating:
+    register: bool = False
+    dry_run: bool = False
+
+
+def _register(root: Root, name: TableName | None, rules: _Migrating, _: OperationWork) -> Outcome | None:
+    """List plain tables in the `__manifest` of the root."""
+    if not rules.register:
+        return None
+    if name is not None:
+        root.table(name)  # `NotFound` with the nearest names
+    tables = [listed for listed in root.unregistered() if name is None or listed.object_id == name.name]
+    if not rules.dry_run:
+        root.register(tables)
+    goes = "would be" if rules.dry_run else "is"
+    return Outcome(
+        [f"{each.object_id}: {goes} listed at {each.location!r}" for each in tables] or ["nothing is to be listed"]
+    )
+
+
+def _record(root: Root, rules: _Migrating) -> Iterable[str]:
+    versions = migrate_record(root, dry_run=rules.dry_run)
+    said = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return [f"the root: new things {'would have' if rules.dry_run else 'have'} the formats {said}"] if said else ()
+
+
+@_does("migrate", _Migrating, MIGRATION_SCHEMA, instead=_register, finish=_record)
+def _migrate(table: Table, rules: _Migrating, work: OperationWork) -> OperationReport:
+    namespace = partitioned(table)
+    report = migrate(namespace, dry_run=rules.dry_run)
+    changes = migrate_table(namespace, work.evaluate, work.progress, dry_run=rules.dry_run)
+    return replace(report, changes=tuple(changes))
