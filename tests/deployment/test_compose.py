@@ -23,6 +23,7 @@ from tests.selection import IS_FULL
 
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 PROXY_SECRET = "LANCE_FLIGHT_PROXY_SECRET"  # noqa: S105 - a name
+METRICS = "*:8404"
 SERVICES: Mapping[str, dict[str, Any]] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if "build" in service]
 DOCKERFILE = (DOCKER / "Dockerfile").read_text()
@@ -117,10 +118,14 @@ def test_ports_are_open_to_this_machine_alone_and_taken_once() -> None:
 
 
 def test_prometheus_scrapes_the_servers() -> None:
-    (job,) = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    job, front = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     (names,) = job["dns_sd_configs"]
     assert set(names["names"]) == {name for name in OURS if name.startswith("lance-flight")}
     assert f"LANCE_FLIGHT_ADMIN_PORT={names['port']}" in of("ENV")[-1].split()
+    (proxies,) = front["dns_sd_configs"]
+    assert [SERVICES[name]["image"].partition(":")[0] for name in proxies["names"]] == ["haproxy"]
+    assert f"*:{proxies['port']}" == METRICS
+    assert "8404" not in str(SERVICES["replicas"]["ports"]), "metrics are for the network of the servers alone"
 
 
 def test_replicas_know_each_other_and_haproxy_knows_them() -> None:
@@ -131,7 +136,7 @@ def test_replicas_know_each_other_and_haproxy_knows_them() -> None:
         assert SERVICES[name]["volumes"] == ["shared:/data"]
     replicas = [Replica(number, 32010, 9091, name) for number, name in enumerate(names, start=1)]
     file = DOCKER / "haproxy" / "haproxy.cfg"
-    front = Front(address="*:32010", secret=f"${{{PROXY_SECRET}}}", name_server="127.0.0.11:53")
+    front = Front(address="*:32010", secret=f"${{{PROXY_SECRET}}}", name_server="127.0.0.11:53", metrics=METRICS)
     assert file.read_text() == configuration(front, replicas)
     secrets = {SERVICES[name]["environment"][PROXY_SECRET] for name in (*names, "replicas")}
     assert len(secrets) == 1, "HAProxy and the servers know the same secret"

@@ -33,6 +33,11 @@ ANYONE = {"auth": {"allowAnonymous": True}}
 TWO = {**ANYONE, "replicaCount": 2}
 IN_A_STORE = {"root": {"uri": "s3://bucket/prefix"}, "storage": {"existingSecret": "credentials"}}
 KEY = {"ticketKey": {"existingSecret": "ticket"}}
+MONITORED = {
+    **ANYONE,
+    "networkPolicy": {"enabled": True, "monitoring": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]},
+    "serviceMonitor": {"enabled": True, "interval": "30s"},
+}
 EVERYTHING = {
     **KEY,
     **IN_A_STORE,
@@ -269,6 +274,17 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         "ServiceMonitor: spec.endpoints": [{"port": "admin", "path": "/metrics", "interval": "15s"}],
         "Service r-lance-flight-admin: spec.clusterIP": "None",
     }),
+    ("so it does to HAProxy", MONITORED, {
+        "NetworkPolicy: spec.ingress": [
+            {"from": [{"podSelector": {}}], "ports": [{"port": "flight-sql"}]},
+            {"from": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}], "ports": [{"port": "admin"}, {"port": "front-metrics"}]},
+        ],
+        "ServiceMonitor: spec.endpoints": [
+            {"port": port, "path": "/metrics", "interval": "30s"} for port in ("admin", "front-metrics")
+        ],
+        f"{POD}.containers[name=front].ports[name=front-metrics].containerPort": 8404,
+        "Service r-lance-flight-admin: spec.ports[name=front-metrics].targetPort": "front-metrics",
+    }),
     ("nothing is backed up unasked", ANYONE, {JOB: None}),
     ("backups are made of a volume on its server's node", BACKED_UP, {
         f"{JOB}.schedule": "0 3 * * *",
@@ -362,7 +378,7 @@ def test_the_command_takes_the_arguments_of_a_backup(render: Any, values: Mappin
 
 @pytest.mark.parametrize("tls", ["", "certificate"])
 def test_haproxy_takes_its_configuration(render: Any, tmp_path: Path, tls: str) -> None:
-    front = Front(address="*:32010", secret="${LANCE_FLIGHT_PROXY_SECRET}")  # noqa: S106 - a variable
+    front = Front(address="*:32010", secret="${LANCE_FLIGHT_PROXY_SECRET}", metrics="*:8404")  # noqa: S106 - a variable
     assert (CHART / "files" / "haproxy.cfg").read_text() == configuration(front, [Replica(1, 32011, 9091)])
     data = at(render({**ANYONE, "tls": {"existingSecret": tls}}), "ConfigMap r-lance-flight-front: data")
     authority().signs_a_server().write(tmp_path / "server.pem", tmp_path / "server.pem.key")

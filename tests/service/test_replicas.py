@@ -10,10 +10,13 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
@@ -160,6 +163,44 @@ def test_a_stop_while_replicas_are_replaced_waits_for_their_calls(tmp_path: Path
         assert running.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.parametrize("port", ["0", "chosen"])
+def test_the_operator_gets_the_metrics_of_haproxy_and_no_client_does(tmp_path: Path, port: str) -> None:
+    first = port if port == "0" else str(consecutive_ports(3))
+    with replicated(tmp_path / "place", "--admin-port", first) as running:
+        (address,) = re.findall(r"metrics of HAProxy at (http://127.0.0.1:(\d+)/metrics)", running.log.read_text())
+        assert port == "0" or int(address[1]) == int(first) + 2, "the port after those of the replicas"
+        told = page(address[0]).decode()
+        assert 'haproxy_server_status{proxy="replicas",server="replica2",state="UP"} 1' in told
+        with pytest.raises(HTTPError, match="404"):
+            page(address[0].replace("/metrics", "/"))
+        with pytest.raises((OSError, HTTPException)):
+            page(f"{running.uri.replace('grpc', 'http')}/metrics")
+
+
+def page(address: str) -> bytes:
+    with urlopen(address) as answer:  # noqa: S310 - an address of HTTP
+        return bytes(answer.read())
+
+
+def consecutive_ports(count: int) -> int:
+    """Return the first of so many ports of which none is taken at the moment."""
+    while True:
+        (first,) = free_ports(1)
+        with suppress(OSError, OverflowError), ExitStack() as held:
+            for port in range(first, first + count):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
+def test_what_haproxy_warns_of_is_logged_once(running: Replicated) -> None:
+    os.kill(running.process.pid, signal.SIGUSR2)
+    running.until("Server replicas/replica2 is going DOWN for maintenance")
+    running.until("Server replicas/replica2 is UP/READY")
+    lines = running.log.read_text().splitlines()
+    assert len([line for line in lines if "replicas/replica1 is going DOWN" in line]) == 1
+    assert all(line.startswith("{") for line in lines), "each as the log has them"
+
+
 def test_haproxy_is_started_again(running: Replicated) -> None:
     os.kill(running.children()["haproxy"], signal.SIGKILL)
     running.until("haproxy was ended by SIGKILL; it is started again")
@@ -252,7 +293,7 @@ def test_no_port_is_chosen_twice() -> None:
     [
         (ServerConfig(), [5000, 7000, 5001, 5002, 5003], [5000, 5001], [5002, 5003]),
         (ServerConfig(health_port=7005), [7005, 7006, 5000, 5001, 5002, 7000, 5003], [5000, 5001], [7005, 7006]),
-        (ServerConfig(admin_port=7005), [7006, 5000, 5001, 5002, 5003, 5004, 5005], [5000, 5001], [5002, 5003]),
+        (ServerConfig(admin_port=7005), [7006, 7007, 5000, 5001, 5002, 5003, 5004, 5005], [5000, 5001], [5002, 5003]),
     ],
 )
 def test_no_replica_takes_a_port_that_is_meant_for_something_else(

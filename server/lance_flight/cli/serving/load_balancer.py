@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import socket
+import sys
+from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -32,8 +35,11 @@ _STATE_COLUMN, _RUNNING = 5, "2"
 """Column srv_op_state of `show servers state`, and its value for a server that gets connections."""
 _CONTROL_SECONDS = 1.0
 _LONGEST_LINE = 65536
-_LEVELS = {"0": logging.ERROR, **dict.fromkeys("1234", logging.WARNING)}
+_LEVELS = {"0": logging.ERROR, "ALERT": logging.ERROR, **dict.fromkeys((*"1234", "WARNING"), logging.WARNING)}
 """Levels of HAProxy's lines, by their severity in syslog: that no replica is left is an emergency (0), and that one goes an alert (1)."""
+_LINE = re.compile(r"(?s)<(?P<syslog>\d+)>(?P<said>.*)|\[(?P<name>[A-Z]+)\] +\(\d+\) : (?P<warned>.*)")
+"""A line of the log, or of standard error."""
+_MOST_WARNED = 64
 PROXY_HEADER = "lance-flight-proxy"
 MOST_CALLS, MOST_HANDSHAKES = 1000, 32
 """Most calls, and most Handshakes beside them, that one replica answers at the same time; further ones wait in HAProxy."""
@@ -66,6 +72,14 @@ _STICKING = """    timeout queue 15s
     stick-table type string len 64 size 100k expire 24h
     stick on src,concat(:,txn.port)
 """
+_METRICS = """
+frontend metrics
+    mode http
+    bind {}
+    timeout client 10s
+    http-request return status 404 unless {{ path /metrics }}
+    http-request use-service prometheus-exporter
+"""
 _CHECK = "/grpc.health.v1.Health/Check"
 _SERVING = bytes([0, 0, 0, 0, 2, 0x08, 1])
 """A gRPC message with a HealthCheckResponse whose status is SERVING."""
@@ -88,6 +102,7 @@ class Front:
     It says the address of each client with the `secret`, which the replicas know (setting `proxy_secret`). `control` is the socket by which
     it says which replicas are healthy. A `name_server` is asked for the hosts of the replicas again and again. One that `is_blind` passes
     connections on as they are. Replicas that `are_encrypted` are called by TLS. It logs to the descriptor `log`, else to standard output.
+    At the address `metrics` Prometheus gets its metrics.
     """
 
     address: str
@@ -98,6 +113,7 @@ class Front:
     control: Path | None = None
     name_server: str | None = None
     log: int | None = None
+    metrics: str = ""
 
 
 def configuration(front: Front, replicas: Sequence[Replica]) -> str:
@@ -141,7 +157,7 @@ backend replicas
     tcp-check connect
     tcp-check send-binary {health_check().hex()}
     tcp-check expect binary {_SERVING.hex()}
-{_servers(front, replicas)}{"" if front.is_blind else _handshakes(front, replicas)}"""
+{_servers(front, replicas)}{"" if front.is_blind else _handshakes(front, replicas)}{_METRICS.format(front.metrics) if front.metrics else ""}"""
 
 
 def _protocol(front: Front) -> str:
@@ -222,7 +238,8 @@ def find_program() -> str:
 
 
 def run_program(program: str, file: Path, log_handle: int, life: Life) -> int:
-    """Become HAProxy; the pipe to the parent stays open for as long as it runs."""
+    """Become HAProxy, whose standard error is its log; the pipe to the parent stays open for as long as it runs."""
+    os.dup2(log_handle, sys.stderr.fileno())
     for handle in (log_handle, life.channel):
         if handle is not None:
             os.set_inheritable(handle, True)  # noqa: FBT003 - the interface of the system
@@ -230,20 +247,32 @@ def run_program(program: str, file: Path, log_handle: int, life: Life) -> int:
 
 
 class FrontLog:
-    """Lines of HAProxy's log, which the parent writes to its own; `handle` is the descriptor that HAProxy sends them to."""
+    """Lines of HAProxy's log and standard error, which the parent writes to its own log; `handle` is the descriptor that HAProxy sends them to.
+
+    Most of what it warns of at standard error it logs as well: that is written once.
+    """
 
     def __init__(self) -> None:
         self._socket, self._sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         for each in (self._socket, self._sender):
             each.setblocking(False)  # noqa: FBT003 - the interface of the system
         self.handle = self._sender.fileno()
+        self._warned: deque[str] = deque(maxlen=_MOST_WARNED)
 
     def write(self) -> None:
         """Log what has come by now."""
         with suppress(BlockingIOError):
             while True:
                 said = self._socket.recv(_LONGEST_LINE).decode("utf-8", "replace").strip()
-                level, _, text = said.removeprefix("<").partition(">")
+                found = _LINE.fullmatch(said)
+                level, text = (
+                    (found["syslog"] or found["name"], found["said"] or found["warned"]) if found else ("0", said)
+                )
+                if found and found["said"] in self._warned:
+                    self._warned.remove(text)
+                    continue
+                if found and found["name"]:
+                    self._warned.append(text)
                 log.log(_LEVELS.get(level, logging.INFO), "%s: %s", PROGRAM, text)
 
 

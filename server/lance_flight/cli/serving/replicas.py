@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from lance_flight.admin import logs
+from lance_flight.admin.addresses import bracketed
 from lance_flight.cli.serving.children import ChildSpec, Life
 from lance_flight.cli.serving.load_balancer import (
     Front,
@@ -37,7 +38,7 @@ from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_fi
 from lance_flight.cli.serving.reloading import Reloader, message_of
 from lance_flight.cli.serving.service_manager import ServiceManager
 from lance_flight.cli.serving.supervisor import Supervisor, end_with
-from lance_flight.config import LOOPBACK, ServerConfig
+from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
 
@@ -88,7 +89,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             serve=serve,
             secret=secret,
         )
-        address = f"{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}"
+        address = f"{bracketed(settings.host)}:{port}"
         certificate = _Certificate(settings, place / "server.pem") if _decrypts(settings) else None
         front = Front(
             address=address,
@@ -98,6 +99,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             is_blind=bool(settings.tls_client_ca),
             control=control,
             log=said.handle,
+            metrics=_metrics_address(settings, number),
         )
         file.touch(mode=0o600)
         file.write_text(configuration(front, machine.replicas))
@@ -112,10 +114,11 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             [*map(machine.spec, machine.replicas), listening],
             settings.unresponsive_after,
             manager=manager,
-            ready=partial(_ready, root, f"{scheme}://{address}", settings),
+            ready=partial(_ready, root, f"{scheme}://{address}", settings, front.metrics),
             may_replace=partial(are_connected, control),
             reloader=reloader,
         ).run()
+        said.write()
     return end_with(status)
 
 
@@ -191,13 +194,21 @@ def siblings_of(replica: Replica, all_replicas: Sequence[Replica], scheme: str) 
 def replicas_of(settings: ServerConfig, number: int, front: int) -> list[Replica]:
     """Choose the ports of the replicas: free ones, and consecutive ones from `health_port` on where that is set; none is that of the `front`."""
     health = range(settings.health_port, settings.health_port + number) if settings.health_port > 0 else range(0)
-    admin = range(settings.admin_port, settings.admin_port + number) if settings.admin_port > 0 else range(0)
+    admin = range(settings.admin_port, settings.admin_port + number + 1) if settings.admin_port > 0 else range(0)
     free = free_ports(2 * number, except_for={front, *health, *admin})
     ports, health_ports = free[:number], health or free[number:]
     return [
         Replica(each, port, health_port)
         for each, port, health_port in zip(range(1, number + 1), ports, health_ports, strict=True)
     ]
+
+
+def _metrics_address(settings: ServerConfig, number: int) -> str:
+    """Return where HAProxy has its metrics, the port after those of the replicas; empty where there are no admin ports."""
+    if settings.admin_port == NO_PORT:
+        return ""
+    port = settings.admin_port + number if settings.admin_port else free_ports(1, settings.admin_host)[0]
+    return f"{bracketed(settings.admin_host)}:{port}"
 
 
 def _tend(said: FrontLog, control: Path, certificate: _Certificate | None) -> None:
@@ -246,6 +257,9 @@ def _key_file(settings: ServerConfig, root: str, place: Path) -> str:
     return str(file)
 
 
-def _ready(root: str, uri: str, settings: ServerConfig) -> None:
-    logs.print_line(f"serving {root} at {uri}", logs.LogFormat(settings.log_format.lower()))
+def _ready(root: str, uri: str, settings: ServerConfig, metrics: str) -> None:
+    print_line = partial(logs.print_line, format=logs.LogFormat(settings.log_format.lower()))
+    if metrics:
+        print_line(f"metrics of HAProxy at http://{metrics}/metrics")
+    print_line(f"serving {root} at {uri}")
     write_ready_file(settings.ready_file, uri)
