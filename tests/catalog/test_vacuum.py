@@ -84,6 +84,30 @@ def test_old_snapshots_go_with_everything_that_only_they_need(place: Path) -> No
         opened(place).snapshot(3)
 
 
+@pytest.mark.parametrize(
+    ("rules", "opened_snapshots", "left"),
+    [
+        # The one that stays: what the ten that go have pinned is older than any transaction.
+        pytest.param(VacuumRules(), 1, 1, id="by retention"),
+        pytest.param(
+            VacuumRules(retain_hours=1, transaction_hours=240, force=True), 11, 2, id="what they pin may be young"
+        ),
+    ],
+)
+def test_expired_snapshots_are_opened_where_what_they_pin_may_be_young(
+    place: Path, monkeypatch: pytest.MonkeyPatch, rules: VacuumRules, opened_snapshots: int, left: int
+) -> None:
+    age(place, hours=200)
+    seen, unseen = [], sweep._unseen
+    monkeypatch.setattr(
+        sweep, "_unseen", lambda dataset, *rest: [seen.append(dataset.version), unseen(dataset, *rest)][1]
+    )
+    assert clean(place, rules).snapshots == 1
+    assert len(seen) == opened_snapshots
+    # The version without rows that a table begins with is of no snapshot.
+    assert [len(table.dataset.versions()) for table in stored_tables(place)] == [left, left]
+
+
 def test_snapshots_within_the_retention_stay(place: Path) -> None:
     age(place, hours=100)
     newest = opened(place).snapshot().version

@@ -328,11 +328,15 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Snapshots to keep and snapshots to remove; `stay` says how many stay for which reason, the newest of each branch aside."""
+    """Snapshots to keep and to remove, these with the times of their commits; `stay` says how many stay for which reason, the newest of each branch aside."""
 
     kept: frozenset[SnapshotId]
-    expired: frozenset[SnapshotId]
+    expired: Mapping[SnapshotId, float]
     stay: Mapping[str, int]
+
+    def expired_since(self, moment: float) -> list[SnapshotId]:
+        """Return the snapshots to remove that were committed at a moment or later: all that others pin is older than it."""
+        return [snapshot for snapshot, committed in self.expired.items() if committed >= moment]
 
 
 @contextmanager
@@ -345,7 +349,8 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
     least). Never the newest, one with a tag, one that a branch begins at, or one that a reader holds.
     """
     chains = TableFiles(manifest.tree()).chains
-    everything = {version.id for versions in chains.values() for version in versions}
+    committed = {version.id: version.modified for versions in chains.values() for version in versions}
+    everything = committed.keys()
     newest = {versions[-1].id for versions in chains.values()}
     limit = now - max(retain, GRACE)
     old = {
@@ -382,7 +387,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         place.remove_files([name + SUFFIX])
         # Nothing is deleted before what replaces it is durable, nor before it is known as half removed.
         flush(namespace.uri)
-    yield Expiry(frozenset(everything - expired), frozenset(expired), stay)
+    yield Expiry(frozenset(everything - expired), {each: committed[each] for each in expired}, stay)
     if announce:
         flush(namespace.uri)
         # What another run has announced and not confirmed keeps readers away from what it is about to take, be it stopped for long.

@@ -188,7 +188,7 @@ def _vacuum(namespace: Table, rules: VacuumRules, progress: Progress | None, now
             run.tables(expiry, progress)
         failpoint("tables_trimmed")
         run.check()
-        run.sweep("snapshots", MANIFEST if namespace.is_partitioned else HERE, expiry.kept, expiry.expired)
+        run.sweep("snapshots", MANIFEST if namespace.is_partitioned else HERE, expiry.kept, frozenset(expiry.expired))
         failpoint("snapshots_removed")
     return VacuumReport(
         dry_run=rules.dry_run,
@@ -233,7 +233,8 @@ class _Run:
     def tables(self, expiry: Expiry, progress: Progress | None) -> None:
         """Trim every partition table, and remove the directories of those that no snapshot knows any more."""
         kept = pins_of(self.store, expiry.kept)
-        expired = pins_of(self.store, expiry.expired, are_expired=True)
+        # What earlier ones pin goes by its age. Each is a version to be opened, and there may be very many.
+        expired = pins_of(self.store, expiry.expired_since(self.before), are_expired=True)
         trimmed = list(self._trimmed(kept))
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="vacuum") as pool:
             for number, _ in enumerate(pool.map(partial(self._trim, kept=kept, expired=expired), trimmed), 1):
