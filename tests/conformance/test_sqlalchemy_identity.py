@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from tests.flight.certificates import authority
-from tests.flight.identities import PASSWORDS, TOKENS, tokens_text, users_text
+from tests.flight.identities import PASSWORDS, TOKENS
+from tests.flight.identity_files import IdentityFiles
 from tests.service.server_process import Server, serving
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, ca = tmp_path_factory.mktemp("files"), authority()
-    ca.signs_a_server().write(path / "cert", path / "key")
-    (path / "ca").write_bytes(ca.pem)
-    (path / "token").write_text(TOKENS["bob"] + "\n")
-    for name, text in {"users": users_text(), "tokens": tokens_text()}.items():
-        (path / name).write_text(text)
-        (path / name).chmod(0o600)
-    return path
+def place(tmp_path_factory: pytest.TempPathFactory) -> IdentityFiles:
+    return IdentityFiles(tmp_path_factory.mktemp("files"))
 
 
 @pytest.fixture(scope="module")
-def server(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    names = {"users-file": "users", "tokens-file": "tokens", "tls-certificate": "cert", "tls-key": "key"}
-    arguments = [part for name, file in names.items() for part in (f"--{name}", str(place / file))]
-    with serving(tmp_path_factory.mktemp("identity") / "root", *arguments) as running:
+def server(place: IdentityFiles) -> Iterator[Server]:
+    with serving(place.path / "root", *place.arguments) as running:
         yield running
 
 
@@ -48,15 +38,15 @@ def principal(where: sa.URL) -> str:
         engine.dispose()
 
 
-def test_signs_in(server: Server, place: Path) -> None:
-    trusted = url(server, tls_ca=str(place / "ca"))
+def test_signs_in(server: Server, place: IdentityFiles) -> None:
+    trusted = url(server, tls_ca=str(place.path / "ca"))
     assert principal(trusted.set(username="alice", password=PASSWORDS["alice"])) == "alice"
     assert principal(trusted.update_query_dict({"token": TOKENS["alice"]})) == "alice"
-    assert principal(trusted.update_query_dict({"token_file": str(place / "token")})) == "bob"
+    assert principal(trusted.update_query_dict({"token_file": str(place.path / "token of bob")})) == "bob"
 
 
-def test_is_turned_away(server: Server, place: Path) -> None:
-    trusted = url(server, tls_ca=str(place / "ca"))
+def test_is_turned_away(server: Server, place: IdentityFiles) -> None:
+    trusted = url(server, tls_ca=str(place.path / "ca"))
     for wrong in (
         trusted,
         trusted.set(username="alice", password=PASSWORDS["alice"][::-1]),

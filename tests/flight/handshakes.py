@@ -21,6 +21,16 @@ class InMessages(flight.ClientAuthHandler):  # type: ignore[misc]
         return self.token
 
 
+class Unanswered(InMessages):
+    """Expects no answer, as the ODBC driver does."""
+
+    def __init__(self, message: bytes = b"") -> None:
+        super().__init__(message)
+
+    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
+        outgoing.write(self.message)
+
+
 def password(user: str, password: str) -> bytes:
     message: bytes = flight.BasicAuth(user, password).serialize()
     return message

@@ -10,51 +10,40 @@ from lance_flight.backend_values import CancelStatus
 from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import Action, encode_action, encode_command
+from lance_flight.flight.wire import Action, encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import NUMBERS, CannedBackend
+from tests.flight.statements import SELECT, act, asking, cancel, planned, renew
 
-QUERY = wire.StatementQuery(query="SELECT numbers")
 PAST, SOON, LATER = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1, 2))
-
-
-def planned(client: flight.FlightClient, sql: str = QUERY.query, endpoints: int = 1) -> flight.FlightInfo:
-    options = flight.FlightCallOptions(headers=[(b"lance-flight-endpoints", str(endpoints).encode())])
-    command = encode_command(wire.StatementQuery(query=sql))
-    return client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
-
-
-def act(client: flight.FlightClient, action: Action) -> bytes:
-    (result,) = client.do_action(flight.Action(*encode_action(action)))
-    return bytes(result.body.to_pybytes())
 
 
 def test_an_endpoint_says_until_when_it_is_good(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.expires = SOON
-    (endpoint,) = planned(client).endpoints
+    (endpoint,) = planned(client, SELECT.query).endpoints
     assert endpoint.expiration_time.as_py() == SOON
     assert client.do_get(endpoint.ticket).read_all().equals(NUMBERS)
 
 
 def test_an_endpoint_that_is_good_for_ever_says_nothing(client: flight.FlightClient) -> None:
-    (endpoint,) = planned(client).endpoints
+    (endpoint,) = planned(client, SELECT.query).endpoints
     assert endpoint.expiration_time is None
 
 
 def test_a_ticket_is_refused_once_it_has_expired(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.expires = PAST
-    (endpoint,) = planned(client).endpoints
+    (endpoint,) = planned(client, SELECT.query).endpoints
     with pytest.raises(ValueError, match=r"\[ticket_expired\] this ticket was good until"):
         client.do_get(endpoint.ticket)
     with pytest.raises(ValueError, match="ticket_expired"):
-        act(client, wire.RenewFlightEndpoint(endpoint=endpoint.serialize()))
+        renew(client, endpoint)
 
 
 def test_a_renewed_endpoint_is_good_for_longer(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.expires, backend.renewed = SOON, LATER
-    (endpoint,) = planned(client).endpoints
-    renewed = flight.FlightEndpoint.deserialize(act(client, wire.RenewFlightEndpoint(endpoint=endpoint.serialize())))
+    (endpoint,) = planned(client, SELECT.query).endpoints
+    renewed = renew(client, endpoint)
     assert renewed.expiration_time.as_py() == LATER
     assert client.do_get(renewed.ticket).read_all().equals(NUMBERS)
 
@@ -64,21 +53,20 @@ def test_a_query_is_cancelled_by_its_flight_info(
     client: flight.FlightClient, backend: CannedBackend, status: CancelStatus
 ) -> None:
     backend.cancel_status = status
-    info = planned(client, endpoints=2)
-    answer = act(client, wire.CancelFlightInfo(info=info.serialize()))
-    result = actions_pb.CancelFlightInfoResult.FromString(answer)
-    assert actions_pb.CancelStatus.Name(result.status) == f"CANCEL_STATUS_{status.name}"
+    info = planned(client, SELECT.query, asking("lance-flight-endpoints", 2))
+    answered = cancel(client, info)
+    assert actions_pb.CancelStatus.Name(answered) == f"CANCEL_STATUS_{status.name}"
     older = pb.ActionCancelQueryResult()
-    assert AnyMessage.FromString(act(client, wire.CancelQuery(info=info.serialize()))).Unpack(older)
-    assert older.result == result.status
+    (body,) = act(client, wire.CancelQuery(info=info.serialize()))
+    assert AnyMessage.FromString(body).Unpack(older)
+    assert older.result == answered
     assert backend.cancelled == [(b"0/2:SELECT numbers", b"1/2:SELECT numbers")] * 2
 
 
 def test_a_statement_that_has_run_cannot_be_cancelled(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.updates["DELETE"] = 3
     info = planned(client, "DELETE")
-    answer = act(client, wire.CancelFlightInfo(info=info.serialize()))
-    assert actions_pb.CancelFlightInfoResult.FromString(answer).status == actions_pb.CANCEL_STATUS_NOT_CANCELLABLE
+    assert cancel(client, info) == actions_pb.CANCEL_STATUS_NOT_CANCELLABLE
     assert backend.cancelled == []
 
 

@@ -10,16 +10,9 @@ from lance_flight.flight.server import FlightSqlServer
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
-from tests.flight.handshakes import InMessages, password
+from tests.flight.handshakes import InMessages, Unanswered, password
 from tests.flight.identities import PASSWORDS, TOKENS, Identities, calling
 from tests.flight.statements import SELECT, descriptor
-
-
-class Unanswered(InMessages):
-    """Expects no answer."""
-
-    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
-        outgoing.write(self.message)
 
 
 @pytest.fixture

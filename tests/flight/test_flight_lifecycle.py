@@ -10,17 +10,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight import wire
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
 from tests.flight.slow_backend import PATIENCE, SlowBackend
-
-SELECT = flight.FlightDescriptor.for_command(encode_command(wire.StatementQuery(query="SELECT numbers")))
+from tests.flight.statements import SELECT, descriptor
 
 
 @dataclass(slots=True)
@@ -77,7 +74,7 @@ def test_ready_is_told_where_connections_are_accepted(pool: ThreadPoolExecutor, 
 
     def ready(uri: str) -> None:
         with flight.connect(uri) as client:
-            ticket = client.get_flight_info(SELECT).endpoints[0].ticket
+            ticket = client.get_flight_info(descriptor(SELECT)).endpoints[0].ticket
             seen.append(client.do_get(ticket).read_all())
         stop.set()
 
@@ -91,7 +88,7 @@ def test_a_running_call_ends_before_the_server_does(pool: ThreadPoolExecutor) ->
     server = FlightSqlServer(backend, KEY)
     served = pool.submit(serve_until, server, stop, grace=lambda: PATIENCE)
     with flight.connect(server.uri) as client:
-        info = pool.submit(client.get_flight_info, SELECT)
+        info = pool.submit(client.get_flight_info, descriptor(SELECT))
         assert backend.is_begun.wait(PATIENCE)
         assert len(server.in_flight) == 1
         stop.set()
@@ -107,7 +104,7 @@ def test_a_call_that_outlasts_the_grace_is_reported(pool: ThreadPoolExecutor, ca
     server = FlightSqlServer(backend, KEY)
     stop.set()
     with flight.connect(server.uri) as client:
-        info = pool.submit(client.get_flight_info, SELECT)
+        info = pool.submit(client.get_flight_info, descriptor(SELECT))
         assert backend.is_begun.wait(PATIENCE)
         assert serve_until(server, stop, grace=lambda: 0.01) is False
         assert "calls did not end within 0.01 seconds: 1" in caplog.text
@@ -121,15 +118,15 @@ def test_new_calls_are_refused_while_running_ones_end(pool: ThreadPoolExecutor) 
     served = pool.submit(serve_until, server, stop, grace=lambda: PATIENCE, stopping=stopping.set)
     with flight.connect(server.uri) as client, flight.connect(server.uri) as another:
         backend.go.set()
-        planned = another.get_flight_info(SELECT)
+        planned = another.get_flight_info(descriptor(SELECT))
         backend.go.clear()
         backend.is_begun.clear()
-        info = pool.submit(client.get_flight_info, SELECT)
+        info = pool.submit(client.get_flight_info, descriptor(SELECT))
         assert backend.is_begun.wait(PATIENCE)
         stop.set()
         assert stopping.wait(PATIENCE)
         for refused in (
-            lambda: another.get_flight_info(SELECT),
+            lambda: another.get_flight_info(descriptor(SELECT)),
             lambda: list(another.do_action("BeginTransaction")),
             lambda: list(another.list_actions()),
         ):
@@ -154,13 +151,13 @@ def test_a_stopped_server_takes_no_new_calls(pool: ThreadPoolExecutor, backend: 
     stop.set()
     assert serve_until(server, stop, grace=lambda: PATIENCE) is True
     with flight.connect(server.uri) as client, pytest.raises(flight.FlightUnavailableError):
-        client.get_flight_info(SELECT)
+        client.get_flight_info(descriptor(SELECT))
 
 
 def test_a_client_that_goes_away_frees_the_reader() -> None:
     backend = EndlessBackend()
     with FlightSqlServer(backend, KEY) as server, flight.connect(server.uri) as client:
-        reader = client.do_get(client.get_flight_info(SELECT).endpoints[0].ticket)
+        reader = client.do_get(client.get_flight_info(descriptor(SELECT)).endpoints[0].ticket)
         assert reader.read_chunk().data.num_rows >= 4  # small batches are joined
         reader.cancel()
         assert backend.freed.wait(PATIENCE)

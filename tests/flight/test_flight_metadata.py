@@ -11,10 +11,11 @@ from lance_flight.flight import wire
 from lance_flight.flight.backend import PrimaryKey
 from lance_flight.flight.metadata.schemas import like
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import MetadataCommand, encode_command
+from lance_flight.flight.wire import MetadataCommand
 from pyarrow import flight
 
 from tests.flight.flight_backend import FLIGHTS, CannedBackend
+from tests.flight.statements import descriptor
 
 FOREIGN_KEYS = """
     pk_catalog_name: utf8
@@ -101,10 +102,6 @@ def in_proto_words(schema: pa.Schema) -> list[str]:
 
 def lines(text: str) -> list[str]:
     return [line.strip() for line in text.strip().splitlines()]
-
-
-def descriptor(command: MetadataCommand) -> flight.FlightDescriptor:
-    return flight.FlightDescriptor.for_command(encode_command(command))
 
 
 def answer(client: flight.FlightClient, command: MetadataCommand) -> pa.Table:

@@ -12,34 +12,12 @@ from lance_flight.flight import wire
 from lance_flight.flight.backend import IfNotExists, IngestTarget
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.tickets import RowsTicket, TicketSealer
-from lance_flight.flight.wire import Action, Command, encode_action, encode_command
+from lance_flight.flight.wire import Command, encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, PLAN, PLAN_TEXT, CannedBackend, Ran
-from tests.flight.statements import SELECT, descriptor
-
-
-def act(client: flight.FlightClient, action: Action) -> list[bytes]:
-    return [result.body.to_pybytes() for result in client.do_action(flight.Action(*encode_action(action)))]
-
-
-def prepare(client: flight.FlightClient, sql: str) -> pb.ActionCreatePreparedStatementResult:
-    (body,) = act(client, wire.CreatePreparedStatement(query=sql))
-    result = pb.ActionCreatePreparedStatementResult()
-    assert AnyMessage.FromString(body).Unpack(result)
-    return result
-
-
-def put(client: flight.FlightClient, command: Command, rows: pa.Table) -> bytes:
-    """The one PutResult that answers `rows`."""
-    writer, results = client.do_put(descriptor(command), rows.schema)
-    writer.write_table(rows)
-    writer.done_writing()
-    answer = results.read()
-    assert results.read() is None
-    writer.close()
-    return bytes(answer)
+from tests.flight.handshakes import Unanswered
+from tests.flight.statements import SELECT, act, asking, begin, bind, count, descriptor, prepare, put, read
 
 
 def put_without_schema(server: FlightSqlServer, command: Command) -> list[bytes]:
@@ -50,14 +28,6 @@ def put_without_schema(server: FlightSqlServer, command: Command) -> list[bytes]
         stream = channel.stream_stream("/arrow.flight.protocol.FlightService/DoPut")
         put_results = list(stream(iter([head + message]), timeout=10))
     return [result[2:] for result in put_results]  # PutResult.app_metadata
-
-
-def count(answer: bytes) -> int:
-    return int(pb.DoPutUpdateResult.FromString(answer).record_count)
-
-
-def read(client: flight.FlightClient, info: flight.FlightInfo) -> pa.Table:
-    return pa.concat_tables([client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints])
 
 
 def test_a_query_is_planned_in_get_flight_info_and_read_in_do_get(
@@ -105,10 +75,6 @@ def test_endpoints_have_the_advertised_location(backend: CannedBackend) -> None:
     ):
         (endpoint,) = client.get_flight_info(descriptor(SELECT)).endpoints
         assert endpoint.locations == [flight.Location("grpc+tls://lance.example:443")]
-
-
-def asking(name: str, value: str) -> flight.FlightCallOptions:
-    return flight.FlightCallOptions(headers=[(name.encode(), value.encode())])
 
 
 def test_a_client_may_ask_for_several_endpoints(client: flight.FlightClient, backend: CannedBackend) -> None:
@@ -223,13 +189,6 @@ def test_preparing_runs_nothing_and_tells_queries_from_updates(
 
 def one_row(number: int, word: str) -> pa.Table:
     return pa.table([[number], [word]], schema=ECHO_PARAMETERS)
-
-
-def bind(client: flight.FlightClient, handle: bytes, rows: pa.Table) -> bytes:
-    answer = put(client, wire.PreparedStatementQuery(prepared_statement_handle=handle), rows)
-    bound = pb.DoPutPreparedStatementResult.FromString(answer)
-    assert bound.HasField("prepared_statement_handle")
-    return bytes(bound.prepared_statement_handle)
 
 
 def run(client: flight.FlightClient, handle: bytes) -> list[dict[str, object]]:
@@ -370,7 +329,7 @@ PARTITIONED = {
 
 @pytest.mark.parametrize(("options", "header", "expected"), PARTITIONED.values(), ids=PARTITIONED.keys())
 def test_an_ingest_may_say_how_its_table_is_partitioned(
-    server: FlightSqlServer,
+    client: flight.FlightClient,
     backend: CannedBackend,
     options: dict[str, str],
     header: str | None,
@@ -378,12 +337,7 @@ def test_an_ingest_may_say_how_its_table_is_partitioned(
 ) -> None:
     command = ingest(1, 1, options)
     headers = None if header is None else asking("lance-flight-partition-by", header)
-    with flight.connect(server.uri) as client:
-        writer, results = client.do_put(descriptor(command), NUMBERS.schema, headers)
-        writer.write_table(NUMBERS)
-        writer.done_writing()
-        assert count(results.read().to_pybytes()) == 4
-        writer.close()
+    assert count(put(client, command, NUMBERS, headers)) == 4
     assert backend.ingested[0].target.options == (("partition_by", expected),)
 
 
@@ -484,9 +438,7 @@ def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -
 
 @pytest.mark.parametrize("action", [1, 2], ids=["commit", "rollback"])
 def test_a_transaction_begins_and_ends(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
-    (begun,) = act(client, wire.BeginTransaction())
-    result = pb.ActionBeginTransactionResult.FromString(AnyMessage.FromString(begun).value)
-    assert result.transaction_id == b"tx 1"
+    assert begin(client) == b"tx 1"
     assert act(client, wire.EndTransaction(transaction_id=b"tx 1", action=action)) == []
     assert backend.ended == [(b"tx 1", action == 1)]
 
@@ -558,29 +510,9 @@ def test_what_tells_a_session_apart(
     assert "secret" not in first
 
 
-def test_a_ticket_is_read_by_any_server_with_the_key(client: flight.FlightClient) -> None:
-    sealed = TicketSealer(KEY).ticket(RowsTicket(payload=b"1/2:SELECT numbers"), "anonymous")
-    ticket = flight.Ticket(encode_command(wire.TicketStatementQuery(statement_handle=sealed)))
-    assert client.do_get(ticket).read_all().equals(NUMBERS.slice(2))
-
-
-class Handshake(flight.ClientAuthHandler):  # type: ignore[misc]
-    """A Handshake with a payload, as drivers send it."""
-
-    def __init__(self, payload: bytes) -> None:
-        super().__init__()
-        self._payload = payload
-
-    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
-        outgoing.write(self._payload)
-
-    def get_token(self) -> bytes:
-        return b""
-
-
 @pytest.mark.parametrize("payload", [b"", b"user:secret"], ids=["empty", "with a name"])
 def test_a_handshake_is_accepted(client: flight.FlightClient, payload: bytes) -> None:
-    client.authenticate(Handshake(payload))
+    client.authenticate(Unanswered(payload))
     assert client.get_flight_info(descriptor(SELECT)).total_records == 4
 
 

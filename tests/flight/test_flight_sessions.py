@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -13,14 +13,14 @@ from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.sessions import value_message
 from lance_flight.flight.tickets import OF_A_COOKIE, OF_A_TOKEN
-from lance_flight.flight.wire import Action, encode_action, encode_command
+from lance_flight.flight.wire import Action
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar
 from tests.flight.flight_backend import UNKNOWN_OPTION, WRONG_VALUE, CannedBackend
+from tests.flight.statements import SELECT, act, descriptor
 
 ENDED = f"cookie {OF_A_COOKIE} finds no session"
-SELECT = flight.FlightDescriptor.for_command(encode_command(wire.StatementQuery(query="SELECT numbers")))
 
 
 class Client:
@@ -32,8 +32,7 @@ class Client:
 
     def act(self, action: Action) -> bytes:
         """The one result of an action."""
-        (result,) = self.connection.do_action(flight.Action(*encode_action(action)), self._options)
-        body: bytes = result.body.to_pybytes()
+        (body,) = act(self.connection, action, self._options)
         return body
 
     def set(self, **options: SettingValue | None) -> dict[str, int]:
@@ -57,23 +56,20 @@ class Client:
         return int(pb.CloseSessionResult.FromString(self.act(wire.CloseSession())).status)
 
 
-class SessionRegistry:
-    """Opens connections, and closes them at the end."""
-
-    def __init__(self, server: FlightSqlServer, stack: ExitStack) -> None:
-        self._uri = server.uri
-        self._stack = stack
-
-    def __call__(self, jar: CookieJar | None = None, *headers: tuple[bytes, bytes]) -> Client:
-        opened = Client(self._uri, jar, *headers)
-        self._stack.enter_context(opened.connection)
-        return opened
+Connect = Callable[..., Client]
 
 
 @pytest.fixture
-def connect(server: FlightSqlServer) -> Iterator[SessionRegistry]:
+def connect(server: FlightSqlServer) -> Iterator[Connect]:
+    """Opens connections, which are closed at the end."""
     with ExitStack() as stack:
-        yield SessionRegistry(server, stack)
+
+        def opened(jar: CookieJar | None = None, *headers: tuple[bytes, bytes]) -> Client:
+            made = Client(server.uri, jar, *headers)
+            stack.enter_context(made.connection)
+            return made
+
+        yield opened
 
 
 VALUES = {
@@ -90,7 +86,7 @@ VALUES = {
 
 @pytest.mark.parametrize(("value", "kind"), VALUES.values(), ids=VALUES.keys())
 def test_a_value_of_every_kind_is_set_and_comes_back_as_it_was(
-    connect: SessionRegistry, value: SettingValue | None, kind: str
+    connect: Connect, value: SettingValue | None, kind: str
 ) -> None:
     client = connect()
     assert client.set(option=value) == {}
@@ -100,14 +96,14 @@ def test_a_value_of_every_kind_is_set_and_comes_back_as_it_was(
     assert (tuple(held.values) if isinstance(value, tuple) else held) == value
 
 
-def test_no_value_unsets_an_option(connect: SessionRegistry) -> None:
+def test_no_value_unsets_an_option(connect: Connect) -> None:
     client = connect()
     client.set(one="x", two="y")
     assert client.set(one=None) == {}
     assert client.names() == {"two"}
 
 
-def test_each_option_is_set_or_refused_by_itself(connect: SessionRegistry) -> None:
+def test_each_option_is_set_or_refused_by_itself(connect: Connect) -> None:
     client = connect()
     refused = client.set(**{"good": "x", UNKNOWN_OPTION: "x", "bad": WRONG_VALUE})
     assert refused == {
@@ -117,13 +113,13 @@ def test_each_option_is_set_or_refused_by_itself(connect: SessionRegistry) -> No
     assert client.names() == {"good"}
 
 
-def test_any_other_error_is_that_of_the_action(connect: SessionRegistry, backend: CannedBackend) -> None:
+def test_any_other_error_is_that_of_the_action(connect: Connect, backend: CannedBackend) -> None:
     backend.failures["option"] = Conflict("not now")
     with pytest.raises(flight.FlightServerError, match="not now"):
         connect().set(option="x")
 
 
-def test_a_cookie_finds_its_session_from_any_connection(connect: SessionRegistry) -> None:
+def test_a_cookie_finds_its_session_from_any_connection(connect: Connect) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
     assert len(jar.cookies[OF_A_COOKIE]) >= 16
@@ -132,7 +128,7 @@ def test_a_cookie_finds_its_session_from_any_connection(connect: SessionRegistry
     assert connect(CookieJar()).names() == set()
 
 
-def test_asking_for_options_is_answered_with_a_cookie_too(connect: SessionRegistry) -> None:
+def test_asking_for_options_is_answered_with_a_cookie_too(connect: Connect) -> None:
     jar = CookieJar()
     one = connect(jar)
     assert one.names() == set()
@@ -141,23 +137,23 @@ def test_asking_for_options_is_answered_with_a_cookie_too(connect: SessionRegist
     assert jar.given == 2, "one at the beginning, and one for the change"
 
 
-def test_each_client_has_a_cookie_of_its_own(connect: SessionRegistry) -> None:
+def test_each_client_has_a_cookie_of_its_own(connect: Connect) -> None:
     jars = [CookieJar() for _ in range(3)]
     for jar in jars:
         connect(jar).names()
     assert len({jar.cookies[OF_A_COOKIE] for jar in jars}) == len(jars)
 
 
-def test_a_query_is_answered_with_a_cookie_too(connect: SessionRegistry) -> None:
+def test_a_query_is_answered_with_a_cookie_too(connect: Connect) -> None:
     jar = CookieJar()
-    connect(jar).connection.get_flight_info(SELECT)
+    connect(jar).connection.get_flight_info(descriptor(SELECT))
     given = jar.cookies[OF_A_COOKIE]
     connect(jar).set(option="x")
     assert connect(jar).names() == {"option"}
     assert connect(None, (b"cookie", f"{OF_A_COOKIE}={given}".encode())).names() == {"option"}, "the key stays the same"
 
 
-def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connect: SessionRegistry) -> None:
+def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connect: Connect) -> None:
     client = connect()
     client.set(option="x")
     assert client.names() == {"option"}
@@ -166,7 +162,7 @@ def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connec
 TOKEN, OTHER_TOKEN = (b"authorization", b"Bearer one"), (b"authorization", b"Bearer two")
 
 
-def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: SessionRegistry) -> None:
+def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: Connect) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
     given = jar.cookies[OF_A_COOKIE]
@@ -177,7 +173,7 @@ def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: Sess
     assert jar.cookies.keys() == {OF_A_COOKIE, OF_A_TOKEN}
 
 
-def test_a_session_is_found_among_other_cookies(connect: SessionRegistry) -> None:
+def test_a_session_is_found_among_other_cookies(connect: Connect) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
     cookies = f'lb=1; {OF_A_COOKIE}="{jar.cookies[OF_A_COOKIE]}";other'.encode()
@@ -188,23 +184,23 @@ UNKNOWN = ["", "x", "AAAAAAAAAAAAAAAAAAAAAA"]
 
 
 @pytest.mark.parametrize("cookie", UNKNOWN)
-def test_a_cookie_that_finds_no_session_is_refused_and_taken_back(connect: SessionRegistry, cookie: str) -> None:
+def test_a_cookie_that_finds_no_session_is_refused_and_taken_back(connect: Connect, cookie: str) -> None:
     jar = CookieJar({OF_A_COOKIE: cookie})
     client = connect(jar)
     with pytest.raises(ValueError, match=ENDED):
-        client.connection.get_flight_info(SELECT)
+        client.connection.get_flight_info(descriptor(SELECT))
     assert jar.cookies == {}
-    assert client.connection.get_flight_info(SELECT).total_records == 4
+    assert client.connection.get_flight_info(descriptor(SELECT)).total_records == 4
 
 
-def test_no_key_of_another_session_is_taken_for_a_cookie(connect: SessionRegistry, backend: CannedBackend) -> None:
+def test_no_key_of_another_session_is_taken_for_a_cookie(connect: Connect, backend: CannedBackend) -> None:
     connect(None, TOKEN).set(option="x")
     (key,) = backend.sessions
     with pytest.raises(ValueError, match=ENDED):
         connect(None, (b"cookie", f"{OF_A_COOKIE}={key}".encode())).names()
 
 
-def test_a_closed_session_is_found_no_longer(connect: SessionRegistry) -> None:
+def test_a_closed_session_is_found_no_longer(connect: Connect) -> None:
     jar = CookieJar()
     client = connect(jar)
     client.set(option="x")
@@ -214,7 +210,7 @@ def test_a_closed_session_is_found_no_longer(connect: SessionRegistry) -> None:
     assert client.names() == set(), "the cookie was taken back, and a new session begins"
 
 
-def test_a_session_without_a_cookie_is_closed_as_well(connect: SessionRegistry) -> None:
+def test_a_session_without_a_cookie_is_closed_as_well(connect: Connect) -> None:
     client = connect(None, TOKEN)
     client.set(option="x")
     assert client.close_session() == pb.CloseSessionResult.CLOSED

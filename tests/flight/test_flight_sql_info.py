@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from adbc_driver_flightsql import dbapi
 from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
@@ -105,3 +106,8 @@ def test_what_a_backend_says_of_itself_goes_before(client: flight.FlightClient, 
         pb.FLIGHT_SQL_SERVER_TRANSACTION: ("int32_bitmask", 1),
         pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT: ("int32_bitmask", 7),
     }
+
+
+def test_a_driver_is_told_whose_server_it_is(adbc: dbapi.Connection) -> None:
+    info = adbc.adbc_get_info()
+    assert (info["vendor_name"], info["vendor_arrow_version"]) == ("lance-flight", pa.__version__)

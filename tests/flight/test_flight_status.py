@@ -25,15 +25,13 @@ from lance_flight.errors import (
     TicketError,
     Unsupported,
 )
-from lance_flight.flight import wire
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.status import handler
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import CannedBackend
-
-QUERY = wire.StatementQuery(query="SELECT numbers")
+from tests.flight.statements import SELECT, descriptor
 
 ERRORS: dict[str, tuple[LanceFlightError, str, str]] = {
     "InvalidInput": (SqlError("no column x"), "INVALID_ARGUMENT", "[42000] [invalid_sql] no column x"),
@@ -58,11 +56,11 @@ ERRORS: dict[str, tuple[LanceFlightError, str, str]] = {
 
 
 def call(server: FlightSqlServer, rpc: str) -> grpc.RpcError:
-    """The error of one bare gRPC call with `QUERY` as its descriptor."""
-    command = encode_command(QUERY)
-    descriptor = b"\x08\x02\x12" + bytes([len(command)]) + command
+    """The error of one bare gRPC call with `SELECT` as its descriptor."""
+    command = encode_command(SELECT)
+    sent = b"\x08\x02\x12" + bytes([len(command)]) + command
     with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel, pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary(f"/arrow.flight.protocol.FlightService/{rpc}")(descriptor, timeout=10)
+        channel.unary_unary(f"/arrow.flight.protocol.FlightService/{rpc}")(sent, timeout=10)
     return caught.value
 
 
@@ -75,7 +73,7 @@ def words(error: grpc.RpcError) -> str:
 def test_an_error_of_a_handler(
     server: FlightSqlServer, backend: CannedBackend, error: LanceFlightError, code: str, message: str
 ) -> None:
-    backend.failures[QUERY.query] = error
+    backend.failures[SELECT.query] = error
     answer = call(server, "GetFlightInfo")
     assert answer.code().name == code
     assert answer.details().startswith(f"{message}. Detail: ")
@@ -93,9 +91,9 @@ def test_an_error_of_a_handler(
 def test_an_error_for_adbc(
     adbc: flightsql.Connection, backend: CannedBackend, error: LanceFlightError, code: str, message: str
 ) -> None:
-    backend.failures[QUERY.query] = error
+    backend.failures[SELECT.query] = error
     with adbc.cursor() as cursor, pytest.raises(flightsql.Error) as caught:
-        cursor.execute(QUERY.query)
+        cursor.execute(SELECT.query)
     said = {"PERMISSION_DENIED": "UNAUTHORIZED", "UNIMPLEMENTED": "NOT_IMPLEMENTED"}.get(code, code)
     assert str(caught.value).startswith(f"{said}: [FlightSQL] {message}. Detail: ")
 
@@ -104,8 +102,8 @@ def test_an_error_for_adbc(
 def test_an_error_in_the_middle_of_a_stream(
     client: flight.FlightClient, backend: CannedBackend, error: LanceFlightError, code: str, message: str
 ) -> None:
-    backend.failures[f"read {QUERY.query}"] = error
-    info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(QUERY)))
+    backend.failures[f"read {SELECT.query}"] = error
+    info = client.get_flight_info(descriptor(SELECT))
     reader = client.do_get(info.endpoints[0].ticket)
     assert reader.read_chunk().data.num_rows == 4
     with pytest.raises((pa.ArrowException, KeyError, NotImplementedError, flight.FlightError)) as caught:
@@ -119,7 +117,7 @@ def test_an_error_in_the_middle_of_a_stream(
 def test_an_unexpected_error_is_logged_and_not_told(
     server: FlightSqlServer, backend: CannedBackend, caplog: pytest.LogCaptureFixture, rpc: str
 ) -> None:
-    backend.failures[QUERY.query] = TypeError("a secret of the house")
+    backend.failures[SELECT.query] = TypeError("a secret of the house")
     answer = call(server, rpc)
     assert answer.details().startswith(
         "[XX000] [internal] unexpected TypeError; the server's log has it under reference "
@@ -136,8 +134,8 @@ def test_an_unexpected_error_is_logged_and_not_told(
 def test_an_unexpected_error_in_the_middle_of_a_stream_is_not_told(
     client: flight.FlightClient, backend: CannedBackend
 ) -> None:
-    backend.failures[f"read {QUERY.query}"] = TypeError("a secret of the house")
-    info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(QUERY)))
+    backend.failures[f"read {SELECT.query}"] = TypeError("a secret of the house")
+    info = client.get_flight_info(descriptor(SELECT))
     with pytest.raises(flight.FlightServerError, match=r"^\[XX000\] \[internal\] unexpected TypeError") as caught:
         client.do_get(info.endpoints[0].ticket).read_all()
     assert "secret" not in str(caught.value)

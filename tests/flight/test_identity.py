@@ -10,15 +10,13 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from google.protobuf.any_pb2 import Any
 from lance_flight.flight import wire
 from lance_flight.flight.identity.static_tokens import hash_of
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
+from tests.flight.handshakes import Unanswered
 from tests.flight.identities import (
     ANOTHER_KEY,
     EXPIRED_TOKEN,
@@ -33,8 +31,8 @@ from tests.flight.identities import (
     signed_in,
     users_text,
 )
-from tests.flight.statements import SELECT, descriptor
-from tests.flight.visits import FREE, REFUSALS, Empty, Visit, info, refusal
+from tests.flight.statements import SELECT, begin, descriptor, prepare
+from tests.flight.visits import FREE, REFUSALS, Visit, info, refusal
 
 
 @pytest.fixture
@@ -115,11 +113,8 @@ def visit_of(server: FlightSqlServer, client: flight.FlightClient, owner: str) -
     """What a visitor comes with, be it his or not: the ticket and the handle of an owner."""
     options = calling(owner)
     ticket = client.get_flight_info(descriptor(SELECT), options).endpoints[0].ticket
-    create = wire.CreatePreparedStatement(query="SELECT numbers")
-    (answer,) = client.do_action(flight.Action(*encode_action(create)), options)
-    created = pb.ActionCreatePreparedStatementResult()
-    assert Any.FromString(answer.body.to_pybytes()).Unpack(created)
-    return lambda header: Visit(client, calling(header), ticket, created.prepared_statement_handle)
+    handle = prepare(client, "SELECT numbers", options).prepared_statement_handle
+    return lambda header: Visit(client, calling(header), ticket, handle)
 
 
 def forget(backend: CannedBackend) -> None:
@@ -209,36 +204,6 @@ def test_the_words_are_the_same_whatever_is_wrong(client: flight.FlightClient) -
     assert "[unauthenticated] the user or the password is wrong" in said.pop()
 
 
-class Saying(flight.ClientAuthHandler):  # type: ignore[misc]
-    """Sends a Handshake with a message of our own making."""
-
-    def __init__(self, message: bytes) -> None:
-        super().__init__()
-        self._message = message
-
-    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
-        outgoing.write(self._message)
-        incoming.read()
-
-    def get_token(self) -> bytes:
-        return b""
-
-
-MESSAGES = {
-    "a user who is no text": b"\x12\x01\xff\x1a\x01x",
-    "a password that is no text": b"\x12\x05alice\x1a\x01\xff",
-    "no message of ours": b"\xff\xff\xff",
-    "a wrong password": b"\x12\x05alice\x1a\x05wrong",
-    "a user alone": b"\x12\x05alice",
-}
-
-
-@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
-def test_a_message_that_proves_nobody_is_answered_as_such(client: flight.FlightClient, message: bytes) -> None:
-    with pytest.raises(flight.FlightUnauthenticatedError, match=r"\[unauthenticated\]"):
-        client.authenticate(Saying(message))
-
-
 def test_a_header_that_proves_nobody_is_answered_as_such(client: flight.FlightClient) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError, match=r"\[unauthenticated\]"):
         client.get_flight_info(descriptor(SELECT), calling(None, (b"auth-token-bin", b"\xff\xfe")))
@@ -269,8 +234,8 @@ def test_a_token_is_given_once_and_by_a_handshake_alone(server: FlightSqlServer)
         answered.headers.clear()
         options = calling(basic("alice", PASSWORDS["alice"]))
         client.get_flight_info(descriptor(SELECT), options)
-        list(client.do_action(flight.Action(*encode_action(wire.BeginTransaction())), options))
-        client.authenticate(Empty(), calling(header))
+        begin(client, options)
+        client.authenticate(Unanswered(), calling(header))
     assert all("authorization" not in headers for headers in answered.headers)
 
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import DatabaseOptions, dbapi
 from adbc_driver_manager import Error
@@ -21,8 +20,6 @@ from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.lifecycle import serve_until, succeeded
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tls import Tls, TlsFiles
-from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading import plan_through_server
 from pyarrow import flight
 
 from tests.flight.certificates import DAY, Certificate, authority
@@ -308,17 +305,6 @@ def test_a_server_takes_the_certificates_that_come_into_its_files(
         assert served.result(PATIENCE) is True
 
 
-def test_a_handshake_is_not_offered_where_certificates_tell(backend: CannedBackend, identities: Identities) -> None:
-    with (
-        serving(backend, mutual_authentication(identities), mutual=True) as server,
-        connected(server, CA.signs("machine")) as client,
-    ):
-        with pytest.raises(pa.ArrowNotImplementedError):
-            client.authenticate_basic_token("alice", PASSWORDS["alice"])
-        client.get_flight_info(descriptor(SELECT), calling(basic("alice", PASSWORDS["alice"])))
-    assert [caller.principal for caller in backend.callers] == ["alice"]
-
-
 def test_an_address_of_ipv6_is_served_as_well(backend: CannedBackend) -> None:
     with FlightSqlServer(backend, KEY, host="::1") as server, flight.connect(server.uri) as client:
         assert server.uri == f"grpc://[::1]:{server.port}"
@@ -336,23 +322,3 @@ def test_adbc_is_told_that_there_is_no_handshake(backend: CannedBackend, identit
         pytest.raises(Error),
     ):
         dbapi.connect(f"grpc+tls://localhost:{server.port}", db_kwargs=kwargs)
-
-
-PROOFS = {
-    "a user and a password": {"username": "alice", "password": PASSWORDS["alice"]},
-    "a token": {"token": TOKENS["alice"]},
-}
-
-
-@pytest.mark.parametrize("proof", PROOFS.values(), ids=PROOFS.keys())
-def test_a_read_of_spark_through_a_server_says_who_asks(
-    backend: CannedBackend, identities: Identities, tmp_path: Path, proof: dict[str, str]
-) -> None:
-    (tmp_path / "ca").write_bytes(CA.pem)
-    with serving(backend, identities.authentication) as server:
-        place = {"uri": f"grpc+tls://localhost:{server.port}", "tls_roots": str(tmp_path / "ca")}
-        options = ReadOptions.parse({**place, **proof, "query": "SELECT numbers", "partitions": "2"})
-        portions = plan_through_server(options).portions()
-        rows = [row for portion in portions for batch in portion.batches() for row in batch.column("n").to_pylist()]
-    assert (len(portions), sorted(rows)) == (2, [1, 2, 3, 4])
-    assert {caller.principal for caller in backend.callers} == {"alice"}

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from lance_flight.flight import wire
 from lance_flight.flight.sessions import value_message
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import NUMBERS
-from tests.flight.statements import SELECT, descriptor
+from tests.flight.handshakes import Unanswered
+from tests.flight.statements import SELECT, act, descriptor, put
 
 INSERT = wire.StatementUpdate(query="INSERT")
 
@@ -37,18 +38,10 @@ class Visit:
         return made
 
     def act(self, action: wire.Action) -> list[bytes]:
-        answers = self.client.do_action(flight.Action(*encode_action(action)), self.options)
-        return [answer.body.to_pybytes() for answer in answers]
+        return act(self.client, action, self.options)
 
     def put(self, command: wire.Command, rows: pa.Table | None = None) -> None:
-        writer, reader = self.client.do_put(
-            descriptor(command), NO_ROWS if rows is None else rows.schema, options=self.options
-        )
-        with writer:
-            if rows is not None:
-                writer.write_table(rows)
-            writer.done_writing()
-            reader.read()
+        put(self.client, command, rows, self.options)
 
     def exchange(self) -> None:
         writer, reader = self.client.do_exchange(descriptor(SELECT), self.options)
@@ -66,7 +59,7 @@ def metadata_ticket(command: wire.Command) -> flight.Ticket:
 
 
 FREE = {
-    "Handshake": lambda v: v.client.authenticate(Empty(), v.options),
+    "Handshake": lambda v: v.client.authenticate(Unanswered(), v.options),
     "GetFlightInfo of a query": lambda v: info(v, SELECT),
     "GetFlightInfo of an update": lambda v: info(v, wire.StatementQuery(query="INSERT")),
     "GetFlightInfo of metadata": lambda v: info(v, wire.GetSqlInfo(info=())),
@@ -92,16 +85,6 @@ FREE = {
     "ListFlights": lambda v: list(v.client.list_flights(b"", v.options)),
     "DoExchange": lambda v: v.exchange(),
 }
-
-
-class Empty(flight.ClientAuthHandler):  # type: ignore[misc]
-    """Sends a Handshake without a word in it, as the ODBC driver does."""
-
-    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
-        outgoing.write(b"")
-
-    def get_token(self) -> bytes:
-        return b""
 
 
 REFUSALS = (flight.FlightError, pa.ArrowException, OSError)

@@ -2,65 +2,39 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from adbc_driver_flightsql import dbapi
 from lance_flight_client.adbc import Credentials, connect, execute, ingest
 from lance_flight_client.errors import ServerError
 
-from tests.flight.certificates import Certificate, authority
-from tests.flight.identities import EXPIRED_TOKEN, PASSWORDS, TOKENS, tokens_text
+from tests.flight.identities import EXPIRED_TOKEN, PASSWORDS, TOKENS
+from tests.flight.identity_files import IdentityFiles
 from tests.service import commands
 from tests.service.server_process import Server, serving
 
 SECRETS = [*PASSWORDS.values(), *TOKENS.values(), EXPIRED_TOKEN]
 
 
-@dataclass(frozen=True)
-class Place:
-    """The files of a server, and who signs its certificate."""
-
-    path: Path
-    ca: Certificate
-
-    @property
-    def arguments(self) -> list[str]:
-        """What `serve` is given."""
-        names = {"users-file": "users", "tokens-file": "tokens", "tls-certificate": "cert", "tls-key": "key"}
-        return [part for name, file in names.items() for part in (f"--{name}", str(self.path / file))]
-
-    def asking(self, server: Server, *arguments: str) -> list[str]:
-        """The command that asks a server something."""
-        uri = server.uri.replace("127.0.0.1", "localhost")
-        return ["sql", "--uri", uri, "--tls-ca", str(self.path / "ca"), *arguments]
-
-
-def hashed(user: str, password: str) -> str:
-    """What `lance-flight hash-password` prints."""
-    ended = commands.run("hash-password", user, given=password.encode())
-    assert ended.returncode == 0
-    assert password.encode() not in ended.stdout + ended.stderr
-    return ended.stdout.decode()
+def asking(place: IdentityFiles, server: Server, *arguments: str) -> list[str]:
+    """The command that asks a server something."""
+    uri = server.uri.replace("127.0.0.1", "localhost")
+    return ["sql", "--uri", uri, "--tls-ca", str(place.path / "ca"), *arguments]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    path, ca = tmp_path_factory.mktemp("files"), authority()
-    ca.signs_a_server().write(path / "cert", path / "key")
-    (path / "ca").write_bytes(ca.pem)
-    (path / "users").write_text("".join(hashed(user, password) for user, password in PASSWORDS.items()))
-    (path / "tokens").write_text(tokens_text())
-    (path / "token of bob").write_text(TOKENS["bob"] + "\n")
-    for name in ("users", "tokens"):
-        (path / name).chmod(0o600)
-    return Place(path, ca)
+def place(tmp_path_factory: pytest.TempPathFactory) -> IdentityFiles:
+    """The files of a server, with users as `lance-flight hash-password` prints them."""
+    made, printed = IdentityFiles(tmp_path_factory.mktemp("files")), b""
+    for user, password in PASSWORDS.items():
+        ended = commands.run("hash-password", user, given=password.encode())
+        assert ended.returncode == 0
+        assert password.encode() not in ended.stdout + ended.stderr
+        printed += ended.stdout
+    (made.path / "users").write_bytes(printed)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +43,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(place: Place, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(place: IdentityFiles, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("identity") / "root"
     with serving(root, *place.arguments, "--log-level", "debug", log=log, is_forked=False) as running:
         yield running
@@ -84,13 +58,13 @@ def run(command: list[str], **environment: str) -> tuple[int, str, str]:
 ONE = ["--format", "csv", "SELECT 1 AS n"]
 
 
-def test_sql_signs_in_with_a_user_and_a_password_from_the_environment(place: Place, server: Server) -> None:
-    asked = run(place.asking(server, "--user", "alice", *ONE), LANCE_FLIGHT_PASSWORD=PASSWORDS["alice"])
+def test_sql_signs_in_with_a_user_and_a_password_from_the_environment(place: IdentityFiles, server: Server) -> None:
+    asked = run(asking(place, server, "--user", "alice", *ONE), LANCE_FLIGHT_PASSWORD=PASSWORDS["alice"])
     assert asked == (0, '"n"\n1\n', "")
 
 
-def test_sql_signs_in_with_a_token_from_a_file(place: Place, server: Server) -> None:
-    asked = run(place.asking(server, "--token-file", str(place.path / "token of bob"), *ONE))
+def test_sql_signs_in_with_a_token_from_a_file(place: IdentityFiles, server: Server) -> None:
+    asked = run(asking(place, server, "--token-file", str(place.path / "token of bob"), *ONE))
     assert asked == (0, '"n"\n1\n', "")
 
 
@@ -106,16 +80,16 @@ TURNED_AWAY = {
 
 @pytest.mark.parametrize(("arguments", "environment", "says"), TURNED_AWAY.values(), ids=TURNED_AWAY.keys())
 def test_sql_says_with_one_line_why_it_is_turned_away(
-    place: Place, server: Server, arguments: list[str], environment: dict[str, str], says: str
+    place: IdentityFiles, server: Server, arguments: list[str], environment: dict[str, str], says: str
 ) -> None:
-    *ended, errors = run(place.asking(server, *arguments, *ONE), **environment)
+    *ended, errors = run(asking(place, server, *arguments, *ONE), **environment)
     assert ended == [1, ""]
     (line,) = errors.splitlines()
     assert says in line
 
 
 @pytest.mark.parametrize("name", ["alice", "bob"])
-def test_everything_works_for_whom_a_server_knows(place: Place, server: Server, name: str) -> None:
+def test_everything_works_for_whom_a_server_knows(place: IdentityFiles, server: Server, name: str) -> None:
     proven = {"alice": {"password": PASSWORDS["alice"], "user": "alice"}, "bob": {"token": TOKENS["bob"]}}[name]
     known = Credentials(tls_ca=place.ca.pem.decode(), **proven)
     with connect(server.uri.replace("127.0.0.1", "localhost"), known) as connection:
@@ -125,18 +99,7 @@ def test_everything_works_for_whom_a_server_knows(place: Place, server: Server, 
         assert execute(connection, f"SELECT id FROM {name} ORDER BY id").rows == pa.table({"id": [1, 3]})
 
 
-def test_a_transaction_is_its_principals_alone(place: Place, server: Server) -> None:
-    uri, ca = server.uri.replace("127.0.0.1", "localhost"), place.ca.pem.decode()
-    alice = Credentials(user="alice", password=PASSWORDS["alice"], tls_ca=ca)
-    bob = Credentials(token=TOKENS["bob"], tls_ca=ca)
-    with dbapi.connect(uri, db_kwargs=alice.options) as one, one.cursor() as cursor:
-        cursor.execute("CREATE TABLE secret AS SELECT 1 AS id")
-        with connect(uri, bob) as other, pytest.raises(ServerError, match="not_found"):
-            execute(other, "SELECT * FROM secret")
-        one.rollback()
-
-
-def test_no_secret_is_in_the_log_or_among_the_arguments(place: Place, server: Server, log: Path) -> None:
+def test_no_secret_is_in_the_log_or_among_the_arguments(place: IdentityFiles, server: Server, log: Path) -> None:
     said = log.read_text() + Path(f"/proc/{server.process.pid}/cmdline").read_text()
     said += run(["config", *place.arguments])[1]
     hashes = [
@@ -147,30 +110,6 @@ def test_no_secret_is_in_the_log_or_among_the_arguments(place: Place, server: Se
     assert "mallory" not in said
     assert [secret for secret in [*SECRETS, *hashes] if secret in said] == []
     assert "PRIVATE KEY" not in said
-
-
-def test_a_server_goes_on_with_new_certificates(place: Place, tmp_path: Path) -> None:
-    known = Credentials(user="alice", password=PASSWORDS["alice"], tls_ca=place.ca.pem.decode())
-    files = Place(tmp_path, authority("the next authority"))
-    for name in ("users", "tokens", "cert", "key"):
-        (tmp_path / name).write_bytes((place.path / name).read_bytes())
-    log = tmp_path / "log"
-    with serving(tmp_path / "root", *files.arguments, "--log-level", "info", log=log) as server:
-        uri = server.uri.replace("127.0.0.1", "localhost")
-        with connect(uri, known) as connection:
-            execute(connection, "SELECT 1")
-            files.ca.signs_a_server().write(tmp_path / "cert", tmp_path / "key")
-            server.process.send_signal(signal.SIGHUP)
-            trusting = Credentials(user="alice", password=PASSWORDS["alice"], tls_ca=files.ca.pem.decode())
-            for _ in range(600):
-                if "new certificates are in use" in log.read_text():
-                    break
-                with suppress(subprocess.TimeoutExpired):
-                    pytest.fail(f"the server exited with {server.process.wait(0.05)}")
-            with connect(uri, trusting) as another:
-                execute(another, "SELECT 1")
-            with pytest.raises(ServerError):
-                connect(uri, known)
 
 
 REFUSED = {
@@ -199,7 +138,7 @@ def test_serve_refuses_with_one_line(tmp_path: Path, arguments: list[str], says:
 
 
 def test_another_interface_is_served_with_authentication_and_a_warning_about_plain_text(
-    place: Place, tmp_path: Path
+    place: IdentityFiles, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     arguments = ["--host", "0.0.0.0", "--users-file", str(place.path / "users")]  # noqa: S104
