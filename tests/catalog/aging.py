@@ -1,13 +1,17 @@
-"""Time that passes for files alone."""
+"""Time that passes for files alone, and what a vacuum may remove by then."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from lance_flight.catalog.maintenance.vacuum import VacuumRules
 from lance_flight.catalog.storage.leases import LEASES
 
+from tests.stock import manifest
+
 HOUR = 3600.0
+ALL_THAT_MAY_GO = VacuumRules(retain_hours=0, force=True)
 
 
 def age(place: Path, *, hours: float) -> None:
@@ -26,3 +30,8 @@ def file_names(place: Path) -> set[str]:
 def table_files(place: Path) -> set[str]:
     """Every file of the partition tables of a namespace, and none of its manifest's."""
     return {name for name in file_names(place) if not name.startswith(("__manifest/", ".lance-flight/"))}
+
+
+def versions(place: Path) -> list[int]:
+    """The stored versions of a table."""
+    return [int(version["version"]) for version in manifest(place).versions()]

@@ -21,18 +21,11 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import InvalidInput
 
 from tests.catalog.aging import age, table_files
-from tests.catalog.killed_commits import killed
 from tests.catalog.small_table import ids, opened, rows
 from tests.catalog.small_table_changes import delete
+from tests.faults.failpoints import left_behind
 from tests.stock import stored_tables
 
-COMPACT = """
-import sys
-from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.store import Store
-compact(PartitionedNamespace.open(Store(sys.argv[1])))
-"""
 ALL = [1, 2, 3, 11, 12, 13, 100]
 
 
@@ -203,14 +196,22 @@ def test_a_compaction_that_fails_leaves_nothing(place: Path, monkeypatch: pytest
     assert table_files(place) == before
 
 
-@pytest.mark.slow  # processes that are killed
-@pytest.mark.parametrize("point", ["data_written", "table_staged:2", "all_staged", "manifest_written", "committed"])
-def test_a_compaction_that_is_killed_changes_no_row_and_the_next_one_finishes(place: Path, point: str) -> None:
-    assert killed(COMPACT, [str(place)], point)
-    assert ids(place) == ALL
-    compact(opened(place))
-    assert data_files(place) == {"a": 1, "b": 1, "c": 1}
-    assert ids(place) == ALL
+@pytest.mark.slow  # a compaction that is stopped at every step
+def test_a_compaction_that_is_killed_changes_no_row_and_the_next_one_finishes(place: Path, tmp_path: Path) -> None:
+    with left_behind(place, tmp_path) as left:
+        compact(opened(place))
+    assert {point for point, _ in left} >= {
+        "data_written",
+        "table_staged",
+        "all_staged",
+        "manifest_written",
+        "committed",
+    }
+    for stopped in left.values():
+        assert ids(stopped) == ALL
+        compact(opened(stopped))
+        assert data_files(stopped) == {"a": 1, "b": 1, "c": 1}
+        assert ids(stopped) == ALL
 
 
 def add_a_column(place: Path) -> None:

@@ -31,10 +31,9 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import NotFound
 
-from tests.catalog.aging import age
+from tests.catalog.aging import age, versions
 from tests.catalog.small_table import SCHEMA, SPEC, opened, rows
 from tests.catalog.small_table_changes import delete
-from tests.catalog.table_versions import versions
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.slow  # processes that read and write

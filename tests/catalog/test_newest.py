@@ -13,9 +13,8 @@ from lance_flight.catalog.storage.latest_version import TRUSTED_SECONDS, LatestV
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 
-from tests.catalog.aging import age
+from tests.catalog.aging import ALL_THAT_MAY_GO, age, versions
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
-from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
 from tests.selection import IS_FULL
 from tests.stock import manifest
 

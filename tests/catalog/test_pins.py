@@ -7,12 +7,13 @@ from pathlib import Path
 import lance
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt
 
 from tests.catalog.pinned_layouts import DE, TABLES, US, lay_out, repin, table_of
-from tests.catalog.reading import read_ids
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
 
@@ -36,6 +37,13 @@ def test_names_that_others_gave_are_kept_and_extended(tmp_path: Path) -> None:
     assert by_country["DE"].row["location"] == "some/where/de.lance"
     assert sorted(by_country["DE"].dataset.to_table()["id"].to_pylist()) == [11, 12]
     assert by_country["FR"].object_id not in TABLES
+
+
+def read_ids(place: Path, condition: str = "true") -> list[int]:
+    """The column `id` of the rows for which a condition holds, sorted."""
+    sql = f'SELECT id FROM "{place.name}" WHERE {condition} ORDER BY id'
+    found: list[int] = Engine(Root(Store(str(place.parent))), target_partitions=2).query(sql)["id"].to_pylist()
+    return found
 
 
 PINS = [

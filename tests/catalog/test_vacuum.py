@@ -25,9 +25,8 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused
 
-from tests.catalog.aging import age, file_names, table_files
+from tests.catalog.aging import ALL_THAT_MAY_GO, age, file_names, table_files, versions
 from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, written
-from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
 from tests.faults.failpoints import left_behind
 from tests.selection import IS_FULL
 from tests.stock import manifest, stored_tables

@@ -25,9 +25,8 @@ from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
-from tests.catalog.aging import age
+from tests.catalog.aging import age, versions
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
-from tests.catalog.table_versions import versions
 from tests.faults.failpoints import left_behind
 from tests.service.server_process import Server, serving
 from tests.stock import stored_rows
