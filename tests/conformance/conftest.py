@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance import go, java, node, rust
 from tests.selection import IS_FULL
+from tests.service.server_process import Server, serving
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
 
@@ -18,6 +19,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks in LangChain's tests of chat models, which come along with those of vector stores."""
     for mark in ("benchmark", "vcr"):
         config.addinivalue_line("markers", f"{mark}: not used here")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server for tests that look at tables of their own in it; those that list what there is have another one."""
+    with serving(tmp_path_factory.mktemp("conformance") / "root") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -90,59 +90,6 @@ def test_the_schema_of_a_table(server: Server) -> None:
         server.connection.adbc_get_table_schema("nowhere")
 
 
-MODES = {
-    "create": (["create"], 3),
-    "append": (["create", "append"], 6),
-    "replace": (["create", "append", "replace"], 3),
-    "create_append": (["create_append", "create_append"], 6),
-}
-
-
-@pytest.mark.parametrize(("modes", "rows"), MODES.values(), ids=MODES.keys())
-@pytest.mark.parametrize("partition_by", [None, "site"], ids=["plain", "partitioned"])
-def test_ingests(server: Server, modes: list[str], rows: int, partition_by: str | None) -> None:
-    table = f"ingested_{'_'.join(modes)}_{partition_by}".lower()
-    for mode in modes:
-        assert server.ingest(table, ROWS, mode, partition_by=partition_by) == ROWS.num_rows
-    assert server.value(f"SELECT count(*) FROM {table}") == rows
-
-
-REFUSED = {
-    "create": ("flights", "create", "is there already"),
-    "append": ("nowhere", "append", "no table 'nowhere'"),
-    "other columns": ("flights", "append", "site"),
-}
-
-
-@pytest.mark.parametrize(("table", "mode", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_ingests_that_are_refused(server: Server, table: str, mode: str, words: str) -> None:
-    with pytest.raises(Error, match=words):
-        server.ingest(table, ROWS, mode)
-
-
-def test_a_temporary_table_is_there_for_its_connection(server: Server) -> None:
-    with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
-        cursor.adbc_ingest("passing", ROWS, mode="create", temporary=True)
-        connection.rollback()
-        cursor.execute("SELECT count(*) FROM passing")
-        assert cursor.fetchone() == (ROWS.num_rows,)
-        assert connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
-    assert "no table 'passing'" in server.refuses("SELECT * FROM passing")
-
-
-def test_transactions(server: Server) -> None:
-    server.run("CREATE TABLE moved (id bigint) PARTITIONED BY (id)")
-    with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
-        cursor.execute("INSERT INTO moved VALUES (1)")
-        cursor.adbc_ingest("moved", pa.table({"id": [2]}), mode="append")
-        connection.rollback()
-        cursor.execute("INSERT INTO moved VALUES (3)")
-        cursor.adbc_ingest("moved", pa.table({"id": [4]}), mode="append")
-        assert server.value("SELECT count(*) FROM moved") == 0
-        connection.commit()
-    assert sorted(server.rows("SELECT id FROM moved")) == [(3,), (4,)]
-
-
 def test_partitions(server: Server) -> None:
     with server.connection.cursor() as cursor, dbapi.connect(server.uri, autocommit=True) as another:
         cursor.adbc_statement.set_options(**{ENDPOINTS: "3"})
@@ -155,18 +102,6 @@ def test_partitions(server: Server) -> None:
                 reader.adbc_read_partition(partition)
                 read += reader.fetchall()
         assert sorted(read) == [(1,), (2,), (3,)]
-
-
-def test_cancellation(server: Server) -> None:
-    with server.connection.cursor() as cursor:
-        cursor.execute("SELECT value FROM generate_series(1, 1000000000)")
-        batches = cursor.fetch_record_batch()
-        batches.read_next_batch()
-        cursor.adbc_cancel()
-        with pytest.raises((Error, pa.ArrowException, OSError)):
-            for _ in batches:
-                pass
-    assert server.value("SELECT 1") == 1
 
 
 def test_errors_are_those_of_the_dbapi(server: Server) -> None:

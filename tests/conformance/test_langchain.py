@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -36,14 +35,6 @@ LAYOUTS = {
     "one partition of several": (" PARTITIONED BY (tenant)", {"tenant": "acme"}),
 }
 """How a table is partitioned, and the scope of a store over it."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    root = tmp_path_factory.mktemp("langchain") / "root"
-    (root / "team").mkdir(parents=True)
-    with serving(root) as running:
-        yield running
 
 
 @pytest.fixture
@@ -183,6 +174,7 @@ def test_stores_of_one_table_have_their_own_documents(server: Server, table: str
 
 def test_names_and_values_are_no_part_of_statements(server: Server) -> None:
     name, columns = 'team.say "x"; --', Columns(id='a "b"', text="$1", vector="v'", metadata="?")
+    server.run("CREATE SCHEMA team")
     server.run(
         'CREATE TABLE team."say ""x""; --" ("a ""b""" VARCHAR, "$1" VARCHAR, "v\'" FLOAT[2], "?" VARCHAR, "o\'r" VARCHAR)'
     )

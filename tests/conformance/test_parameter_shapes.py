@@ -6,7 +6,7 @@ The statements and their answers are in `parameter_shapes.py`; what the changes 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +16,8 @@ from adbc_driver_manager import Error
 from tests.conformance import java
 from tests.conformance.parameter_shapes import GO, JDBC, PYTHON, SETUP, Line, lines, stored
 from tests.conformance.transcripts import said_in
-from tests.service.server_process import Server, serving
+from tests.service.server_process import Server
 from tests.stock import stored_rows
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("shapes") / "root") as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

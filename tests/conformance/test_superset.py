@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from datetime import date, datetime
 from importlib.metadata import entry_points
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from lance_flight_client.superset import TIME_GRAINS, EngineSpec
 
-from tests.service.server_process import Server, serving
+from tests.service.server_process import Server
 
 MOMENT = datetime(2025, 8, 20, 7, 38, 41)
 TRUNCATED = {
@@ -30,13 +28,10 @@ TRUNCATED = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    root: Path = tmp_path_factory.mktemp("superset") / "root"
-    with serving(root) as running:
-        running.run("CREATE TABLE charted (at TIMESTAMP, day DATE, seconds BIGINT) PARTITIONED BY (month(at))")
-        running.run(f"INSERT INTO charted VALUES ('{MOMENT}', '{MOMENT.date()}', 60), ('2020-01-01', NULL, NULL)")
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def charted(server: Server) -> None:
+    server.run("CREATE TABLE charted (at TIMESTAMP, day DATE, seconds BIGINT) PARTITIONED BY (month(at))")
+    server.run(f"INSERT INTO charted VALUES ('{MOMENT}', '{MOMENT.date()}', 60), ('2020-01-01', NULL, NULL)")
 
 
 @pytest.mark.parametrize("grain", TIME_GRAINS)
