@@ -50,21 +50,13 @@ OWN_SPARK = (
     "test_cluster.py",
     "test_connect.py",
     "test_connector_jars.py::test_the_jar_of_this_spark_is_built_again_the_same",
-    "test_connector_reads.py::test_a_root_that_is_not_there_is_refused",
     "test_connector_versions.py",
-    "test_connector_writes.py::test_a_change_beside_one_of_the_same_rows_is_a_conflict",
-    "test_executors.py::test_a_table_is_maintained_by_executors",
-    "test_partition_wise.py::test_a_group_by_of_another_column_is_sparks",
-    "test_partition_wise.py::test_a_join_without_groups_has_no_rows",
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
-    "test_spark.py::test_a_dataframe_stays_at_its_version",
     "test_sql_page.py::test_a_wheel_is_enough",
     "test_sql_page.py::test_the_settings",
     "test_sql_page.py::test_the_shell",
-    "test_write_faults.py::test_a_driver_that_is_killed_is_run_again",
-    "test_write_faults.py::test_jobs_at_once",
 )
-"""Tests that start a Spark or a compiler of their own, or what others hold too; they run only with `IS_FULL`."""
+"""Tests that start a Spark or a compiler of their own; they run only with `IS_FULL`."""
 
 _NUMBERS = count(1)
 
@@ -157,6 +149,23 @@ def sql(spark: SparkSession, server: Server) -> SparkSession:
         for option, value in (place, ("python", sys.executable)):
             session.conf.set(f"spark.sql.catalog.{catalog}.{option}", value)
     return session
+
+
+@pytest.fixture(scope="session")
+def shop(database: Database) -> dict[str, dict[str, str]]:
+    """Options of orders in 16 buckets and of customers in 8, with keys that are missing, NULL, and alone; and of the same without partitions."""
+    numbers = "FROM (SELECT unnest(range({}, {})) AS v) AS n"
+    orders = f"SELECT v AS id, CASE WHEN v % 9 = 0 THEN NULL ELSE CAST(v % 50 AS INT) END AS customer, v * 10 AS total {numbers.format(0, 200)}"
+    customers = (
+        f"SELECT CASE WHEN v % 11 = 0 THEN NULL ELSE v END AS customer, concat('c', v) AS name {numbers.format(20, 70)}"
+    )
+    database.run(f"CREATE TABLE shop_orders PARTITIONED BY (bucket(16, customer)) AS {orders}")
+    database.run(f"CREATE TABLE shop_customers PARTITIONED BY (bucket(8, customer)) AS {customers}")
+    database.run("DELETE FROM shop_orders WHERE id % 13 = 0")
+    for name in ("orders", "customers"):
+        database.run(f"CREATE TABLE shop_plain_{name} AS SELECT * FROM shop_{name}")
+    names = ("orders", "customers", "plain_orders", "plain_customers")
+    return {name: {"root": str(database.root), "table": f"shop_{name}"} for name in names}
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ class FaultyWriter(DataSourceArrowWriter):
         if self._fault == "first attempts are killed after writing" and is_first:
             os.kill(os.getpid(), signal.SIGKILL)
         if self._fault == "a first attempt stays after writing" and is_first and context.partitionId() == 0:
-            self._wait(os.getsid(0))
+            self._stay()
         if self._fault == "a first attempt waits for the second one" and context.partitionId() == 0:
             # Whoever opens one end waits for the other, so that both are done at the same moment.
             with Path(self._told["place"]).open("r" if is_first else "w"):
@@ -80,19 +80,15 @@ class FaultyWriter(DataSourceArrowWriter):
         if self._fault in faults.POINTS:
             # This process alone is told, and it is the one that dies.
             faults._fault = faults._Fault(self._fault)
-        if self._fault == "waits before its commit":
-            self._wait()
         self._inner.commit(messages, *batch)
-        if self._fault == "waits after its commit":
-            self._wait()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._inner.abort(messages)
 
-    def _wait(self, said: object = "") -> None:
-        """Say that the place is reached, and stay there."""
+    def _stay(self) -> None:
+        """Say in which session of processes the place is reached, and stay there."""
         place = Path(self._told["place"])
-        place.with_suffix(".part").write_text(str(said))
+        place.with_suffix(".part").write_text(str(os.getsid(0)))
         place.with_suffix(".part").rename(place)
         signal.pause()
 

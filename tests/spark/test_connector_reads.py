@@ -7,7 +7,6 @@ import re
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,7 +19,6 @@ from tests.service.server_process import Server
 from tests.spark.connector_results import CATALOGS, IN_SPARK, plan_of, pushed, texts, values
 from tests.spark.every_type import typed
 from tests.spark.processes import descendants
-from tests.spark.statements import PRUNED
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)
@@ -35,15 +33,6 @@ def test_every_kind_of_table_is_read_as_the_service_reads_it(
     for name in shapes.values():
         assert sql.table(f"{catalog}.{name}").columns == database.query(f"SELECT * FROM {name} LIMIT 0").column_names
     assert {row.col_name for row in sql.sql(f"DESCRIBE TABLE {catalog}.nulls").collect()} >= {"id", "part", "at", "x"}
-
-
-@pytest.mark.parametrize("catalog", IN_SPARK)
-def test_a_filter_leaves_the_rows_that_spark_leaves(sql: SparkSession, shapes: Mapping[str, str], catalog: str) -> None:
-    whole = sql.table(f"{catalog}.{shapes['nulls']}")
-    unpushed = sql.createDataFrame(whole.collect(), whole.schema)
-    conditions = list(PRUNED["nulls"])
-    for where in conditions if IS_FULL else conditions[4:21:4]:
-        assert values(whole.filter(where)) == values(unpushed.filter(where)), where
 
 
 def test_a_plan_names_the_filters_and_the_columns_that_are_read(sql: SparkSession, shapes: Mapping[str, str]) -> None:
@@ -143,12 +132,3 @@ def test_a_process_that_dies_is_started_again_and_a_task_tells_what_python_could
         file.unlink()
     with pytest.raises(IllegalArgumentException, match=rf"\[corrupt\] reading '{table}' failed"):
         found.selectExpr("sum(id + 1)").collect()
-
-
-def test_a_root_that_is_not_there_is_refused(sql: SparkSession, tmp_path: Path) -> None:
-    session = sql.newSession()
-    settings = {name: str(sql.conf.get(f"spark.sql.catalog.lake{name}")) for name in ("", ".python")}
-    for name, value in {**settings, ".root": str(tmp_path / "gone")}.items():
-        session.conf.set(f"spark.sql.catalog.gone{name}", value)
-    with pytest.raises(IllegalArgumentException, match="is no directory here"):
-        session.table("gone.t")

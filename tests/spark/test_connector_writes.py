@@ -12,7 +12,7 @@ from tests.engine.database import Database
 from tests.selection import IS_FULL
 from tests.service.server_process import Server, files
 from tests.spark.connector_results import CATALOGS, IN_SPARK, texts
-from tests.spark.row_statements import OVERWRITTEN, PLACES, beside, made, statements_at, versions
+from tests.spark.row_statements import OVERWRITTEN, PLACES, made, statements_at, versions
 
 
 @pytest.mark.parametrize("place", PLACES, ids="-".join)
@@ -116,18 +116,3 @@ def test_what_fails_leaves_the_tables_and_the_root_as_they_were(
             assert files(database.root) == before, statement
         # The other tasks of a change in a root may write files when it has failed.
         before = files(database.root)
-
-
-@pytest.mark.parametrize("catalog", CATALOGS)
-def test_a_change_beside_one_of_the_same_rows_is_a_conflict(
-    sql: SparkSession, server: Server, database: Database, table: str, *, catalog: str
-) -> None:
-    made(database, table, "identity")
-    beside(sql, server, table, f"UPDATE {table} SET s = 'theirs' WHERE id = 1")
-    with pytest.raises(PySparkException, match="changed by another writer"):
-        sql.sql(f"UPDATE {catalog}.{table} SET s = held(s) WHERE k = 1 AND id % 1 = 0")
-    assert database.rows(f"SELECT count(*) FROM {table} WHERE s = 'theirs'") == [(1,)]
-    assert database.rows(f"SELECT count(*) FROM {table} WHERE s = 'held'") == [(0,)]
-    beside(sql, server, table, f"INSERT INTO {table} (id, k) VALUES (500, 2)")
-    sql.sql(f"UPDATE {catalog}.{table} SET s = held(s) WHERE k = 3 AND id % 1 = 0")
-    assert database.value(f"SELECT count(*) FROM {table} WHERE s = 'held'") == 10

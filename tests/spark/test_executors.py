@@ -9,19 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from lance_flight.catalog.bulk.pieces import Threads
 from lance_flight.errors import SchemaError
-from lance_flight_client.spark import maintenance
 from lance_flight_client.spark.maintenance import Executors
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-
-from tests.engine.database import Database
-from tests.stock import stored_tables
 
 # Spark's workers know the product, and not its tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -92,25 +86,3 @@ def test_nothing_is_left_where_a_piece_is_refused(request: pytest.FixtureRequest
 def test_a_piece_that_always_fails_ends_the_work(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="always"):
         Executors(spark, "test")([Marked(str(tmp_path), 0, "raises")])
-
-
-def doubled(batch: pa.RecordBatch) -> pa.Array:
-    return pc.multiply(batch["id"], 2)
-
-
-def test_a_table_is_maintained_by_executors(spark: SparkSession, database: Database, table: str) -> None:
-    root = str(database.root)
-    database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, c VARCHAR) PARTITIONED BY (c)")
-    for start in (0, 12):
-        database.run(f"INSERT INTO {table} SELECT value + {start}, 'c' || (value % 3) FROM range(12)")
-    before = database.rows(f"SELECT * FROM {table} ORDER BY id")
-    report = maintenance.compact(spark, root, table)
-    assert [(each.files_before, each.files_after) for each in report.tables] == [(2, 1)] * 3
-    maintenance.backfill(spark, root, table, "more", doubled, data_type="BIGINT")
-    database.run(f"ALTER TABLE {table} SET PARTITIONED BY (bucket(2, id))")
-    maintenance.rewrite(spark, root, table)
-    assert {stored.spec_id for stored in stored_tables(database.root / table)} == {2}
-    assert maintenance.create_index(spark, root, table, "id", min_rows=0).tables == 2
-    assert maintenance.verify(spark, root, table).is_sound
-    expected = [(*row, 2 * row[0]) for row in before]
-    assert database.rows(f"SELECT id, c, more FROM {table} ORDER BY id") == expected

@@ -20,22 +20,6 @@ NONE: Any = None
 """No session: what is refused is refused before one is used."""
 
 
-@pytest.fixture(scope="module")
-def shop(database: Database) -> Mapping[str, Mapping[str, str]]:
-    """Orders in 16 buckets and customers in 8, with keys that are missing, NULL, and alone."""
-    numbers = "FROM (SELECT unnest(range({}, {})) AS v) AS n"
-    database.run("CREATE TABLE g_orders (id BIGINT, customer INT, total BIGINT) PARTITIONED BY (bucket(16, customer))")
-    database.run("CREATE TABLE g_customers (customer BIGINT, name VARCHAR) PARTITIONED BY (bucket(8, customer))")
-    orders = numbers.format(0, 200)
-    database.run(f"INSERT INTO g_orders SELECT v, CASE WHEN v % 9 = 0 THEN NULL ELSE v % 50 END, v * 10 {orders}")
-    customers = numbers.format(20, 70)
-    database.run(
-        f"INSERT INTO g_customers SELECT CASE WHEN v % 11 = 0 THEN NULL ELSE v END, concat('c', v) {customers}"
-    )
-    database.run("DELETE FROM g_orders WHERE id % 13 = 0")
-    return {name: {"root": str(database.root), "table": f"g_{name}"} for name in ("orders", "customers")}
-
-
 def planned(options: Mapping[str, str], **more: str) -> reading.DirectPlan:
     return reading.plan_direct(ReadOptions.parse({**options, **more}))
 
@@ -55,7 +39,7 @@ def texts(found: Any) -> list[str]:
 
 
 ON = [("customer", "customer")]
-SIDES = "FROM g_orders l {} g_customers r ON l.customer = r.customer"
+SIDES = "FROM shop_orders l {} shop_customers r ON l.customer = r.customer"
 OUTER = "SELECT coalesce(l.customer, r.customer), l.id, l.total, r.name"
 JOINS = {
     "inner": f"SELECT l.customer, l.id, l.total, r.name {SIDES.format('JOIN')}",
@@ -94,11 +78,11 @@ def test_filters_and_missing_groups(database: Database, shop: Mapping[str, Mappi
 def test_a_group_by_in_groups_is_the_group_by(database: Database, shop: Mapping[str, Mapping[str, str]]) -> None:
     named = [("n", "id", "count"), ("most", "total", "max"), ("all", "total", "sum"), ("avg", "total", "mean")]
     found = aggregate_plan(planned(shop["orders"]), ["customer"], named)
-    sql = "SELECT customer, count(id), max(total), sum(total), avg(total) FROM g_orders GROUP BY customer"
+    sql = "SELECT customer, count(id), max(total), sum(total), avg(total) FROM shop_orders GROUP BY customer"
     assert rows(found) == texts(database.rows(sql))
     other = aggregate_plan(planned(shop["orders"]), ["total"], named[:1])
     assert isinstance(other, NotCopartitioned)
-    assert other.why == "g_orders has no partition field of total alone"
+    assert other.why == "shop_orders has no partition field of total alone"
 
 
 def test_what_cannot_be_is_refused(shop: Mapping[str, Mapping[str, str]]) -> None:

@@ -10,12 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.errors import DataError, LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight_client.spark import maintenance
 
 from tests.engine.database import Database
-from tests.stock import stored_tables
 
 pytestmark = pytest.mark.usefixtures("in_threads")
 
@@ -43,52 +41,6 @@ def everything(database: Database, table: str) -> list[tuple[Any, ...]]:
 
 def version(database: Database, table: str) -> int:
     return int(database.value(f"SELECT max(version) FROM {table}$snapshots"))
-
-
-def told() -> tuple[list[tuple[int, int]], Any]:
-    heard: list[tuple[int, int]] = []
-    return heard, lambda done, total: heard.append((done, total))
-
-
-def test_files_are_compacted_in_one_commit(database: Database, aged: str) -> None:
-    before, at = everything(database, aged), version(database, aged)
-    heard, progress = told()
-    report = maintenance.compact(NONE, str(database.root), aged, progress=progress)
-    assert report.versions == (at + 1,)
-    assert heard[-1] == (report.table_count, report.table_count)
-    assert all(len(stored.dataset.get_fragments()) == 1 for stored in stored_tables(database.root / aged))
-    assert everything(database, aged) == before
-    assert str(report).startswith(f"{len(report.tables)} of {report.table_count} partition tables compacted, ")
-    assert maintenance.compact(NONE, str(database.root), aged).versions == ()
-
-
-def test_rows_are_moved_to_the_current_spec(database: Database, aged: str) -> None:
-    before = everything(database, aged)
-    report = maintenance.rewrite(NONE, str(database.root), aged, where="c = 'c1'")
-    assert [commit.tables_before for commit in report.commits] == [1]
-    assert {s.spec_id for s in stored_tables(database.root / aged)} == {1, 2}
-    heard, progress = told()
-    maintenance.rewrite(NONE, str(database.root), aged, progress=progress)
-    assert {s.spec_id for s in stored_tables(database.root / aged)} == {2}
-    assert heard[0] == (0, 2)
-    assert heard[-1] == (2, 2)
-    assert everything(database, aged) == before
-
-
-def test_what_is_where_is_verified(database: Database, aged: str) -> None:
-    at = version(database, aged)
-    report = maintenance.verify(NONE, str(database.root), aged)
-    assert report.is_sound
-    assert (report.snapshot, report.checksum.rows) == (at, len(everything(database, aged)))
-    maintenance.compact(NONE, str(database.root), aged)
-    maintenance.rewrite(NONE, str(database.root), aged)
-    assert maintenance.verify(NONE, str(database.root), aged).checksum == report.checksum
-    assert maintenance.verify(NONE, str(database.root), aged, snapshot=at).checksum == report.checksum
-    stored = stored_tables(database.root / aged)[0]
-    for path in Path(str(stored.dataset.uri), "data").iterdir():
-        path.unlink()
-    damaged = maintenance.verify(NONE, str(database.root), aged)
-    assert [table.object_id for table in damaged.unsound] == [stored.object_id]
 
 
 def doubled(batch: pa.RecordBatch) -> pa.Array:
@@ -155,26 +107,6 @@ def test_a_column_that_cannot_be_filled_is_refused_and_nothing_is_left(
 
 def data_files(place: Path) -> set[str]:
     return {str(path.relative_to(place)) for path in place.glob("*/data/*.lance")}
-
-
-def test_an_index_is_built_for_every_table(database: Database, aged: str) -> None:
-    before = everything(database, aged)
-    report = maintenance.create_index(NONE, str(database.root), aged, "id", min_rows=0)
-    assert report.tables == report.table_count
-    for stored in stored_tables(database.root / aged):
-        assert [index.name for index in stored.dataset.describe_indices()] == ["id_idx"]
-    assert everything(database, aged) == before
-    assert database.rows(f"SELECT id FROM {aged} WHERE id = 101") == [(101,)]
-    with pytest.raises(Unsupported, match="ngram"):
-        maintenance.create_index(NONE, str(database.root), aged, "day", kind="ngram", min_rows=0)
-    assert (
-        len(list((database.root / aged).glob(f"*/{INDICES}/*"))) - manifest_indices(database.root / aged)
-        == report.tables
-    )
-
-
-def manifest_indices(place: Path) -> int:
-    return len(list((place / "__manifest" / INDICES).iterdir()))
 
 
 def test_a_plain_table_is_maintained_but_has_no_partitions_to_rewrite(database: Database, table: str) -> None:

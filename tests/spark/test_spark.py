@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import lance
 import pyarrow as pa
 import pytest
-from lance_flight_client.spark.types import arrow_schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -72,62 +68,6 @@ def test_the_options_of_one_load_are_not_those_of_another(spark: SparkSession, s
     assert sorted(both.collect()) == [(n, 1) for n in range(ROWS) if n % PARTS == 1 and n > 8]
     none = load(spark, server, table=numbers, filter="p = 9")
     assert (none.columns, none.collect()) == (["id", "p", "x"], [])
-
-
-def test_a_dataframe_stays_at_its_version(spark: SparkSession, server: Server, table: str) -> None:
-    server.ingest(table, pa.table({"id": [1, 2, 3], "p": [1, 2, None]}), partition_by="p")
-    before = {way: load(spark, server, way, table=table) for way in ("root", "uri")}
-    server.ingest(table, pa.table({"id": [4], "p": [1]}), "append")
-    for way, frame in before.items():
-        assert load(spark, server, way, table=table).join(frame, "id", "left_anti").collect() == [(4, 1)]
-
-
-EVERYTHING = pa.table(
-    {
-        "id": pa.array([1, 2], pa.int64()),
-        "big": pa.array([2**64 - 1, None], pa.uint64()),
-        "small": pa.array([255, None], pa.uint8()),
-        "half": pa.array([1.5, None], pa.float16()),
-        "vector": pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2)),
-        "day": pa.array([date(2025, 1, 31), None], pa.date32()),
-        "clock": pa.array([time(1, 2, 3, 4), None], pa.time64("us")),
-        "local": pa.array([datetime(2025, 1, 31, 12), None], pa.timestamp("ms")),
-        "moment": pa.array([datetime(2025, 1, 31, 12), None], pa.timestamp("us", "Europe/Paris")),
-        "lasts": pa.array([timedelta(seconds=5), None], pa.duration("s")),
-        "price": pa.array([Decimal("12.34"), None], pa.decimal128(10, 2)),
-        "raw": pa.array([b"\0\1", None], pa.binary()),
-        "nested": pa.array([{"a": [{"b": 7}]}, None], pa.struct({"a": pa.list_(pa.struct({"b": pa.uint16()}))})),
-    }
-)
-AS_ROW = {
-    "id": 1,
-    "big": Decimal(2**64 - 1),
-    "small": 255,
-    "half": 1.5,
-    "vector": [1.0, 2.0],
-    "day": date(2025, 1, 31),
-    "clock": time(1, 2, 3, 4),
-    "local": datetime(2025, 1, 31, 12),
-    "lasts": timedelta(seconds=5),
-    "price": Decimal("12.34"),
-    "raw": bytearray(b"\0\1"),
-}
-
-
-def test_every_type_arrives(spark: SparkSession, server: Server, table: str) -> None:
-    lance.write_dataset(EVERYTHING, str(server.root / f"{table}.lance"))
-    direct = load(spark, server, table=table)
-    first, second = direct.orderBy("id").collect()
-    assert {name: first[name] for name in AS_ROW} == AS_ROW
-    assert first["nested"].asDict(recursive=True) == {"a": [{"b": 7}]}
-    assert [value for name, value in second.asDict().items() if name != "id"] == [None] * (len(EVERYTHING.schema) - 1)
-    shown = direct.selectExpr("date_format(moment, 'yyyy-MM-dd HH:mm') AS there").first()
-    assert shown is not None
-    assert shown.there == "2025-01-31 07:00", "in the zone of the session"
-    assert arrow_schema(direct.schema).types == EVERYTHING.schema.types
-    served = load(spark, server, "uri", table=table)
-    assert served.dtypes == direct.dtypes
-    assert sorted(map(str, served.collect())) == sorted(map(str, direct.collect()))
 
 
 def test_tables_of_sparks_own_catalog_are_refused(spark: SparkSession, server: Server, numbers: str) -> None:

@@ -13,7 +13,7 @@ from lance_flight_client.spark.program.sql import catalog_options
 from pyspark.sql import SparkSession
 
 from tests.documents import TOP
-from tests.spark.sql_page import Reader, check_programs, check_sql, differing, printed_by
+from tests.spark.sql_page import Reader, check_programs, check_sql, printed_by
 
 
 @pytest.fixture(scope="module")
@@ -99,18 +99,3 @@ def test_a_wheel_is_enough(tmp_path: Path) -> None:
     subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, f"{wheel}[spark]"], check=True)
     new = Reader(python, tmp_path, JAVA_HOME=str(tmp_path / "none"))
     check_sql(new.sql(new.install()))
-
-
-MISSED = [
-    pytest.param("1  a", "1\ta\n", True, id="columns"),
-    pytest.param("1  a", "1\tb\n", False, id="another value"),
-    pytest.param("1  a", "1\ta\n2\tb\n", False, id="a row more"),
-    pytest.param("1  …", "1\tb\n", True, id="any text"),
-    pytest.param("…\n1  a", "x\ny\n1\ta\n", True, id="any lines"),
-    pytest.param("…\n1  a", "x\ny\n", False, id="any lines, and none that is shown"),
-]
-
-
-@pytest.mark.parametrize(("result", "printed", "is_shown"), MISSED)
-def test_a_result_is_compared(result: str, printed: str, *, is_shown: bool) -> None:
-    assert (list(differing(result, printed)) == []) == is_shown

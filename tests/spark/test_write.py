@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pytest
 from lance_flight.model.hashing import murmur3
 from lance_flight_client.spark.clustering import cluster_by_partition
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.service.server_process import Server
@@ -134,29 +132,6 @@ def test_columns_are_found_by_name_and_an_overwrite_may_have_no_rows(
     check(server, events, [])
 
 
-def test_rows_that_do_not_fit_are_refused_before_any_task_or_by_it(
-    spark: SparkSession, server: Server, events: str
-) -> None:
-    before = data_files(server.root / events)
-    with pytest.raises(
-        AnalysisException, match=r"SchemaError: rows for table 't.*column 'id' is string; expected int64"
-    ):
-        write(spark.sql("SELECT 'x' AS id"), server.root, events)
-    with pytest.raises(
-        PySparkException, match=r"DataError: column 'id' is NOT NULL and has NULL in row \d+ of a batch"
-    ):
-        write(frame(spark, MORE).selectExpr("IF(id = 102, NULL, id) AS id", "country", "at"), server.root, events)
-    for mode in ("ignore", "error"):
-        with pytest.raises(AnalysisException, match='use either the "Append" or "Overwrite" mode'):
-            write(frame(spark, MORE), server.root, events, mode)
-    check(server, events, FIRST)
-    assert data_files(server.root / events) == before
-
-
-def data_files(place: Path) -> set[Path]:
-    return set(place.rglob("*.lance"))
-
-
 def test_values_of_every_kind_come_back(spark: SparkSession, server: Server, table: str) -> None:
     df = spark.sql(
         "SELECT id, CAST(1.25 AS DECIMAL(10, 2)) AS d, DATE'2024-02-29' AS day, TIMESTAMP_NTZ'2024-07-01 12:00:00' AS local,"
@@ -196,19 +171,3 @@ def test_a_table_is_made_clustered_and_read_by_fields_inside_structs(
     for place in ({"root": str(server.root)}, {"uri": server.uri}):
         loaded = spark.read.format("lance_flight").options(table=table, **place, filter="s.a IS NULL OR s.a = 1").load()
         assert sorted(row.id for row in loaded.collect()) == [1, 2, 4, 11, 12, 14]
-
-
-def test_rows_can_be_brought_together_first(spark: SparkSession, server: Server, events: str) -> None:
-    scattered = frame(spark, [(1000 + n, "no", at(2023)) for n in range(60)]).repartition(6)
-    write(scattered, server.root, events)
-    before = fragments(server.root / events)
-    write(cluster_by_partition(scattered, str(server.root), events), server.root, events)
-    added = fragments(server.root / events) - before
-    assert set(added.values()) == {1}
-    assert len(added) == len({bucket(1000 + n) for n in range(60)})
-    assert server.value(f"SELECT count(*) FROM {events} WHERE id >= 1000") == 120
-
-
-def fragments(place: Path) -> Counter[str]:
-    """How many data files each partition table has."""
-    return Counter({table.object_id: len(table.dataset.get_fragments()) for table in stored_tables(place)})

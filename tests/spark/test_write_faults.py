@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,12 +15,11 @@ from pyspark.sql import SparkSession
 from tests.selection import IS_FULL
 from tests.service.server_process import Server
 from tests.spark.faulty import FORMAT, FaultySource
-from tests.spark.interrupted_driver import SELECT
-from tests.spark.processes import kill_session, wait_until
 from tests.spark.written_rows import check
 
 TASKS = 2
 IDS = list(range(10))
+SELECT = "SELECT id, id % 3 AS p FROM range(10)"
 HELD = [100, 101, 102]
 """What a table holds before; one of them in each of its partitions."""
 
@@ -111,36 +107,3 @@ def test_a_commit_that_is_killed_is_done_or_not_and_its_id_says_which(
     write(spark, server.root, held, mode, commit_id="job")
     check(server, held, then)
     assert last_version(server, held) == version + (not is_done)
-
-
-def test_a_driver_that_is_killed_is_run_again(spark: SparkSession, server: Server, tmp_path: Path) -> None:
-    tables = {"before": "driver_before", "after": "driver_after"}
-    places = [tmp_path / when for when in tables]
-    arguments = [str(server.root), *tables.values(), str(tmp_path)]
-    command = [sys.executable, "-m", "tests.spark.interrupted_driver", *arguments]
-    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
-        try:
-            wait_until(lambda: all(place.exists() for place in places), driver)
-        finally:
-            kill_session(driver.pid)
-    check(server, tables["after"], IDS)
-    assert server.rows(f"SELECT id FROM {tables['before']}") == []
-    for table in tables.values():
-        write(spark, server.root, table, partition_by="p", commit_id="job")
-        check(server, table, IDS)
-
-
-@pytest.mark.parametrize(("commit_ids", "times"), [(("one", "two", "one"), 2), (("one", "one"), 1)])
-def test_jobs_at_once(spark: SparkSession, server: Server, table: str, commit_ids: tuple[str, ...], times: int) -> None:
-    """They make the table together, and its partitions."""
-
-    def job(commit_id: str) -> None:
-        activate(spark)
-        options = {"root": str(server.root), "table": table, "partition_by": "p", "commit_id": commit_id}
-        spark.sql(SELECT).write.format("lance_flight").mode("append").options(**options).save()
-
-    with ThreadPoolExecutor(len(commit_ids)) as threads:
-        for done in [threads.submit(job, commit_id) for commit_id in commit_ids]:
-            done.result()
-    check(server, table, IDS * times)
-    assert server.value(f"SELECT count(*) FROM {table}$partitions") == 3

@@ -16,7 +16,6 @@ from lance_flight.errors import (
     LanceFlightError,
     NotFound,
     SchemaError,
-    SerializationFailure,
     SpecError,
 )
 from lance_flight_client.spark.commits import committed
@@ -194,15 +193,6 @@ def test_vectors_keep_their_length_and_have_no_null_inside(root: Path) -> None:
     assert database.rows("SELECT id, v FROM v WHERE id > 2") == [(10, [0.0, 0.5])]
 
 
-def test_of_two_runs_at_once_with_one_id_one_counts(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    first, second = (writer(root, ID, commit_id="monday") for _ in range(2))
-    done = [made.write(iter([pa.record_batch({"id": [1, 2]})])) for made in (first, second)]
-    second.commit([done[1]])
-    first.commit([done[0]])
-    assert "commit_id 'monday' was committed at" in caplog.text
-    assert sorted(stored_rows(root / "t")["id"].to_pylist()) == [1, 2]
-
-
 def test_an_abort_after_a_commit_deletes_nothing(root: Path) -> None:
     """Spark aborts when `commit` has failed, and it may have failed after all was visible."""
     made = writer(root, ID)
@@ -210,14 +200,6 @@ def test_an_abort_after_a_commit_deletes_nothing(root: Path) -> None:
     made.commit([done])
     made.abort([done])
     assert stored_rows(root / "t").num_rows == 3
-
-
-def test_an_abort_before_a_commit_deletes_what_is_known(root: Path) -> None:
-    before = set(root.rglob("*.lance"))
-    made = writer(root, ID)
-    done = [made.write(iter([pa.record_batch({"id": [number]})])) for number in range(3)]
-    made.abort([done[0], None, done[2]])
-    assert set(root.rglob("*.lance")) == before
 
 
 @pytest.mark.parametrize(
@@ -243,48 +225,3 @@ def test_a_table_is_made_whose_rows_keep_their_ids(root: Path) -> None:
     write(writer(root, ID, table="kept"), id=[5, 6])
     database.run("UPDATE kept SET id = id WHERE id IN (1, 5)")
     assert [row for row in database.rows(lineage) if row in before] == before
-
-
-MEANWHILE: list[Any] = [
-    pytest.param(
-        "INSERT INTO p VALUES (103, 0), (104, 9)", {}, [1, 2, 3, 100, 101, 102, 103, 104], id="append and insert"
-    ),
-    pytest.param("DELETE FROM p WHERE p = 1", {}, [1, 2, 3, 100, 102], id="append and delete"),
-    pytest.param("INSERT OVERWRITE p VALUES (105, 2)", {}, [1, 2, 3, 100, 101, 105], id="append and overwrite"),
-    pytest.param(
-        "INSERT INTO p VALUES (104, 9)", {"overwrite": "partitions"}, [1, 2, 3, 104], id="overwrite and others"
-    ),
-    pytest.param("INSERT INTO p VALUES (103, 0)", {"overwrite": "partitions"}, None, id="overwrite and the same"),
-    pytest.param("INSERT INTO p VALUES (104, 9)", {"overwrite": "table"}, None, id="the whole table"),
-    pytest.param("ALTER TABLE p ADD COLUMN more INTEGER", {}, None, id="append and another schema"),
-]
-
-
-@pytest.mark.parametrize(("meanwhile", "options", "then"), MEANWHILE)
-def test_a_server_writes_before_the_commit(
-    root: Path, meanwhile: str, options: dict[str, str], then: list[int] | None
-) -> None:
-    database = Database(root)
-    database.run("CREATE TABLE p (id BIGINT, p BIGINT) PARTITIONED BY (p)")
-    database.run("INSERT INTO p VALUES (100, 0), (101, 1), (102, 2)")
-    given = WriteOptions.parse({"root": str(root), "table": "p", **options}, overwrite=bool(options))
-    made = new_writer(given, spark.StructType([ID, spark.StructField("p", spark.LongType())]))
-    done = made.write(iter([pa.record_batch({"id": [1, 2, 3], "p": [1, 2, 0]})]))
-    database.run(meanwhile)
-    if then is None:
-        with pytest.raises(SerializationFailure):
-            made.commit([done])
-    else:
-        made.commit([done])
-    found = sorted(stored_rows(root / "p")["id"].to_pylist())
-    assert found == then if then is not None else not {1, 2, 3} & set(found) and {100, 101, 102} <= set(found)
-
-
-def test_a_task_that_is_done_twice_counts_once(root: Path) -> None:
-    for options in ({}, {"overwrite": "table"}):
-        given = {"root": str(root), "table": "t", **options}
-        made = new_writer(WriteOptions.parse(given, overwrite=bool(options)), spark.StructType([ID]))
-        batch = pa.record_batch({"id": [1, 2, 3]})
-        made.write(iter([batch]))
-        made.commit([made.write(iter([batch]))])
-        assert sorted(stored_rows(root / "t")["id"].to_pylist()) == [1, 2, 3]
