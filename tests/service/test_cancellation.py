@@ -18,11 +18,11 @@ from datafusion.substrait import Serde
 from lance_flight.flight import wire
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import encode_action, encode_command
+from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.engine.waiting import until
-from tests.flight.statements import planned, reader
+from tests.flight.statements import cancel, planned, reader
 from tests.service.server_process import Server, serving
 
 LONGEST_REST = 10.0
@@ -149,13 +149,6 @@ def fetched(cursor: dbapi.Cursor, sql: str | bytes) -> pa.Table:
     """All rows of a query."""
     cursor.execute(sql)
     return cursor.fetch_arrow_table()
-
-
-def cancel(client: flight.FlightClient, info: flight.FlightInfo) -> int:
-    """Cancel a query; the status that the server answers."""
-    action = flight.Action(*encode_action(wire.CancelFlightInfo(info=info.serialize())))
-    (result,) = client.do_action(action)
-    return int(actions_pb.CancelFlightInfoResult.FromString(result.body.to_pybytes()).status)
 
 
 def at_work(server: Server) -> None:

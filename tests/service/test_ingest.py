@@ -11,32 +11,15 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from adbc_driver_manager.dbapi import Connection
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import StatementIngest, TableDefinitionOptions
 from lance_flight_client.adbc import connect, ingest
 from lance_flight_client.errors import ServerError
 
-from tests.flight.statements import descriptor
 from tests.service.server_process import Server
-from tests.stock import stored_by_value, stored_rows, stored_tables
+from tests.stock import stored_by_value, stored_tables
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "c": ["US", "DE", None, "US"]})
 MORE = pa.table({"id": [5, 6], "c": ["DE", "FR"]})
 SPLIT = {"US": [{"id": 1}, {"id": 4}], "DE": [{"id": 2}], None: [{"id": 3}]}
-
-CREATE, FAIL = 1, 2
-APPEND, REPLACE = 2, 3
-
-
-def put(server: Server, command: StatementIngest, data: pa.Table) -> int:
-    """Send rows with a command of our own; the row count of the one PutResult."""
-    writer, answers = server.client.do_put(descriptor(command), data.schema)
-    with writer:
-        writer.write_table(data)
-        writer.done_writing()
-        answer = answers.read()
-        assert answers.read() is None
-    return int(pb.DoPutUpdateResult.FromString(answer.to_pybytes()).record_count)
 
 
 def test_each_mode_of_the_driver(server: Server, table: str) -> None:
@@ -80,18 +63,6 @@ def test_a_header_partitions_the_table_that_an_ingest_creates(server: Server, ta
         "FR": [{"id": 6}],
         None: [{"id": 3}],
     }
-
-
-def test_an_option_of_the_command_partitions_the_table(server: Server, table: str) -> None:
-    options = TableDefinitionOptions(if_not_exist=CREATE, if_exists=1)
-    made = StatementIngest(table=table, table_definition_options=options, options={"partition_by": "c, bucket(4, id)"})
-    assert put(server, made, ROWS) == 4
-    assert server.rows(f"SELECT field_id FROM {table}$specs ORDER BY position") == [("c",), ("id_bucket",)]
-    added = StatementIngest(
-        table=table, table_definition_options=TableDefinitionOptions(if_not_exist=FAIL, if_exists=APPEND)
-    )
-    assert put(server, added, MORE) == 2
-    assert stored_rows(server.root / table).num_rows == 6
 
 
 def test_a_header_says_which_rows_are_overwritten(server: Server, table: str) -> None:

@@ -92,29 +92,6 @@ def test_a_build_is_killed(server: Server, docs: str) -> None:
     goes_on(server, docs)
 
 
-def test_a_build_ends_with_its_client(server: Server, docs: str) -> None:
-    with (
-        dbapi.connect(server.uri, autocommit=True) as connection,
-        connection.cursor() as cursor,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        building = pool.submit(cursor.execute, f"CREATE INDEX slow ON {docs} (v) {USING}")
-        wait_for(lambda: is_built(server, docs))
-        cursor.adbc_cancel()
-        with pytest.raises(Error, match=r"(?i)cancel"):
-            building.result(30)
-    wait_for(lambda: running(server, docs) == [])
-    goes_on(server, docs)
-
-
-def test_a_build_is_ended_by_its_timeout(server: Server, docs: str) -> None:
-    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute("SET statement_timeout = '0.5'")
-        with pytest.raises(Error, match=r"\[statement_timeout\] the statement was ended after 0.5 seconds"):
-            cursor.execute(f"CREATE INDEX slow ON {docs} (v) {USING}")
-    goes_on(server, docs)
-
-
 def test_an_interrupted_command_leaves_whole_tables(server: Server, docs: str) -> None:
     options = [word for name, value in OPTIONS.items() for word in ("--option", f"{name}={value}")]
     command = [COMMAND, "create-index", str(server.root), docs, "v", "--kind", "ivf_hnsw_sq", *options]

@@ -14,15 +14,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from google.protobuf.any_pb2 import Any as AnyMessage
 from lance_flight.flight import wire
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.wire import Action, encode_action
+from lance_flight.flight.wire import Action
 from pyarrow import flight
 
 from tests.engine.waiting import until
 from tests.flight.cookie_jar import CookieJar
-from tests.flight.statements import descriptor, reader
+from tests.flight.statements import act, descriptor, prepare, put, reader
 from tests.selection import IS_FULL
 from tests.service.server_process import PRIVATE, Server, serving
 
@@ -79,19 +77,12 @@ class Clients:
         """Remember the client of the last calls."""
         self.cookies.append(dict(self.jar.cookies))
 
-    def act(self, action: Action) -> bytes:
-        """The one result of an action."""
-        (result,) = self.connection.do_action(flight.Action(*encode_action(action)))
-        body: bytes = result.body.to_pybytes()
-        return body
+    def act(self, action: Action) -> None:
+        act(self.connection, action)
 
     def run(self, sql: str) -> None:
         """Run a statement that returns no rows."""
-        command = descriptor(wire.StatementUpdate(query=sql))
-        writer, reader = self.connection.do_put(command, pa.schema([]))
-        with writer:
-            writer.done_writing()
-            reader.read()
+        put(self.connection, wire.StatementUpdate(query=sql))
 
     def value(self, sql: str) -> object:
         """The one value of a query."""
@@ -157,9 +148,13 @@ def test_sessions_beyond_the_limit_end_and_take_along_what_they_had(server: Serv
 def test_prepared_statements_cost_a_server_nothing(server: Server, say: Callable[[str], None]) -> None:
     """Handles carry all that they need: none of them is forgotten, however many there are."""
     clients = Clients(server.uri)
-    handles = [prepare(clients, number) for number in range(100)]
+
+    def prepared(number: int) -> bytes:
+        return bytes(prepare(clients.connection, f"SELECT {number} AS n").prepared_statement_handle)
+
+    handles = [prepared(number) for number in range(100)]
     before = resident(server)
-    handles += [prepare(clients, number) for number in range(100, MANY)]
+    handles += [prepared(number) for number in range(100, MANY)]
     grown = resident(server) - before
     for number in (0, 1, MANY // 2, MANY - 1):
         command = wire.PreparedStatementQuery(prepared_statement_handle=handles[number])
@@ -167,13 +162,6 @@ def test_prepared_statements_cost_a_server_nothing(server: Server, say: Callable
         assert clients.connection.do_get(info.endpoints[0].ticket).read_all()["n"].to_pylist() == [number]
     assert grown < 64 * MIB
     say(f"{MANY} prepared statements: {grown / MIB:.0f} MiB")
-
-
-def prepare(clients: Clients, number: int) -> bytes:
-    body = clients.act(wire.CreatePreparedStatement(query=f"SELECT {number} AS n"))
-    result = pb.ActionCreatePreparedStatementResult()
-    assert AnyMessage.FromString(body).Unpack(result)
-    return bytes(result.prepared_statement_handle)
 
 
 def test_slow_readers_keep_nobody_waiting(server: Server, say: Callable[[str], None]) -> None:

@@ -1,4 +1,7 @@
-"""Sixteen writers at once, in one server and in four: every row counts once, and every partition value has one table."""
+"""Many writers at once, in one server and in four: every row counts once, and every partition value has one table.
+
+A bank moves money between partitions meanwhile, and nobody ever sees any of it missing or there twice.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,12 @@ from lance_flight.engine.sql.functions import evaluate
 from tests.catalog.small_table import SCHEMA, SPEC, ids, rows
 from tests.catalog.turns import together
 from tests.selection import IS_FULL
+from tests.service.bank import (
+    check_that_no_reader_finds_a_wrong_total,
+    in_a_changed_branch,
+    in_a_transaction,
+    in_one_statement,
+)
 from tests.service.server_process import Server, serving
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
@@ -107,6 +116,13 @@ def check_one_table_for_each_value(place: Path) -> None:
         *(f.object_id for f in tables),
         *(f.object_id.removesuffix("$dataset") for f in tables),
     }
+
+
+@pytest.mark.parametrize("move", [in_one_statement, in_a_transaction, in_a_changed_branch])
+def test_no_reader_ever_finds_a_wrong_total(
+    servers: list[Server], table: str, move: Callable[[str, str, int, int, int], None], say: Callable[[str], None]
+) -> None:
+    check_that_no_reader_finds_a_wrong_total(servers, table, move, say)
 
 
 def test_transactions_that_wait_together_share_one_version_of_the_manifest(

@@ -10,23 +10,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf.any_pb2 import Any as Any_
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import OF_A_COOKIE
 from lance_flight.flight.wire import (
-    BeginTransaction,
     CloseSession,
     Command,
-    CreatePreparedStatement,
     EndTransaction,
     PreparedStatementQuery,
     StatementQuery,
-    encode_action,
 )
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar
-from tests.flight.statements import descriptor
+from tests.flight.statements import act, begin, bind, descriptor, prepare, read
 from tests.service.server_process import Server, serving
 
 TOKEN = (b"authorization", b"Bearer mine")
@@ -47,10 +42,7 @@ class Client:
     def _read(self, at: str, command: Command) -> list[dict[str, Any]]:
         client, options = self.clients[at], flight.FlightCallOptions(headers=list(self.headers))
         info = client.get_flight_info(descriptor(command), options)
-        rows = [
-            row for endpoint in info.endpoints for row in client.do_get(endpoint.ticket, options).read_all().to_pylist()
-        ]
-        return rows if info.schema.names else []
+        return read(client, info, options).to_pylist() if info.schema.names else []
 
     def setting(self, at: str, name: str) -> str:
         """The value of a setting."""
@@ -58,36 +50,20 @@ class Client:
 
     def prepare(self, at: str, sql: str) -> bytes:
         """Prepare a statement; its handle."""
-        (result,) = self.clients[at].do_action(flight.Action(*encode_action(CreatePreparedStatement(query=sql))))
-        made = pb.ActionCreatePreparedStatementResult()
-        Any_.FromString(result.body.to_pybytes()).Unpack(made)
-        return bytes(made.prepared_statement_handle)
+        return bytes(prepare(self.clients[at], sql).prepared_statement_handle)
 
     def bind(self, at: str, handle: bytes, value: int) -> bytes:
         """Bind a parameter; the handle that has it."""
-        command = descriptor(PreparedStatementQuery(prepared_statement_handle=handle))
-        rows = pa.record_batch({"1": pa.array([value], pa.int64())})
-        writer, reader = self.clients[at].do_put(command, rows.schema)
-        with writer:
-            writer.write_batch(rows)
-            writer.done_writing()
-            answer = pb.DoPutPreparedStatementResult.FromString(reader.read().to_pybytes())
-        return bytes(answer.prepared_statement_handle)
+        return bind(self.clients[at], handle, pa.table({"1": pa.array([value], pa.int64())}))
 
     def execute(self, at: str, handle: bytes) -> list[dict[str, Any]]:
         """Run a prepared query; its rows."""
         return self._read(at, PreparedStatementQuery(prepared_statement_handle=handle))
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
-    root = tmp_path_factory.mktemp("moved") / "root"
-    with serving(root) as first, serving(root) as second:
-        yield {"first": first, "second": second}
-
-
 @pytest.fixture
-def client(servers: dict[str, Server]) -> Iterator[Callable[..., Client]]:
+def client(server: Server, other: Server) -> Iterator[Callable[..., Client]]:
+    servers = {"first": server, "second": other}
     with ExitStack() as stack:
 
         def opened(*headers: tuple[bytes, bytes], jar: CookieJar | None = None) -> Client:
@@ -179,22 +155,20 @@ def test_a_transaction_that_has_ended_is_not_missed(client: Callable[..., Client
 
 def test_a_transaction_of_a_driver_is_not_open_elsewhere(client: Callable[..., Client]) -> None:
     mine = client()
-    (begun,) = mine.clients["first"].do_action(flight.Action(*encode_action(BeginTransaction())))
-    begun_id = pb.ActionBeginTransactionResult()
-    Any_.FromString(begun.body.to_pybytes()).Unpack(begun_id)
-    ending = EndTransaction(transaction_id=begun_id.transaction_id, action=EndTransaction.END_TRANSACTION_COMMIT)
+    begun = begin(mine.clients["first"])
+    ending = EndTransaction(transaction_id=begun, action=EndTransaction.END_TRANSACTION_COMMIT)
     with pytest.raises(
         Exception, match=r"\[40001\] \[conflict\] (the transaction was begun on another server|the session goes on)"
     ):
-        list(mine.clients["second"].do_action(flight.Action(*encode_action(ending))))
+        act(mine.clients["second"], ending)
     with pytest.raises(Exception, match=r"\[40001\] \[conflict\] the transaction was begun on another server"):
-        list(mine.clients["second"].do_action(flight.Action(*encode_action(ending))))
+        act(mine.clients["second"], ending)
 
 
 def test_a_closed_session_is_not_found_where_it_was(client: Callable[..., Client]) -> None:
     mine = client()
     mine.run("first", "SET group_rows = 7")
-    list(mine.clients["first"].do_action(flight.Action(*encode_action(CloseSession()))))
+    act(mine.clients["first"], CloseSession())
     with pytest.raises(pa.ArrowInvalid, match="finds no session"):
         mine.run("first", "SELECT 1 AS one")
 

@@ -30,11 +30,11 @@ from lance_flight.flight.peers import (
 )
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.tickets import TicketSealer
-from lance_flight.flight.wire import CancelFlightInfo, GetTableTypes, encode_action
+from lance_flight.flight.wire import GetTableTypes
 from pyarrow import flight
 
 from tests.flight.certificates import authority
-from tests.flight.statements import descriptor, planned, reader
+from tests.flight.statements import cancel, descriptor, planned, reader
 from tests.service.replicated import wait_for
 from tests.service.server_process import PRIVATE, Server, serving
 
@@ -91,10 +91,7 @@ def test_kill_reaches_a_statement_of_another_server(servers: list[Server]) -> No
 
 def test_a_query_is_cancelled_wherever_it_is_read(servers: list[Server]) -> None:
     info = planned(servers[0].client, f"{LONG} -- cancelled")
-    request = flight.Action(*encode_action(CancelFlightInfo(info=info.serialize())))
-    (result,) = servers[1].client.do_action(request)
-    status = pb.CancelFlightInfoResult.FromString(result.body.to_pybytes()).status
-    assert status == pb.CANCEL_STATUS_CANCELLED
+    assert cancel(servers[1].client, info) == pb.CANCEL_STATUS_CANCELLED
     for server in servers:
         with pytest.raises(Exception, match=r"\[cancelled\]"):
             server.client.do_get(info.endpoints[0].ticket).read_all()
@@ -263,8 +260,7 @@ def test_a_statement_of_any_replica_of_another_machine_is_killed_and_cancelled(m
     with pytest.raises(Exception, match=r"\[cancelled\]"):
         there[1].client.do_get(info.endpoints[0].ticket).read_all()
     again = planned(there[1].client, f"{LONG} -- farther")
-    request = flight.Action(*encode_action(CancelFlightInfo(info=again.serialize())))
-    assert len(list(here[0].client.do_action(request))) == 1
+    assert cancel(here[0].client, again) == pb.CANCEL_STATUS_CANCELLED
     with pytest.raises(Exception, match=r"\[cancelled\]"):
         there[1].client.do_get(again.endpoints[0].ticket).read_all()
 

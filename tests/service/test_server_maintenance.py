@@ -21,8 +21,7 @@ from tests.selection import IS_FULL
 from tests.service.forked import forked
 from tests.service.operated import operated
 from tests.service.replicated import PATIENCE, wait_for
-from tests.service.server_process import PRIVATE, SERVE, Server, files, serving, started
-from tests.stock import stored_tables
+from tests.service.server_process import SERVE, Server, serving, started
 
 ON = ("--maintenance", "on", "--maintenance-share", "1")
 APPENDS = 200 if IS_FULL else 60
@@ -139,58 +138,6 @@ def test_a_table_that_an_open_transaction_has_read_is_not_rewritten_before_its_e
         assert server.value("SELECT sum(id) FROM t") == sum(range(20)) + 100
 
 
-def test_deleted_rows_leave_the_files_and_an_index_is_brought_up_to_date(tmp_path: Path) -> None:
-    with serving(tmp_path / "root", *ON) as server:
-        server.ingest("t", pa.table({"id": range(100), "p": ["a"] * 100}), partition_by="p")
-        server.run("DELETE FROM t WHERE id < 50")
-        wait_for(lambda: done(server, "compact"))
-        assert server.rows("SELECT count(*), sum(id) FROM t") == [(50, sum(range(50, 100)))]
-        server.ingest("indexed", one(0), partition_by="p")
-        server.run("CREATE INDEX i ON indexed (id) WITH (min_rows = 1)")
-        server.ingest("indexed", one(2), "append")
-        server.ingest("indexed", one(3), "append")
-        wait_for(lambda: done(server, "reindex", "indexed"))
-        assert server.rows("SELECT rows - indexed_rows FROM indexed$indexes") == [(0,)]
-        assert server.value("SELECT count(*) FROM indexed WHERE id = 2") == 1
-
-
-def test_snapshots_go_when_the_retention_of_their_table_is_over_and_no_sooner(
-    tmp_path: Path, small_files: SmallFiles
-) -> None:
-    root = tmp_path / "root"
-    database = small_files(root, {"t": "p", "kept": "p", "plain": None}, appends=5)
-    database.run("ALTER TABLE t SET (retain = '2h')")
-    database.run("ALTER TABLE plain SET (retain = '2h')")
-    for name in ("t", "kept", "plain.lance"):
-        age(root / name, hours=3)
-    with serving(root, *ON) as server:
-        for name in ("t", "plain"):
-            wait_for(lambda name=name: done(server, "vacuum", name))
-            assert server.value(f"SELECT count(*) FROM {name}$snapshots") == 1
-            is_right(server, name, 5)
-        assert server.value("SELECT count(*) FROM kept$snapshots") > 1
-        assert not done(server, "vacuum", "kept")
-
-
-def test_what_was_never_committed_goes_at_the_age_that_its_table_names_and_no_sooner(
-    tmp_path: Path, small_files: SmallFiles
-) -> None:
-    root = tmp_path / "root"
-    database = small_files(root, {"t": "p", "kept": "p"}, appends=3)
-    database.run("ALTER TABLE t SET (retain = '2h', transactions = '2h')")
-    database.run("ALTER TABLE kept SET (retain = '2h')")
-    loose = {}
-    for name in ("t", "kept"):
-        data = root / name / stored_tables(root / name)[0].row["location"] / "data"
-        loose[name] = Path(shutil.copy(next(data.iterdir()), data / f"{'0' * 40}.lance"))
-        age(root / name, hours=3)
-    with serving(root, *ON) as server:
-        for name in ("t", "kept"):
-            wait_for(lambda name=name: done(server, "vacuum", name))
-            is_right(server, name, 3)
-    assert [name for name, file in loose.items() if file.exists()] == ["kept"]
-
-
 def serve_until_killed(root: Path, point: str) -> None:
     """Run a server that maintains until it is killed at a point, which may be before it is ready."""
     command = [*SERVE[1:], str(root), "--port", "0", *ON]
@@ -264,18 +211,6 @@ def test_a_server_that_is_stopped_while_it_works_ends_at_once_and_leaves_no_work
     with serving(root) as server:
         for number in range(9):
             is_right(server, f"t{number}", 20)
-
-
-def test_off_by_default_nothing_is_done(tmp_path: Path, small_files: SmallFiles) -> None:
-    root = tmp_path / "root"
-    small_files(root, {"t": "p"})
-    before = files(root)
-    with serving(root) as server:
-        is_right(server, "t", 20)
-        assert server.rows(WORK) == []
-    made = {name for name in files(root) - before if not name.startswith(f"{PRIVATE}/reserve")}
-    assert made == {PRIVATE, f"{PRIVATE}/ticket.key"}, "no lease of maintenance"
-    assert before <= files(root)
 
 
 def test_what_is_done_is_logged_and_counted_and_a_table_that_is_broken_is_left(

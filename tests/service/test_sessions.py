@@ -12,12 +12,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.backend_values import SettingValue
-from lance_flight.flight.protocol import flight_actions_pb2 as pb
-from lance_flight.flight.sessions import value_message
-from lance_flight.flight.wire import Action, CloseSession, GetSessionOptions, SetSessionOptions, encode_action
-from pyarrow import flight
 
-from tests.flight.cookie_jar import CookieJar
 from tests.service.server_process import Server, serving
 
 COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
@@ -127,63 +122,6 @@ def test_what_is_no_option_or_no_value_is_refused(server: Server, option: str, v
         assert options(connection) == DEFAULTS
 
 
-class Raw:
-    """A plain Flight client, with the cookies of a jar."""
-
-    def __init__(self, server: Server, jar: CookieJar) -> None:
-        self._client = flight.connect(server.uri, middleware=[jar])
-        self.close = self._client.close
-
-    def set(self, **values: SettingValue | None) -> dict[str, int]:
-        """Set options; what was wrong with those that could not be set."""
-        body = self.act(
-            SetSessionOptions(session_options={name: value_message(value) for name, value in values.items()})
-        )
-        return {name: error.value for name, error in pb.SetSessionOptionsResult.FromString(body).errors.items()}
-
-    def option(self, name: str) -> object:
-        """The value of an option."""
-        value = pb.GetSessionOptionsResult.FromString(self.act(GetSessionOptions())).session_options[name]
-        return getattr(value, value.WhichOneof("option_value"))
-
-    def act(self, action: Action) -> bytes:
-        """The one result of an action."""
-        (result,) = self._client.do_action(flight.Action(*encode_action(action)))
-        body: bytes = result.body.to_pybytes()
-        return body
-
-
-@pytest.mark.parametrize("value", [1, 0.5, ("off",), (), ""])
-def test_a_value_of_another_kind_is_none_of_a_switch(server: Server, value: SettingValue | None) -> None:
-    with closing(Raw(server, CookieJar())) as client:
-        assert client.set(dynamic_pruning=value) == {"dynamic_pruning": pb.SetSessionOptionsResult.INVALID_VALUE}
-
-
-@pytest.mark.parametrize("value", [-1, 0.5, True, "x", ("7",)])
-def test_a_value_of_another_kind_is_no_number(server: Server, value: SettingValue | None) -> None:
-    with closing(Raw(server, CookieJar())) as client:
-        assert client.set(group_rows=value) == {"group_rows": pb.SetSessionOptionsResult.INVALID_VALUE}
-        assert client.set(group_rows=7) == {}
-        assert client.option("group_rows") == 7
-
-
-def test_a_cookie_finds_its_session_from_another_connection(server: Server) -> None:
-    jar = CookieJar()
-    with closing(Raw(server, jar)) as one:
-        one.set(branch="audit")
-    with closing(Raw(server, jar)) as two, closing(Raw(server, CookieJar())) as other:
-        assert (two.option("branch"), other.option("branch")) == ("audit", "main")
-
-
-def test_a_closed_session_is_an_error_once_and_then_a_new_one(server: Server) -> None:
-    with closing(Raw(server, CookieJar())) as client:
-        client.set(branch="audit")
-        assert pb.CloseSessionResult.FromString(client.act(CloseSession())).status == pb.CloseSessionResult.CLOSED
-        with pytest.raises(pa.ArrowInvalid, match="finds no session: it was closed"):
-            client.option("branch")
-        assert client.option("branch") == "main"
-
-
 def test_set_and_options_are_the_same_settings(server: Server) -> None:
     with connected(server) as connection:
         run(connection, "SET group_rows = '9'")
@@ -192,41 +130,12 @@ def test_set_and_options_are_the_same_settings(server: Server) -> None:
         assert connection.adbc_current_db_schema == "staging"
 
 
-SCHEMA = {
-    "option": lambda connection: setattr(connection, "adbc_current_db_schema", "staging"),
-    "SET": lambda connection: run(connection, "SET schema = 'staging'"),
-    "USE": lambda connection: run(connection, "USE staging"),
-}
-
-
 @pytest.fixture(params=[True, False], ids=["cookies", "no cookies"])
 def staging(schemas: Server, request: pytest.FixtureRequest) -> Iterator[dbapi.Connection]:
     """A connection whose session is in the schema `staging`."""
     with connected(schemas, cookies=request.param) as connection:
         connection.adbc_current_db_schema = "staging"
         yield connection
-
-
-@pytest.mark.parametrize("choose", SCHEMA.values(), ids=SCHEMA.keys())
-def test_unqualified_names_are_those_of_the_schema(schemas: Server, table: str, choose: Any) -> None:
-    with connected(schemas) as connection:
-        choose(connection)
-        run(connection, f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-        run(connection, f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
-        assert rows(connection, f"SELECT * FROM {table}") == [(1, "a"), (2, "b")]
-    assert table in schemas.refuses(f"DESCRIBE {table}")
-    assert sorted(schemas.rows(f"SELECT * FROM staging.{table}")) == [(1, "a"), (2, "b")]
-    assert (schemas.root / "staging" / table).is_dir()
-
-
-@pytest.fixture
-def two(schemas: Server, table: str) -> str:
-    """A table in `staging`, and another one by its name in `public`."""
-    for place in ("public", "staging"):
-        schemas.run(f"CREATE TABLE {place}.{table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    schemas.run(f"INSERT INTO staging.{table} VALUES (1, 'a'), (2, 'b')")
-    schemas.run(f"INSERT INTO public.{table} VALUES (7, 'x')")
-    return table
 
 
 def test_an_ingest_goes_to_the_schema_unless_it_says_another(
@@ -260,27 +169,3 @@ def test_an_ingest_joins_the_transaction_that_began_before_the_cookie_came(serve
         assert rows(connection, f"SELECT id FROM {table}") == [(1,)]
         connection.rollback()
     assert server.value(f"SELECT count(*) FROM {table}") == 0
-
-
-def test_a_ticket_means_the_schema_in_which_its_query_was_planned(schemas: Server, two: str) -> None:
-    with connected(schemas) as connection, connection.cursor() as cursor:
-        connection.adbc_current_db_schema = "staging"
-        partitions, _ = cursor.adbc_execute_partitions(f"SELECT id FROM {two} WHERE p = 'a'")
-        connection.adbc_current_db_schema = "public"
-        cursor.adbc_read_partition(partitions[0])
-        assert cursor.fetchall() == [(1,)]
-
-
-def test_a_session_that_reads_only_changes_nothing_and_stays_so(server: Server, table: str) -> None:
-    server.run(f"CREATE TABLE {table} (x BIGINT)")
-    with connected(server) as connection, connection.cursor() as cursor:
-        cursor.execute("SET access = 'read'")
-        for statement in (f"INSERT INTO {table} VALUES (1)", f"DROP TABLE {table}", "SET access = 'write'"):
-            with pytest.raises(Error, match=r"the session reads only|begin another one to write"):
-                cursor.execute(statement)
-        with pytest.raises(Error, match="the session reads only"):
-            cursor.adbc_ingest(table, pa.table({"x": [1]}), mode="append")
-        cursor.execute(f"SELECT count(*) FROM {table}")
-        assert cursor.fetchall() == [(0,)]
-        assert dict(rows(connection, "SHOW ALL"))["access"] == "read"
-    assert server.run(f"INSERT INTO {table} VALUES (1)") == 1

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from tests.selection import IS_FULL
 from tests.service.server_process import Server, serving
 
 MIB = 1 << 20
-MOST = 64 * MIB
 BIG = "SELECT value, repeat('x', 1000) AS word FROM generate_series(1, 2000000000)"
 ROWS, WIDTH = 60_000 if IS_FULL else 20_000, 512
 QUERIES = {
@@ -71,55 +68,12 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def refusal(server: Server, sql: str) -> str:
-    """Why a result cannot be opened; empty for one that can."""
-    try:
-        with flight.connect(server.uri) as client:
-            reader(client, sql).cancel()
-    except flight.FlightError as error:
-        return str(error)
-    return ""
-
-
-def test_streams_that_hold_as_much_as_they_may_keep_further_ones_out(tmp_path: Path) -> None:
-    options = ("--stream-memory-limit", str(MOST), "--waiting-statements", "0", "--stream-idle-timeout", "0")
-    with serving(tmp_path / "root", *options) as server:
-        with ExitStack() as stack:
-            opened, said = 0, ""
-            while not said:
-                stack.enter_context(unread(server, BIG, 1))
-                opened, said = opened + 1, refusal(server, "SELECT 1 AS n")
-            expected = rf"\[54000\] \[limit_exceeded\] {opened} open streams hold \d+ bytes .*, of {MOST} \(stream_memory_limit\)"
-            assert re.search(expected, said)
-            assert 1 <= opened <= MOST // MIB
-        until(lambda: not refusal(server, "SELECT 1 AS n"))
-
-
-def test_who_waits_for_room_gets_what_clients_give_back(tmp_path: Path) -> None:
-    with (
-        serving(tmp_path / "root", "--stream-memory-limit", str(MIB), "--stream-idle-timeout", "0") as server,
-        unread(server, BIG, 1) as (slow,),
-        ThreadPoolExecutor(1) as pool,
-    ):
-        waiting = pool.submit(server.query, "SELECT 1 AS n")
-        slow.cancel()
-        assert waiting.result()["n"].to_pylist() == [1]
-
-
 def test_a_stream_whose_client_takes_nothing_ends_and_says_so(tmp_path: Path) -> None:
     with serving(tmp_path / "root", "--stream-idle-timeout", "0.3") as server, unread(server, BIG, 1) as (slow,):
         until(lambda: server.value("SELECT count(*) FROM system.statements WHERE outcome = 'limit_exceeded'") == 1)
         assert server.value("SELECT count(*) FROM system.queries") == 1, "it is over, whatever its client does"
         text = "[54000] [limit_exceeded] the client has taken no rows for 0.3 seconds (stream_idle_timeout)"
         assert text in read_on(slow)
-
-
-def test_a_result_that_nobody_reads_can_be_killed(tmp_path: Path) -> None:
-    with serving(tmp_path / "root") as server, unread(server, BIG, 1) as (slow,):
-        killed = server.value(f"SELECT id FROM system.queries WHERE sql LIKE '%{BIG[-30:]}%' AND state = 'streaming'")
-        server.run(f"KILL '{killed}'")
-        until(lambda: server.value("SELECT count(*) FROM system.queries") == 1)
-        assert "[57014] [cancelled]" in read_on(slow)
 
 
 def test_stalled_clients_make_room_for_others(tmp_path: Path) -> None:

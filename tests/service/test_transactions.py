@@ -10,23 +10,17 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from google.protobuf.any_pb2 import Any as AnyMessage
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import (
-    Action,
-    BeginTransaction,
-    Command,
     EndTransaction,
     GetSqlInfo,
     StatementIngest,
     StatementQuery,
     TableDefinitionOptions,
-    encode_action,
-    encode_command,
 )
 from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar
+from tests.flight.statements import act, begin, descriptor, planned, put, read
 from tests.service.server_process import Server, serving
 from tests.stock import stored_rows
 
@@ -81,32 +75,28 @@ class Raw:
 
     def introduce(self) -> None:
         """Ask what drivers ask first on a new connection."""
-        self.client.get_flight_info(_descriptor(GetSqlInfo()), self.options)
+        self.client.get_flight_info(descriptor(GetSqlInfo()), self.options)
 
     def begin(self) -> bytes:
         """Begin a transaction; its id."""
-        (result,) = self._act(BeginTransaction())
-        message = pb.ActionBeginTransactionResult()
-        assert AnyMessage.FromString(result).Unpack(message)
-        return bytes(message.transaction_id)
+        return begin(self.client, self.options)
 
     def end(self, transaction: bytes, action: int) -> None:
         """Commit a transaction, or roll it back."""
-        assert self._act(EndTransaction(transaction_id=transaction, action=action)) == []
+        assert act(self.client, EndTransaction(transaction_id=transaction, action=action), self.options) == []
 
     def plan(self, sql: str, transaction: bytes | None = None) -> flight.FlightInfo:
         """Plan a query, or run what is none."""
         command = StatementQuery(query=sql, transaction_id=transaction)
-        return self.client.get_flight_info(_descriptor(command), self.options)
+        return self.client.get_flight_info(descriptor(command), self.options)
 
     def run(self, sql: str, transaction: bytes | None = None) -> int:
         """Run a statement that returns no rows; how many it affected."""
         return int(self.plan(sql, transaction).total_records)
 
-    def read(self, planned: flight.FlightInfo) -> Rows:
+    def read(self, info: flight.FlightInfo) -> Rows:
         """The rows of a planned query."""
-        found = [self.client.do_get(endpoint.ticket, self.options).read_all() for endpoint in planned.endpoints]
-        return sorted(tuple(row.values()) for table in found for row in table.to_pylist())
+        return sorted(tuple(row.values()) for row in read(self.client, info, self.options).to_pylist())
 
     def rows(self, sql: str, transaction: bytes | None = None) -> Rows:
         """All rows of a query, sorted."""
@@ -116,19 +106,7 @@ class Raw:
         """Append rows to a table."""
         options = TableDefinitionOptions(if_not_exist=1, if_exists=2)
         command = StatementIngest(table=table, table_definition_options=options, transaction_id=transaction)
-        writer, answers = self.client.do_put(_descriptor(command), data.schema, self.options)
-        with writer:
-            writer.write_table(data)
-            writer.done_writing()
-            answers.read()
-
-    def _act(self, action: Action) -> list[bytes]:
-        kind, body = encode_action(action)
-        return [result.body.to_pybytes() for result in self.client.do_action(flight.Action(kind, body), self.options)]
-
-
-def _descriptor(command: Command) -> flight.FlightDescriptor:
-    return flight.FlightDescriptor.for_command(encode_command(command))
+        put(self.client, command, data, self.options)
 
 
 def refusal(call: Callable[[], Any]) -> str:
@@ -292,46 +270,12 @@ def test_an_ended_transaction_takes_nothing(
 def test_a_ticket_is_good_for_as_long_as_its_transaction(raw: Raw, held: str, action: int) -> None:
     transaction = raw.begin()
     raw.run(f"INSERT INTO {held} VALUES (3, 'new')", transaction)
-    planned = raw.plan(f"SELECT id FROM {held}", transaction)
+    info = raw.plan(f"SELECT id FROM {held}", transaction)
     raw.end(transaction, action)
-    assert "[not_found] the transaction is not open" in refusal(lambda: raw.read(planned))
+    assert "[not_found] the transaction is not open" in refusal(lambda: raw.read(info))
 
 
 # What a session is
-
-
-BEARER, OTHER_BEARER = (b"authorization", b"Bearer one"), (b"authorization", b"Bearer two")
-COOKIE, OTHER_COOKIE = (b"cookie", b"id=one"), (b"cookie", b"id=two")
-JOINED, BESIDE = BEFORE, [*BEFORE, (7, "a")]
-SESSIONS = [
-    pytest.param((BEARER,), (BEARER,), JOINED, id="one bearer token"),
-    pytest.param((BEARER, COOKIE), (BEARER, OTHER_COOKIE), JOINED, id="one bearer token, whatever the cookies"),
-    pytest.param((COOKIE,), (COOKIE,), JOINED, id="one cookie"),
-    pytest.param((BEARER,), (OTHER_BEARER,), BESIDE, id="two bearer tokens"),
-    pytest.param((COOKIE,), (OTHER_COOKIE,), BESIDE, id="two cookies"),
-    pytest.param((BEARER,), (), BESIDE, id="a bearer token and none"),
-    pytest.param((), (), BESIDE, id="two connections"),
-]
-
-
-@pytest.mark.parametrize(("first", "second", "left"), SESSIONS)
-def test_an_ingest_joins_the_transaction_of_its_session_and_no_other(
-    server: Server, held: str, first: tuple[Any, ...], second: tuple[Any, ...], left: Rows
-) -> None:
-    with closing(Raw(server, *first)) as one, closing(Raw(server, *second)) as two:
-        transaction = one.begin()
-        assert one.rows(f"SELECT id FROM {held}", transaction) == [(1,), (2,)]
-        two.ingest(held, ROWS)
-        assert ((7,) in one.rows(f"SELECT id FROM {held}", transaction)) == (left == JOINED)
-        one.end(transaction, ROLLBACK)
-    assert contents(server, held) == stored(server, held) == left
-
-
-def test_transactions_of_one_server_are_unknown_to_another_session_without_their_id(raw: Raw, held: str) -> None:
-    transaction = raw.begin()
-    raw.run(f"DELETE FROM {held}", transaction)
-    assert raw.rows(f"SELECT id FROM {held}") == [(1,), (2,)]
-    raw.end(transaction, ROLLBACK)
 
 
 # Those of BEGIN, in a session that a cookie or a token tells
@@ -380,13 +324,6 @@ def test_the_driver_begins_none_inside_one_of_sql(server: Server, held: str) -> 
     assert contents(server, held) == [(2, "b")]
 
 
-def test_a_session_that_is_closed_rolls_back(server: Server, held: str) -> None:
-    with closing(Client(server, COOKIES, autocommit=True)) as client:
-        client.run("BEGIN", f"DELETE FROM {held} WHERE id = 1")
-        assert server.value("SELECT sum(open_transactions) FROM system.sessions") >= 1
-    assert contents(server, held) == BEFORE
-
-
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that ends sessions which were idle for a moment."""
@@ -418,9 +355,9 @@ def test_statements_of_another_client_of_the_connection_stay_out(server: Server,
     jar = CookieJar()
     with flight.connect(server.uri, middleware=[jar]) as client:
         for sql in ("SELECT 1", "BEGIN", f"INSERT INTO {held} VALUES (4, 'b')"):
-            client.get_flight_info(_descriptor(StatementQuery(query=sql)))
+            planned(client, sql)
         cookies, jar.cookies = jar.cookies, {}
-        client.get_flight_info(_descriptor(StatementQuery(query=f"INSERT INTO {held} VALUES (3, 'c')")))
+        planned(client, f"INSERT INTO {held} VALUES (3, 'c')")
         jar.cookies = cookies
-        client.get_flight_info(_descriptor(StatementQuery(query="ROLLBACK")))
+        planned(client, "ROLLBACK")
     assert sorted(server.rows(f"SELECT id FROM {held}")) == [(1,), (2,), (3,)]

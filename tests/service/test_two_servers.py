@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,16 +9,10 @@ import pytest
 
 from tests.engine.directory_namespace import lay_out
 from tests.service.server_process import PRIVATE, Server, serving
-from tests.stock import manifest, stored_rows, stored_tables
+from tests.stock import manifest, stored_rows
 
 ROWS = pa.table({"id": [1, 2, 3], "p": ["a", "b", "a"]})
 LAYOUTS = pytest.mark.parametrize("partition_by", [None, "id", "bucket(4, id)"], ids=["plain", "by value", "by bucket"])
-
-
-@pytest.fixture(scope="module")
-def other(server: Server) -> Iterator[Server]:
-    with serving(server.root) as running:
-        yield running
 
 
 @LAYOUTS
@@ -56,65 +48,6 @@ def test_versions_of_a_table_made_again_are_its_own(server: Server, other: Serve
     assert manifest(server.root / table).version == version
     assert server.rows(f"SELECT id FROM {table}@{version}") == [(2,)]
     assert server.rows(f"SELECT id FROM {table}") == [(2,)]
-
-
-@pytest.mark.parametrize("partition_by", ["part", "bucket(3, id)"])
-def test_both_servers_write_at_once_and_nothing_is_lost(
-    server: Server, other: Server, table: str, partition_by: str
-) -> None:
-    server.ingest(table, pa.table({"id": [0], "part": [0]}), partition_by=partition_by)
-
-    def write(place: int) -> None:
-        with serving_client([server, other][place % 2]) as client:
-            for number in range(4):
-                row = 100 * (place + 1) + number
-                client.ingest(table, pa.table({"id": [row], "part": [number % 3]}), "append")
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(4)))
-    expected = [0, *(100 * (place + 1) + number for place in range(4) for number in range(4))]
-    assert sorted(stored_rows(server.root / table)["id"].to_pylist()) == expected
-    values = [tuple(stored.values.values()) for stored in stored_tables(server.root / table)]
-    assert len(values) == len(set(values))
-    for each in (server, other):
-        assert each.value(f"SELECT count(*) FROM {table}") == len(expected)
-
-
-def serving_client(server: Server) -> ThreadClient:
-    """A connection of its own, for a thread of its own."""
-    return ThreadClient(Server(server.root, server.uri, server.process))
-
-
-class ThreadClient:
-    """Closes the connection of a `Server` that a thread uses."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def __enter__(self) -> Server:
-        return self._server
-
-    def __exit__(self, *_: object) -> None:
-        self._server.close()
-
-
-@pytest.mark.parametrize("partition_by", [None, "id"])
-def test_of_two_that_create_one_table_one_succeeds(
-    server: Server, other: Server, table: str, partition_by: str | None
-) -> None:
-    def make(place: int) -> str:
-        with serving_client([server, other][place % 2]) as client:
-            try:
-                client.ingest(table, pa.table({"id": [place]}), "create", partition_by=partition_by)
-            except Exception as exc:  # noqa: BLE001 - the loser's answer is what is looked at
-                return str(exc)
-            return ""
-
-    with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(make, range(6)))
-    assert answers.count("") == 1
-    assert [answer for answer in answers if answer and "already_exists" not in answer] == []
-    assert server.rows(f"SELECT id FROM {table}") == [(answers.index(""),)]
 
 
 def test_another_server_sees_the_new_name_at_once(tmp_path: Path) -> None:
