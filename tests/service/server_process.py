@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -26,6 +26,8 @@ from tests.service.forked import Forked
 COMMAND = str(Path(sys.executable).with_name("lance-flight"))
 SERVE = (COMMAND, "serve", "--no-supervise", "--create")
 """One process, which a test can kill, over a root that need not be there."""
+COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
+"""Options of a connection whose driver keeps cookies, and by them its session."""
 PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"
 PRIVATE, LEASES = ".lance-flight", "leases"
 _TICK = 0.05
@@ -33,23 +35,10 @@ _NUMBERS = count(1)
 _PATIENCE = 60.0
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running `lance-flight serve`."""
+class Asking:
+    """Statements over one ADBC connection."""
 
-    root: Path
-    uri: str
-    process: subprocess.Popen[str] | Forked
-
-    @cached_property
-    def connection(self) -> dbapi.Connection:
-        """One ADBC connection, kept open."""
-        return dbapi.connect(self.uri, autocommit=True)
-
-    @cached_property
-    def client(self) -> flight.FlightClient:
-        """One plain Flight client, kept open."""
-        return flight.connect(self.uri)
+    connection: dbapi.Connection
 
     def query(self, sql: str, parameters: Sequence[Any] | pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query."""
@@ -73,23 +62,57 @@ class Server:
             cursor.execute(sql, parameters)
             return int(cursor.rowcount)
 
-    def ingest(self, table: str, data: Any, mode: str = "create", *, partition_by: str | None = None, **at: str) -> int:
+    def ingest(self, table: str, data: Any, mode: str = "create", *, partition_by: str | None = None, **at: Any) -> int:
         """Send rows; how many the server says it stored."""
         with self.connection.cursor() as cursor:
             if partition_by is not None:
                 cursor.adbc_statement.set_options(**{PARTITION_BY: partition_by})
             return int(cursor.adbc_ingest(table, data, mode=mode, **at))
 
-    def copy(self, table: str, name: str) -> str:
-        """Put a copy of a partitioned table beside it, which is quicker than writing it again; its name."""
-        shutil.copytree(self.root / table, self.root / name)
-        return name
-
     def refuses(self, sql: str, parameters: Sequence[Any] | None = None) -> str:
         """Run a statement that must fail; what the server says."""
         with pytest.raises(Error) as raised:
             self.rows(sql, parameters)
         return str(raised.value)
+
+
+@dataclass(frozen=True)
+class Client(Asking):
+    """A connection of one session."""
+
+    connection: dbapi.Connection
+
+    def close(self) -> None:
+        """Close the connection, and with it the session."""
+        self.connection.close()
+
+
+@dataclass(frozen=True)
+class Server(Asking):
+    """A running `lance-flight serve`."""
+
+    root: Path
+    uri: str
+    process: subprocess.Popen[str] | Forked
+
+    @cached_property
+    def connection(self) -> dbapi.Connection:
+        """One ADBC connection, kept open."""
+        return dbapi.connect(self.uri, autocommit=True)
+
+    @cached_property
+    def client(self) -> flight.FlightClient:
+        """One plain Flight client, kept open."""
+        return flight.connect(self.uri)
+
+    def session(self, options: Mapping[str, str] = COOKIES, *, autocommit: bool = True) -> closing[Client]:
+        """Open a connection with a session of its own, which a cookie tells unless other options do."""
+        return closing(Client(dbapi.connect(self.uri, db_kwargs=dict(options), autocommit=autocommit)))
+
+    def copy(self, table: str, name: str) -> str:
+        """Put a copy of a partitioned table beside it, which is quicker than writing it again; its name."""
+        shutil.copytree(self.root / table, self.root / name)
+        return name
 
     def close(self) -> None:
         """Close whatever clients were opened."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.backend_values import SettingValue
 
-from tests.service.server_process import Server, serving
+from tests.service.server_process import COOKIES, Client, Server, serving
 
-COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 OPTION = "adbc.flight.sql.session.option"
 DEFAULTS: Mapping[str, SettingValue | None] = {
     "access": "write",
@@ -42,33 +39,15 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def options(connection: dbapi.Connection) -> dict[str, Any]:
+def options(client: Client) -> dict[str, Any]:
     """All options of a session."""
-    found: dict[str, Any] = json.loads(connection.adbc_connection.get_option(f"{OPTION}s"))
+    found: dict[str, Any] = json.loads(client.connection.adbc_connection.get_option(f"{OPTION}s"))
     return found
 
 
-def set_option(connection: dbapi.Connection, option: str, value: str) -> None:
+def set_option(client: Client, option: str, value: str) -> None:
     """Set an option as the driver names it: its kind, a dot and its name."""
-    connection.adbc_connection.set_options(**{f"{OPTION}{option}": value})
-
-
-def connected(server: Server, *, cookies: bool = True, autocommit: bool = True) -> Any:
-    """A connection of a session of its own."""
-    return closing(dbapi.connect(server.uri, db_kwargs=COOKIES if cookies else {}, autocommit=autocommit))
-
-
-def rows(connection: dbapi.Connection, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of a query, sorted."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return sorted(cursor.fetchall())
-
-
-def run(connection: dbapi.Connection, sql: str) -> None:
-    """Run a statement that returns no rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
+    client.connection.adbc_connection.set_options(**{f"{OPTION}{option}": value})
 
 
 SET = {
@@ -88,12 +67,12 @@ SET = {
 @pytest.mark.parametrize(("option", "value", "shown"), SET.values(), ids=SET.keys())
 def test_an_option_is_set_shown_and_unset(server: Server, option: str, value: str, shown: object) -> None:
     name = option.partition(".")[2]
-    with connected(server) as connection:
-        assert options(connection) == DEFAULTS
-        set_option(connection, option, value)
-        assert options(connection) == {**DEFAULTS, name: shown}
-        set_option(connection, f"erase.{name}", "")
-        assert options(connection) == DEFAULTS
+    with server.session() as client:
+        assert options(client) == DEFAULTS
+        set_option(client, option, value)
+        assert options(client) == {**DEFAULTS, name: shown}
+        set_option(client, f"erase.{name}", "")
+        assert options(client) == DEFAULTS
 
 
 REFUSED = {
@@ -115,36 +94,33 @@ REFUSED = {
 
 @pytest.mark.parametrize(("option", "value", "says"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_option_or_no_value_is_refused(server: Server, option: str, value: str, says: str) -> None:
-    with connected(server) as connection:
+    with server.session() as client:
         with pytest.raises(Error) as raised:
-            set_option(connection, option, value)
+            set_option(client, option, value)
         assert says in str(raised.value)
-        assert options(connection) == DEFAULTS
+        assert options(client) == DEFAULTS
 
 
 def test_set_and_options_are_the_same_settings(server: Server) -> None:
-    with connected(server) as connection:
-        run(connection, "SET group_rows = '9'")
-        run(connection, "USE lance.staging")
-        assert options(connection) == {**DEFAULTS, "group_rows": 9, "schema": "staging"}
-        assert connection.adbc_current_db_schema == "staging"
+    with server.session() as client:
+        client.run("SET group_rows = '9'")
+        client.run("USE lance.staging")
+        assert options(client) == {**DEFAULTS, "group_rows": 9, "schema": "staging"}
+        assert client.connection.adbc_current_db_schema == "staging"
 
 
-@pytest.fixture(params=[True, False], ids=["cookies", "no cookies"])
-def staging(schemas: Server, request: pytest.FixtureRequest) -> Iterator[dbapi.Connection]:
+@pytest.fixture(params=[COOKIES, {}], ids=["cookies", "no cookies"])
+def staging(schemas: Server, request: pytest.FixtureRequest) -> Iterator[Client]:
     """A connection whose session is in the schema `staging`."""
-    with connected(schemas, cookies=request.param) as connection:
-        connection.adbc_current_db_schema = "staging"
-        yield connection
+    with schemas.session(request.param) as client:
+        client.connection.adbc_current_db_schema = "staging"
+        yield client
 
 
-def test_an_ingest_goes_to_the_schema_unless_it_says_another(
-    schemas: Server, staging: dbapi.Connection, table: str
-) -> None:
+def test_an_ingest_goes_to_the_schema_unless_it_says_another(schemas: Server, staging: Client, table: str) -> None:
     data = pa.table({"id": [1]})
     for mode, at in [("create", {}), ("create", {"db_schema_name": "public"}), ("append", {})]:
-        with staging.cursor() as cursor:
-            cursor.adbc_ingest(table, data, mode=mode, **at)
+        staging.ingest(table, data, mode, **at)
     assert schemas.value(f"SELECT count(*) FROM staging.{table}") == 2
     assert schemas.value(f"SELECT count(*) FROM {table}") == 1
 
@@ -152,20 +128,19 @@ def test_an_ingest_goes_to_the_schema_unless_it_says_another(
 def test_options_go_for_the_transaction_that_the_driver_has_begun(server: Server, table: str) -> None:
     server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
     server.run(f"ALTER TABLE {table} CREATE BRANCH audit")
-    with connected(server, autocommit=False) as connection:
-        set_option(connection, ".branch", "audit")
-        run(connection, f"INSERT INTO {table} VALUES (1, 'a')")
-        connection.commit()
+    with server.session(autocommit=False) as client:
+        set_option(client, ".branch", "audit")
+        client.run(f"INSERT INTO {table} VALUES (1, 'a')")
+        client.connection.commit()
     assert server.value(f"SELECT count(*) FROM {table}") == 0
     assert server.value(f'SELECT count(*) FROM "{table}@audit"') == 1
 
 
 def test_an_ingest_joins_the_transaction_that_began_before_the_cookie_came(server: Server, table: str) -> None:
     server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    with connected(server, autocommit=False) as connection:
-        set_option(connection, ".group_rows", "7")
-        with connection.cursor() as cursor:
-            cursor.adbc_ingest(table, pa.table({"id": [1], "p": ["a"]}), mode="append")
-        assert rows(connection, f"SELECT id FROM {table}") == [(1,)]
-        connection.rollback()
+    with server.session(autocommit=False) as client:
+        set_option(client, ".group_rows", "7")
+        client.ingest(table, pa.table({"id": [1], "p": ["a"]}), "append")
+        assert client.rows(f"SELECT id FROM {table}") == [(1,)]
+        client.connection.rollback()
     assert server.value(f"SELECT count(*) FROM {table}") == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -17,8 +16,6 @@ from lance_flight_client.adbc import ingest
 from tests.engine.column_types import TYPES
 from tests.service.server_process import Server
 from tests.stock import manifest, stored_tables
-
-COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 
 NAMES = ["table_catalog", "table_schema", "table_name"]
 PINS = ["object_id", "location", "read_version", "read_branch", "read_tag"]
@@ -90,10 +87,7 @@ SCRIPT: list[tuple[str, int | list[str] | str]] = [
 @pytest.fixture
 def cursor(server: Server) -> Iterator[dbapi.Cursor]:
     """A cursor of a connection whose session is known by its cookie."""
-    with (
-        closing(dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=True)) as connection,
-        connection.cursor() as opened,
-    ):
+    with server.session() as client, client.connection.cursor() as opened:
         yield opened
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,40 +10,19 @@ from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.catalog.roots.temporary import TEMPORARY
 
-from tests.service.server_process import PRIVATE, Server, serving, started
+from tests.service.server_process import COOKIES, PRIVATE, Client, Server, serving, started
 
-COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b"]})
 
 
-def connected(server: Server, *, autocommit: bool = True) -> Any:
-    """A connection of a session of its own."""
-    return closing(dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=autocommit))
-
-
-def rows(connection: dbapi.Connection, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-    """The rows of a query, sorted."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return sorted(cursor.fetchall())
-
-
-def refuses(connection: dbapi.Connection, sql: str) -> str:
-    """Run a statement that must fail; what the server says."""
-    with pytest.raises(Error) as raised:
-        rows(connection, sql)
-    return str(raised.value)
-
-
-def ingest(connection: dbapi.Connection, table: str, mode: str = "create", data: pa.Table = ROWS) -> int:
+def ingest(client: Client, table: str, mode: str = "create", data: pa.Table = ROWS) -> int:
     """Send the rows of a temporary table."""
-    with connection.cursor() as cursor:
-        return int(cursor.adbc_ingest(table, data, mode=mode, temporary=True))
+    return client.ingest(table, data, mode, temporary=True)
 
 
-def listed(connection: dbapi.Connection, table: str) -> list[str]:
+def listed(client: Client, table: str) -> list[str]:
     """The types under which a table of this name is listed."""
-    found = connection.adbc_get_objects(depth="tables", table_name_filter=table).read_all().to_pylist()
+    found = client.connection.adbc_get_objects(depth="tables", table_name_filter=table).read_all().to_pylist()
     return [
         each["table_type"]
         for catalog in found
@@ -60,34 +37,38 @@ def places_of(server: Server) -> set[Path]:
 
 
 def test_an_ingest_makes_a_table_of_one_session(server: Server, table: str) -> None:
-    with connected(server) as mine, connected(server) as other:
+    with server.session() as mine, server.session() as other:
         assert ingest(mine, table) == 2
-        assert rows(mine, f"SELECT * FROM {table}") == [(1, "a"), (2, "b")]
-        assert f"no table '{table}'" in refuses(other, f"SELECT * FROM {table}")
+        assert mine.rows(f"SELECT * FROM {table}") == [(1, "a"), (2, "b")]
+        assert f"no table '{table}'" in other.refuses(f"SELECT * FROM {table}")
         assert (listed(mine, table), listed(other, table)) == (["LOCAL TEMPORARY"], [])
-        assert mine.adbc_get_table_types() == other.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
-        assert mine.adbc_get_table_schema(table).names == ["id", "p"]
-        assert [name for _, name, _ in rows(mine, "SHOW TABLES") if name == table] == [table]
-        assert [name for _, name, _ in rows(other, "SHOW TABLES") if name == table] == []
+        assert (
+            mine.connection.adbc_get_table_types()
+            == other.connection.adbc_get_table_types()
+            == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
+        )
+        assert mine.connection.adbc_get_table_schema(table).names == ["id", "p"]
+        assert [name for _, name, _ in mine.rows("SHOW TABLES") if name == table] == [table]
+        assert [name for _, name, _ in other.rows("SHOW TABLES") if name == table] == []
         with pytest.raises(Error, match="is there already"):
             ingest(mine, table)
         ingest(mine, table, "replace")
         ingest(other, table, data=ROWS.slice(1))
-        assert rows(other, f"SELECT id FROM {table}") == [(2,)]
-        assert rows(mine, f"SELECT id FROM {table}") == [(1,), (2,)]
+        assert other.rows(f"SELECT id FROM {table}") == [(2,)]
+        assert mine.rows(f"SELECT id FROM {table}") == [(1,), (2,)]
 
 
 def test_its_files_go_away_with_the_session_and_with_the_server(tmp_path: Path) -> None:
     with serving(tmp_path / "root") as server:
-        with connected(server) as mine, connected(server) as other:
+        with server.session() as mine, server.session() as other:
             ingest(mine, "t")
             places = places_of(server)
             ingest(other, "t")
             assert (len(places), len(places_of(server))) == (1, 2)
             mine.close()
             assert not places & places_of(server)
-            assert rows(other, "SELECT id FROM t") == [(1,), (2,)]
-        idle = dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=True)
+            assert other.rows("SELECT id FROM t") == [(1,), (2,)]
+        idle = Client(dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=True))
         ingest(idle, "t")
         server.process.terminate()
         server.process.wait()
@@ -96,7 +77,7 @@ def test_its_files_go_away_with_the_session_and_with_the_server(tmp_path: Path) 
 
 def test_what_a_server_that_died_has_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
     with started(tmp_path / "root") as server:
-        with connected(server) as mine:
+        with server.session() as mine:
             ingest(mine, "t")
             server.process.kill()
             server.process.wait()

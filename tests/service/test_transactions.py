@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.flight.wire import (
     EndTransaction,
@@ -21,48 +20,14 @@ from pyarrow import flight
 
 from tests.flight.cookie_jar import CookieJar
 from tests.flight.statements import act, begin, descriptor, planned, put, read
-from tests.service.server_process import Server, serving
+from tests.service.server_process import COOKIES, Asking, Client, Server, serving
 from tests.stock import stored_rows
 
 COMMIT, ROLLBACK = 1, 2
-COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 TOKEN = {"adbc.flight.sql.authorization_header": "Bearer of-this-client"}
+NONE: dict[str, str] = {}
 IDENTIFIED = pytest.mark.parametrize("options", [pytest.param(COOKIES, id="cookie"), pytest.param(TOKEN, id="token")])
 Rows = list[tuple[Any, ...]]
-
-
-class Client:
-    """An ADBC connection: one whose driver begins a transaction when it opens and after each end, unless it has `autocommit`."""
-
-    def __init__(self, server: Server, options: dict[str, str] | None = None, *, autocommit: bool = False) -> None:
-        self.connection = dbapi.connect(server.uri, db_kwargs=options, autocommit=autocommit)
-        self.commit = self.connection.commit
-        self.rollback = self.connection.rollback
-        self.close = self.connection.close
-
-    def run(self, *statements: str) -> int:
-        """Run statements that return no rows; how many the last one affected."""
-        with self.connection.cursor() as cursor:
-            for sql in statements:
-                cursor.execute(sql)
-            return int(cursor.rowcount)
-
-    def rows(self, sql: str) -> Rows:
-        """All rows of a query, sorted."""
-        with self.connection.cursor() as cursor:
-            cursor.execute(sql)
-            return sorted(cursor.fetchall())
-
-    def ingest(self, table: str, data: Any) -> int:
-        """Append rows."""
-        with self.connection.cursor() as cursor:
-            return int(cursor.adbc_ingest(table, data, mode="append"))
-
-    def refuses(self, sql: str) -> str:
-        """Run a statement that must fail; what the server says."""
-        with pytest.raises(Error) as raised:
-            self.rows(sql)
-        return str(raised.value)
 
 
 class Raw:
@@ -118,7 +83,7 @@ def refusal(call: Callable[[], Any]) -> str:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[Client]:
-    with closing(Client(server)) as opened:
+    with server.session(NONE, autocommit=False) as opened:
         yield opened
 
 
@@ -146,7 +111,7 @@ BEFORE = [(1, "a"), (2, "b")]
 ROWS = pa.table({"id": [7], "p": ["a"]})
 
 
-def contents(server: Server | Client, table: str) -> Rows:
+def contents(server: Asking, table: str) -> Rows:
     """What a client sees in a table."""
     return server.rows(f"SELECT id, p FROM {table} ORDER BY id, p")
 
@@ -164,16 +129,16 @@ def test_the_statements_and_ingests_of_a_connection_are_seen_by_others_after_its
     server: Server, client: Client, held: str, ends: str
 ) -> None:
     client.run(f"DELETE FROM {held} WHERE id = 1")
-    assert client.ingest(held, ROWS) == 1
+    assert client.ingest(held, ROWS, "append") == 1
     assert contents(client, held) == [(2, "b"), (7, "a")]
     assert contents(server, held) == stored(server, held) == BEFORE
-    getattr(client, ends)()
+    getattr(client.connection, ends)()
     expected = [(2, "b"), (7, "a")] if ends == "commit" else BEFORE
     assert contents(client, held) == contents(server, held) == stored(server, held) == expected
 
 
 def test_a_connection_that_closes_takes_its_changes_along(server: Server, held: str) -> None:
-    with closing(Client(server)) as client:
+    with server.session(NONE, autocommit=False) as client:
         client.run(f"DELETE FROM {held}")
     assert contents(server, held) == stored(server, held) == BEFORE
 
@@ -184,10 +149,10 @@ def test_a_commit_that_fails_is_in_nobodys_way_when_the_driver_forgets_it(
     client.run(f"DELETE FROM {held} WHERE p = 'a'")
     server.run(f"INSERT INTO {held} VALUES (3, 'a')")
     with pytest.raises(Error, match=r"\[serialization_failure\]"):
-        client.commit()
-    with closing(Client(server)) as another:
-        another.ingest(held, ROWS)
-        another.commit()
+        client.connection.commit()
+    with server.session(NONE, autocommit=False) as another:
+        another.ingest(held, ROWS, "append")
+        another.connection.commit()
     assert contents(server, held) == stored(server, held) == [*BEFORE, (3, "a"), (7, "a")]
 
 
@@ -275,9 +240,6 @@ def test_a_ticket_is_good_for_as_long_as_its_transaction(raw: Raw, held: str, ac
     assert "[not_found] the transaction is not open" in refusal(lambda: raw.read(info))
 
 
-# What a session is
-
-
 # Those of BEGIN, in a session that a cookie or a token tells
 
 
@@ -286,9 +248,10 @@ def test_a_ticket_is_good_for_as_long_as_its_transaction(raw: Raw, held: str, ac
 def test_the_statements_and_ingests_of_a_session_are_seen_by_others_after_its_commit(
     server: Server, held: str, options: dict[str, str], ends: str
 ) -> None:
-    with closing(Client(server, options, autocommit=True)) as client:
-        client.run("BEGIN", f"DELETE FROM {held} WHERE id = 1")
-        client.ingest(held, ROWS)
+    with server.session(options) as client:
+        client.run("BEGIN")
+        client.run(f"DELETE FROM {held} WHERE id = 1")
+        client.ingest(held, ROWS, "append")
         assert contents(client, held) == [(2, "b"), (7, "a")]
         assert contents(server, held) == stored(server, held) == BEFORE
         client.run(ends)
@@ -306,18 +269,19 @@ def test_a_client_without_a_session_is_told_how_to_get_one(server: Server, sql: 
 
 @pytest.mark.parametrize("sql", ["BEGIN", "COMMIT", "ROLLBACK"])
 def test_a_transaction_of_the_driver_is_ended_by_the_driver(server: Server, held: str, sql: str) -> None:
-    with closing(Client(server, COOKIES)) as client:
+    with server.session(autocommit=False) as client:
         client.run(f"DELETE FROM {held} WHERE id = 1")
         message = client.refuses(sql)
         assert "[invalid_transaction_state]" in message
         assert "commit() or rollback()" in message
-        client.commit()
+        client.connection.commit()
     assert contents(server, held) == [(2, "b")]
 
 
 def test_the_driver_begins_none_inside_one_of_sql(server: Server, held: str) -> None:
-    with closing(Client(server, COOKIES, autocommit=True)) as client:
-        client.run("BEGIN", f"DELETE FROM {held} WHERE id = 1")
+    with server.session() as client:
+        client.run("BEGIN")
+        client.run(f"DELETE FROM {held} WHERE id = 1")
         with pytest.raises(Error, match=r"\[invalid_transaction_state\].*COMMIT or ROLLBACK"):
             client.connection.adbc_connection.set_autocommit(False)
         client.run("COMMIT")
@@ -326,9 +290,9 @@ def test_the_driver_begins_none_inside_one_of_sql(server: Server, held: str) -> 
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that ends sessions which were idle for a moment."""
+    """A server that ends sessions which were idle for a second."""
     root = tmp_path_factory.mktemp("impatient") / "root"
-    with serving(root, "--session-idle-timeout", "0.3") as running:
+    with serving(root, "--session-idle-timeout", "1") as running:
         yield running
 
 
@@ -337,8 +301,9 @@ def test_a_statement_of_a_transaction_that_was_idle_too_long_is_not_committed_by
     impatient: Server, options: dict[str, str], table: str
 ) -> None:
     impatient.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
-    with closing(Client(impatient, options, autocommit=True)) as client:
-        client.run("BEGIN", f"INSERT INTO {table} VALUES (1)")
+    with impatient.session(options) as client:
+        client.run("BEGIN")
+        client.run(f"INSERT INTO {table} VALUES (1)")
         while impatient.value("SELECT sum(open_transactions) FROM system.sessions"):
             pass
         message = client.refuses(f"INSERT INTO {table} VALUES (2)")
@@ -346,7 +311,8 @@ def test_a_statement_of_a_transaction_that_was_idle_too_long_is_not_committed_by
         assert impatient.rows(f"SELECT * FROM {table}") == []
         assert "idle" in client.refuses("COMMIT")
         if options is TOKEN:  # a cookie that has ended is refused in any case
-            client.run("ROLLBACK", f"INSERT INTO {table} VALUES (3)")
+            client.run("ROLLBACK")
+            client.run(f"INSERT INTO {table} VALUES (3)")
             assert impatient.rows(f"SELECT * FROM {table}") == [(3,)]
 
 
