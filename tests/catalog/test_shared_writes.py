@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
@@ -55,9 +55,16 @@ def commit(
     write: SharedWrite,
     *tasks: tuple[WrittenPart, ...],
     replaces: Replaces = Replaces.NOTHING,
+    read: Collection[str] = (),
     once: CommitToken | None = None,
 ) -> int:
-    return write.commit([part for parts in tasks for part in parts], evaluate, replaces=replaces, once=once)
+    return write.commit([part for parts in tasks for part in parts], evaluate, replaces=replaces, read=read, once=once)
+
+
+def table_of(place: Path, value: str) -> str:
+    """The object id of a partition's table."""
+    (found,) = (table.row["object_id"] for table in stored_tables(place) if table.values["p"] == value)
+    return str(found)
 
 
 def sql(place: Path, statement: str) -> None:
@@ -173,6 +180,12 @@ def test_new_rows_take_the_place_of(place: Path, replaces: Replaces, then: list[
     assert held(place) == then
 
 
+def test_new_rows_take_the_place_of_the_tables_that_were_read(place: Path) -> None:
+    write = begin(place)
+    commit(write, task(write, (3, "b"), (4, "new")), replaces=Replaces.READ, read=[table_of(place, "a")])
+    assert held(place) == [(2, "b"), (3, "b"), (4, "new")]
+
+
 def test_rows_of_an_older_spec_are_replaced_as_well(place: Path) -> None:
     sql(place, "INSERT INTO t VALUES (7, 'x')")
     sql(place, "ALTER TABLE t SET PARTITIONED BY (id)")
@@ -195,21 +208,28 @@ def test_the_whole_table_is_replaced_by_nothing(place: Path) -> None:
         pytest.param(Replaces.PARTITIONS, "INSERT INTO t VALUES (9, 'b')", False, id="rows in another partition"),
         pytest.param(Replaces.TABLE, "INSERT INTO t VALUES (9, 'b')", True, id="rows anywhere in its table"),
         pytest.param(Replaces.TABLE, "INSERT INTO t VALUES (9, 'other')", True, id="a new partition of its table"),
+        pytest.param(Replaces.READ, "INSERT INTO t VALUES (9, 'a')", True, id="rows in the table that was read"),
+        pytest.param(Replaces.READ, "DELETE FROM t WHERE p = 'a'", True, id="fewer rows in the table that was read"),
+        pytest.param(Replaces.READ, "INSERT INTO t VALUES (9, 'b')", False, id="rows in a table that was not read"),
+        pytest.param(Replaces.NOTHING_OF_READ, "INSERT INTO t VALUES (9, 'a')", True, id="rows to compare with"),
+        pytest.param(
+            Replaces.NOTHING_OF_READ, "INSERT INTO t VALUES (9, 'b')", False, id="rows to compare with none of"
+        ),
         pytest.param(Replaces.NOTHING, "ALTER TABLE t ADD COLUMN n INTEGER", True, id="another schema"),
         pytest.param(Replaces.NOTHING, "ALTER TABLE t SET PARTITIONED BY (id)", False, id="another spec"),
     ],
 )
 def test_others_who_were_first(place: Path, replaces: Replaces, meanwhile: str, *, refused: bool) -> None:
-    write = begin(place)
+    write, read = begin(place), [table_of(place, "a")]
     done = task(write, (3, "a"), (4, "new"))
     sql(place, meanwhile)
     before, files = held(place), data_files(place)
     if not refused:
-        commit(write, done, replaces=replaces)
+        commit(write, done, replaces=replaces, read=read)
         assert {(3, "a"), (4, "new")} < set(held(place))
         return
     with pytest.raises(SerializationFailure):
-        commit(write, done, replaces=replaces)
+        commit(write, done, replaces=replaces, read=read)
     assert held(place) == before
     assert len(files - data_files(place)) == 2
 
