@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight.wire import StatementQuery, encode_command
 from pyarrow import flight
 
 from tests.flight.handshakes import InMessages, password
+from tests.flight.statements import reader
 from tests.service.server_process import Server
 
 WHO = "SELECT CURRENT_USER AS who"
@@ -18,9 +18,7 @@ WHO = "SELECT CURRENT_USER AS who"
 
 def asked(client: flight.FlightClient, options: flight.FlightCallOptions | None = None) -> str:
     """Who the server takes a client for."""
-    descriptor = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=WHO)))
-    info = client.get_flight_info(descriptor, options)
-    return str(client.do_get(info.endpoints[0].ticket, options).read_all()["who"][0].as_py())
+    return str(reader(client, WHO, options).read_all()["who"][0].as_py())
 
 
 def by_header(server: Server, user: str, word: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight import wire
-from lance_flight.flight.wire import encode_command
-from pyarrow import flight
+from lance_flight.flight.wire import GetPrimaryKeys
 
+from tests.flight.statements import descriptor, read
 from tests.service.server_process import Server
 from tests.stock import manifest
 
@@ -27,9 +26,8 @@ def test_the_schema_of_a_table_has_its_comments_and_no_hidden_column(server: Ser
 @LAYOUTS
 def test_keys_are_listed(server: Server, table: str, layout: str) -> None:
     server.run(f"CREATE TABLE {table} (region VARCHAR, id BIGINT, PRIMARY KEY (id, region)){layout}")
-    command = encode_command(wire.GetPrimaryKeys(table=table))
-    info = server.client.get_flight_info(flight.FlightDescriptor.for_command(command))
-    rows = server.client.do_get(info.endpoints[0].ticket).read_all().to_pylist()
+    info = server.client.get_flight_info(descriptor(GetPrimaryKeys(table=table)))
+    rows = read(server.client, info).to_pylist()
     assert [(row["column_name"], row["key_sequence"], row["key_name"]) for row in rows] == [
         ("id", 1, f"{table}_pkey"),
         ("region", 2, f"{table}_pkey"),

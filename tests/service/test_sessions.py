@@ -88,6 +88,8 @@ REFUSED = {
     "more lanes than there can be": (".target_partitions", "257", "'target_partitions' (invalid value)"),
     "no snapshot": (".snapshot", "", "'snapshot' (invalid value)"),
     "no time at all": (".statement_timeout", "-1", "'statement_timeout' (invalid value)"),
+    "no number of seconds": (".statement_timeout", "soon", "'statement_timeout' (invalid value)"),
+    "a time without an order": (".statement_timeout", "nan", "'statement_timeout' (invalid value)"),
     "a boolean for a number": ("bool.group_rows", "true", "'group_rows' (invalid value)"),
 }
 
