@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from adbc_driver_manager import Error
 
 from tests.service.operated import Operated, operated
 from tests.service.principals import connect, refusal, rows, tokens_file
+from tests.service.replicated import wait_for
 
 POLICY = """
 quota = { statements = 20, per_principal = true }
@@ -95,15 +95,6 @@ def uri(running: Operated) -> str:
     return running.server.uri
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(1200):
-        if is_so():
-            return
-        pause.wait(0.05)
-    pytest.fail("it did not come to that")
-
-
 def states(uri: str, principal: str) -> list[tuple[str, str]]:
     """The statements of a principal: their states and ids, as an administrator sees them."""
     return [
@@ -117,9 +108,9 @@ def states(uri: str, principal: str) -> list[tuple[str, str]]:
 def test_the_statements_of_a_role_wait_for_each_other_and_for_nobody_else(uri: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         long = pool.submit(refusal, uri, "ann", LONG)
-        until(lambda: [state for state, _ in states(uri, "ann")] == ["running"])
+        wait_for(lambda: [state for state, _ in states(uri, "ann")] == ["running"])
         waiting = [pool.submit(rows, uri, "bob", "SELECT 1") for _ in range(2)]
-        until(lambda: [state for state, _ in states(uri, "bob")] == ["queued"] * 2)
+        wait_for(lambda: [state for state, _ in states(uri, "bob")] == ["queued"] * 2)
         assert rows(uri, "other", "SELECT 2") == [(2,)]
         # A fourth of the queue is for those who wait for one quota.
         said = refusal(uri, "bob", "SELECT 3")
