@@ -99,6 +99,8 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "server/docs/lineage.md sql": "test_readme.py",
         "server/docs/policies.md toml": "test_documents.py",
         "server/docs/python.md python": "test_readme.py",
+        "server/docs/runbooks.md sh": "faults/test_runbooks.py",
+        "server/docs/runbooks.md sql": "faults/test_runbooks.py",
         "server/docs/search.md sql": "test_readme.py",
         "server/docs/transactions.md python": "test_readme.py",
     }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.engine.database import Database
+from tests.faults.disks import Disk
 from tests.faults.failpoints import copy_files
 from tests.faults.writes import Write
 
+NO_MOUNT = "no device can be mounted here: that takes root, and a kernel that lets it"
 Before = Callable[[Write, Path], Database]
 
 
@@ -29,3 +31,16 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Before:
         return Database(root)
 
     return copied
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Disk]:
+    """A device of its own: engines of this process renew leases, which take files, on all that they have read."""
+    disk = Disk(tmp_path)
+    if not disk.mount():
+        pytest.skip(NO_MOUNT)
+    (disk.place / "page").write_text("a device of no pages has no limit")
+    try:
+        yield disk
+    finally:
+        disk.unmount()

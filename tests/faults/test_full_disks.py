@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -132,25 +132,11 @@ def test_a_spill_that_finds_the_disk_full_says_where(tmp_path: Path) -> None:
 
 # Small devices
 
-NO_MOUNT = "no device can be mounted here: that takes root, and a kernel that lets it"
 STORED = [write for write in WRITES if write.name not in {"beaten", "behind_the_dead"}]
 """What another writer does is refused by the same device."""
 INGEST = next(write for write in WRITES if write.name == "ingest")
 MOST = 400
 """Files or pages that no write here takes."""
-
-
-@pytest.fixture
-def device(tmp_path: Path) -> Iterator[Disk]:
-    """A device of its own: engines of this process renew leases, which take files, on all that they have read."""
-    disk = Disk(tmp_path)
-    if not disk.mount():
-        pytest.skip(NO_MOUNT)
-    (disk.place / "page").write_text("a device of no pages has no limit")
-    try:
-        yield disk
-    finally:
-        disk.unmount()
 
 
 @pytest.fixture

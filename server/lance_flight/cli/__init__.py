@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from lance_flight_client.errors import ServerError, plain
 
-from lance_flight.errors import LanceFlightError, StorageFull, StorageUnauthenticated, Unavailable
+from lance_flight.errors import LanceFlightError, StorageDenied, StorageFull, StorageUnauthenticated, Unavailable
 from lance_flight.machine import raise_file_limit
 from lance_flight.model.operations import OPERATIONS
 
@@ -63,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of the output has closed the pipe.
         sys.stderr.close()
     except OSError as exc:
-        known = StorageFull.of(exc, "the root") or StorageUnauthenticated.of(exc) or Unavailable.of(exc)
+        known: LanceFlightError | None = StorageFull.of(exc, "the root") or StorageUnauthenticated.of(exc)
+        known = known or Unavailable.of(exc)
+        if exc.filename is None:  # of Lance: a file of the command's own has its name
+            known = known or StorageDenied.of(exc, "the root")
         if known is not None:
             print(f"lance-flight: [{known.code}] {known}: {str(exc).splitlines()[0]}", file=sys.stderr)
         elif exc.filename is not None:
