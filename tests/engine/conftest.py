@@ -7,12 +7,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 
 from tests.engine.commands import Commands
-from tests.engine.database import Client, Database
+from tests.engine.database import Client, Database, open_engine
 
 _NUMBERS = count(1)
 
@@ -20,7 +18,7 @@ _NUMBERS = count(1)
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     """An engine over an empty root; the fixture `tables` of a module fills it for each of its tests."""
-    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    return open_engine(tmp_path)
 
 
 @pytest.fixture(scope="module")

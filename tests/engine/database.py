@@ -24,6 +24,7 @@ from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import QueryPlan, Task
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError
@@ -53,7 +54,7 @@ class Database:
 
     @cached_property
     def engine(self) -> Engine:
-        return Engine(Root(Store(str(self.root))), target_partitions=2)
+        return open_engine(self.root)
 
     @property
     def session(self) -> Session | None:
@@ -184,6 +185,13 @@ class Client(Database):
             self.engine.clients.end(self._transaction, commit=commit)
         finally:
             self._transaction = self.engine.clients.begin(self._session)
+
+
+def open_engine(place: Path | str, *, target_partitions: int = 2, limits: Limits = NO_LIMITS) -> Engine:
+    """An engine of its own over a directory, which is made where it is missing, or over the URI of a root."""
+    if isinstance(place, Path):
+        place.mkdir(parents=True, exist_ok=True)
+    return Engine(Root(Store(str(place))), target_partitions=target_partitions, limits=limits)
 
 
 def refusal(call: Callable[[], object]) -> str:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 from lance_flight.engine.writes.ingest import TableProperties
 
+from tests.engine.database import open_engine
 from tests.engine.evolving import add_spec
 
 EVENTS = pa.schema({"id": pa.int64(), "event_date": pa.date32(), "country": pa.utf8()})
@@ -23,7 +23,7 @@ EVENTS = pa.schema({"id": pa.int64(), "event_date": pa.date32(), "country": pa.u
 
 def evolved(root: Path, schema: pa.Schema, versions: Sequence[tuple[str, pa.Table]]) -> Engine:
     """A table `t` whose rows were stored under one spec after another."""
-    engine = Engine(Root(Store(str(root))), target_partitions=2)
+    engine = open_engine(root)
     name = TableName("public", "t")
     for number, (fields, data) in enumerate(versions, 1):
         definitions = parse_partition_by(fields)

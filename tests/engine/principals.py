@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.errors import LanceFlightError
-
-
-def engine(root: Path) -> Engine:
-    root.mkdir(exist_ok=True)
-    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 def query(of: Engine, sql: str, access: Access = UNLIMITED) -> pa.Table:

@@ -7,11 +7,10 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import SchemaError
 
+from tests.engine.database import open_engine
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # every change of tables of every type
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.slow  # every change of tables of every type
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     """Two partitions of three files each."""
-    made = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    made = open_engine(tmp_path, target_partitions=1)
     made.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT) PARTITIONED BY (p)")
     for number in range(3):
         made.update(f"INSERT INTO t VALUES ({number}, 'a', 1), ({number + 10}, 'b', 2)")

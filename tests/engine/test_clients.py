@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Isolation
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.session_registry import LEFT_SECONDS, SessionRegistry
 from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 
+from tests.engine.database import open_engine
 from tests.stock import stored_rows
 
 IDLE = 100.0
@@ -41,7 +39,7 @@ class Served:
     limits: Limits = BY_THE_CLOCK
 
     def __post_init__(self) -> None:
-        self.engine = Engine(Root(Store(str(self.place))), target_partitions=2)
+        self.engine = open_engine(self.place)
         self.clients = self.engine.clients = SessionRegistry(self.engine.root, self.limits, now=self.clock)
         self.engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
         self.engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b')")

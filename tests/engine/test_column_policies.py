@@ -26,7 +26,8 @@ from lance_flight.engine.sql.substrait import statement_of
 from lance_flight.engine.writes.ingest import IngestOptions, Replaces
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 
-from tests.engine.principals import engine, query, told
+from tests.engine.database import open_engine
+from tests.engine.principals import query, told
 
 pytestmark = pytest.mark.slow  # every statement for every principal
 
@@ -132,7 +133,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A root with all columns, and for each principal one that has just what it may see."""
     place = tmp_path_factory.mktemp("columns")
     for name, statements in {"full": [*FULL, *OTHERS, *APART], "narrow": NARROWED, "masked": STORED_MASKS}.items():
-        made = engine(place / name)
+        made = open_engine(place / name)
         for sql in statements:
             made.update(sql)
     return {name: place / name for name in ("full", "narrow", "masked")}
@@ -140,7 +141,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def full(templates: dict[str, Path], tmp_path: Path) -> Engine:
-    return engine(Path(shutil.copytree(templates["full"], tmp_path / "full")))
+    return open_engine(Path(shutil.copytree(templates["full"], tmp_path / "full")))
 
 
 @pytest.fixture(params=RESTRICTED)
@@ -152,7 +153,7 @@ def who(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def attacked(templates: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A root that reads and attacks share, since none of them changes it."""
-    made = engine(Path(shutil.copytree(templates["full"], tmp_path_factory.mktemp("attacked") / "full")))
+    made = open_engine(Path(shutil.copytree(templates["full"], tmp_path_factory.mktemp("attacked") / "full")))
     made.update("ALTER TABLE renamed CREATE BRANCH work AS OF before")
     return made
 
@@ -160,7 +161,7 @@ def attacked(templates: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 def alone(templates: dict[str, Path], who: str) -> Engine:
     """A root that has just what a principal may see, which nobody changes."""
-    return engine(templates[who])
+    return open_engine(templates[who])
 
 
 READS = [

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots import directory
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import SchemaError
+
+from tests.engine.database import open_engine
 
 T = TableName("public", "t")
 LAYOUTS = pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
             yield place
 
     monkeypatch.setattr(directory, "private_place", waiting)
-    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    return open_engine(tmp_path)
 
 
 def at_once(*tasks: Callable[[], int]) -> list[Any]:

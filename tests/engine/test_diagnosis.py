@@ -13,17 +13,16 @@ import pytest
 from lance_flight.catalog.maintenance import diagnosis
 from lance_flight.catalog.maintenance.diagnosis import MANY_FILES, Level, diagnose
 from lance_flight.catalog.manifests.manifest import FENCE_KEY
-from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
-from lance_flight.catalog.storage.store import Store
 from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists
 
 from tests.catalog.aging import age
+from tests.engine.database import open_engine
 
 OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
 
@@ -82,7 +81,7 @@ def orphaned(root: Path) -> None:
         shutil.copytree(partition, root / "t" / name)
         age(root / "t" / name, hours=hours)
     age(partition, hours=25)
-    Engine(Root(Store(str(root))), target_partitions=1).update("ALTER TABLE t DROP PARTITION (p = 'a')")
+    open_engine(root, target_partitions=1).update("ALTER TABLE t DROP PARTITION (p = 'a')")
 
 
 def without_fence(root: Path) -> None:

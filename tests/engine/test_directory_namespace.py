@@ -6,11 +6,10 @@ from pathlib import Path
 
 import lance
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists, Corrupt
 
+from tests.engine.database import open_engine
 from tests.engine.directory_namespace import lay_out, listed
 
 WRONG = pytest.mark.parametrize(
@@ -29,7 +28,7 @@ WRONG = pytest.mark.parametrize(
 def engine(tmp_path: Path) -> Engine:
     root = tmp_path / "root"
     root.mkdir()
-    return Engine(Root(Store(str(root))), target_partitions=2)
+    return open_engine(root)
 
 
 @pytest.fixture

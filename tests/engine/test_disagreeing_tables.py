@@ -10,13 +10,12 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.engine import Engine
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import InvalidInput
 
+from tests.engine.database import open_engine
 from tests.stock import StoredTable, manifest, stored_tables
 
 pytestmark = pytest.mark.slow  # many odd tables
@@ -34,17 +33,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table `t` by `p`, with one row in each partition."""
     place = tmp_path_factory.mktemp("template")
     data = pa.Table.from_pylist([{"id": n, "p": p, **WHOLE} for n, p in enumerate(VALUES)], schema=SCHEMA)
-    ingest.create(engine(place).root, TableName("public", "t"), SCHEMA, TableProperties.by("p"), [data])
+    ingest.create(open_engine(place).root, TableName("public", "t"), SCHEMA, TableProperties.by("p"), [data])
     return place
 
 
 @pytest.fixture
 def root(template: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(template, tmp_path, dirs_exist_ok=True))
-
-
-def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), target_partitions=1)
 
 
 def stored(root: Path, value: str) -> StoredTable:
@@ -65,7 +60,7 @@ def of(value: str, **columns: Any) -> pa.Table:
 
 
 def read(root: Path, value: str) -> dict[str, Any]:
-    (row,) = engine(root).query(f"SELECT n, d, s, l FROM t WHERE p = '{value}'").to_pylist()
+    (row,) = open_engine(root).query(f"SELECT n, d, s, l FROM t WHERE p = '{value}'").to_pylist()
     found: dict[str, Any] = row
     return found
 
@@ -97,10 +92,10 @@ def test_a_table_is_read_in_the_columns_of_the_namespace(
         lay_out(root, value, of(value, **columns))
     assert read(root, "a") == NOTHING | expected
     assert read(root, "d") == WHOLE
-    rows = engine(root).query("SELECT p, n, s FROM t WHERE p <> 'd' ORDER BY p").to_pylist()
+    rows = open_engine(root).query("SELECT p, n, s FROM t WHERE p <> 'd' ORDER BY p").to_pylist()
     mine = {"n": (NOTHING | expected)["n"], "s": (NOTHING | expected)["s"]}
     assert rows[:alike] == [{"p": value, **mine} for value in VALUES[:alike]]
-    found = engine(root).query("SELECT count(*) AS c FROM t WHERE n = 7")["c"].to_pylist()
+    found = open_engine(root).query("SELECT count(*) AS c FROM t WHERE n = 7")["c"].to_pylist()
     assert found == [4 - alike + alike * (expected.get("n") == 7)]
 
 
@@ -127,11 +122,11 @@ def test_what_cannot_be_read_is_named_with_its_column_its_table_and_the_value(
     # Where no value of the type will do, the first table is as wrong as the others.
     wrong = "a" if "not struct" in message else bad
     with pytest.raises(InvalidInput, match=message) as raised:
-        engine(root).query(f"SELECT {name} FROM t")
+        open_engine(root, target_partitions=1).query(f"SELECT {name} FROM t")
     assert f"column {name!r}" in str(raised.value)
     named = [value for value in VALUES if stored(root, value).row["location"] in str(raised.value)]
     assert named == [wrong]
-    assert engine(root).query("SELECT id FROM t").num_rows == 7, "columns that are not asked for do not matter"
+    assert open_engine(root).query("SELECT id FROM t").num_rows == 7, "columns that are not asked for do not matter"
 
 
 INSERT = "INSERT INTO t (id, p, n, d) VALUES (200, 'a', 8, '2025-01-02')"
@@ -157,11 +152,11 @@ def test_rows_are_written_in_the_columns_of_the_table(
 ) -> None:
     lay_out(root, "a", of("a", **(FULL | columns)))
     before = stored(root, "a").dataset.schema
-    assert engine(root).update(INSERT) == 1
+    assert open_engine(root).update(INSERT) == 1
     (row,) = stored(root, "a").dataset.to_table(filter="id = 200").to_pylist()
     assert row == {"id": 200, "p": "a", "n": 8, "d": date(2025, 1, 2), "s": None, "l": None} | expected
     assert stored(root, "a").dataset.schema == before
-    assert engine(root).query("SELECT n, d FROM t WHERE id = 200").to_pylist() == [{"n": 8, "d": date(2025, 1, 2)}]
+    assert open_engine(root).query("SELECT n, d FROM t WHERE id = 200").to_pylist() == [{"n": 8, "d": date(2025, 1, 2)}]
 
 
 def without(name: str) -> dict[str, Any]:
@@ -189,19 +184,19 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(root: Path, table:
     lay_out(root, "a", table)
     before = manifest(root / "t").version, set((root / "t").rglob("*.lance"))
     with pytest.raises(InvalidInput, match=message):
-        engine(root).update(INSERT)
+        open_engine(root).update(INSERT)
     assert (manifest(root / "t").version, set((root / "t").rglob("*.lance"))) == before
 
 
 def test_the_value_that_a_table_cannot_take_is_named(root: Path) -> None:
     lay_out(root, "a", of("a", **(FULL | {"n": pa.array([7], pa.int8())})))
     with pytest.raises(InvalidInput, match=r"column 'n' of table .* holds 300 \(int32\), which is no int8"):
-        engine(root).update("INSERT INTO t (id, p, n) VALUES (200, 'a', 3), (201, 'a', 300), (202, 'a', 500)")
+        open_engine(root).update("INSERT INTO t (id, p, n) VALUES (200, 'a', 3), (201, 'a', 300), (202, 'a', 500)")
 
 
 def test_rows_are_changed_in_a_table_that_disagrees(root: Path) -> None:
     lay_out(root, "a", of("a", **(FULL | {"n": ["7"], "more": ["x"]})))
-    assert engine(root).update("UPDATE t SET n = n + 1") == 4
-    assert engine(root).query("SELECT n FROM t")["n"].to_pylist() == [8] * 4
-    assert engine(root).update("DELETE FROM t WHERE n = 8 AND p <> 'b'") == 3
+    assert open_engine(root).update("UPDATE t SET n = n + 1") == 4
+    assert open_engine(root).query("SELECT n FROM t")["n"].to_pylist() == [8] * 4
+    assert open_engine(root).update("DELETE FROM t WHERE n = 8 AND p <> 'b'") == 3
     assert stored(root, "a").dataset.count_rows() == 0

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.engine import Engine
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound
 
+from tests.engine.database import open_engine
 from tests.engine.evolved_events import DAYS, EVENTS, events, evolved
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
@@ -40,10 +39,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(tmp_path: Path, template: Path) -> Path:
     shutil.copytree(template, tmp_path / "root")
     return tmp_path / "root"
-
-
-def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 def ids(root: Path) -> list[int]:
@@ -73,9 +68,9 @@ def test_the_rows_of_the_values_go_from_every_spec(root: Path, values: str, goes
     before = manifest(root / "t").version
     gone = [row for row in ROWS if goes(row)]
     kept = {t.object_id for t in stored_tables(root / "t") if not all(map(goes, t.dataset.to_table().to_pylist()))}
-    assert engine(root).update(f"ALTER TABLE t DROP PARTITION ({values})") == len(gone)
+    assert open_engine(root).update(f"ALTER TABLE t DROP PARTITION ({values})") == len(gone)
     assert ids(root) == sorted(row["id"] for row in ROWS if row not in gone)
-    assert engine(root).query("SELECT id FROM t ORDER BY id")["id"].to_pylist() == ids(root)
+    assert open_engine(root).query("SELECT id FROM t ORDER BY id")["id"].to_pylist() == ids(root)
     assert {table.object_id for table in stored_tables(root / "t")} == kept, "no empty table, and all others"
     assert manifest(root / "t").version == before + bool(gone), "one commit"
     names = {row["object_id"] for row in manifest_rows(root / "t")}
@@ -89,7 +84,7 @@ def test_the_data_of_tables_whose_values_decide_is_not_read(root: Path) -> None:
     for table in stored_tables(root / "t"):
         if table.spec_id != 2:
             shutil.rmtree(Path(table.dataset.uri) / "data")
-    engine(root).update("ALTER TABLE t DROP PARTITION (event_date_year = 2024)")
+    open_engine(root).update("ALTER TABLE t DROP PARTITION (event_date_year = 2024)")
     after = {table.object_id: table.row for table in stored_tables(root / "t")}
     assert all(before[name] == row for name, row in after.items() if not name.startswith("v2$"))
     assert len(before) - len(after) == 2
@@ -98,8 +93,8 @@ def test_the_data_of_tables_whose_values_decide_is_not_read(root: Path) -> None:
 def test_an_old_snapshot_has_the_rows_until_it_is_vacuumed(root: Path) -> None:
     version = manifest(root / "t").version
     directories = {path.name for path in (root / "t").iterdir()}
-    engine(root).update("ALTER TABLE t DROP PARTITION (event_date_year = 2024)")
-    assert engine(root).query(f"SELECT id FROM t@{version}").num_rows == len(ROWS)
+    open_engine(root).update("ALTER TABLE t DROP PARTITION (event_date_year = 2024)")
+    assert open_engine(root).query(f"SELECT id FROM t@{version}").num_rows == len(ROWS)
     assert {path.name for path in (root / "t").iterdir()} - {".lance-flight"} == directories - {".lance-flight"}
     left = ids(root)
     vacuum(namespace(root), now=time.time() + A_MONTH)
@@ -109,30 +104,30 @@ def test_an_old_snapshot_has_the_rows_until_it_is_vacuumed(root: Path) -> None:
 
 
 def namespace(root: Path) -> PartitionedNamespace:
-    found = engine(root).root.table(TableName("public", "t"))
+    found = open_engine(root).root.table(TableName("public", "t"))
     assert isinstance(found, PartitionedNamespace)
     return found
 
 
 def test_a_dropped_partition_may_come_again(root: Path) -> None:
     names = {table.object_id: table.row["location"] for table in stored_tables(root / "t")}
-    engine(root).update("ALTER TABLE t DROP PARTITION (country = 'US')")
+    open_engine(root).update("ALTER TABLE t DROP PARTITION (country = 'US')")
     left, version = ids(root), manifest(root / "t").version
-    assert engine(root).update("INSERT INTO t VALUES (100, '2025-01-01', 'US')") == 1
+    assert open_engine(root).update("INSERT INTO t VALUES (100, '2025-01-01', 'US')") == 1
     assert ids(root) == [*left, 100]
     (table,) = [t for t in stored_tables(root / "t") if t.values["country"] == "US"]
     assert table.object_id not in names or table.row["location"] != names[table.object_id]
-    assert engine(root).query(f"SELECT id FROM t@{version}").num_rows == len(left)
-    changes = engine(root).query(f"SELECT _change, id FROM table_changes('t', {version}, {version + 1})")
+    assert open_engine(root).query(f"SELECT id FROM t@{version}").num_rows == len(left)
+    changes = open_engine(root).query(f"SELECT _change, id FROM table_changes('t', {version}, {version + 1})")
     assert changes.to_pylist() == [{"_change": "insert", "id": 100}]
 
 
 def test_the_history_says_what_was_dropped(root: Path) -> None:
     version = manifest(root / "t").version
-    engine(root).update("ALTER TABLE t DROP PARTITION (event_date_year = 2024)")
-    found = engine(root).query("SELECT * FROM t$snapshots ORDER BY version DESC LIMIT 1").to_pylist()[0]
+    open_engine(root).update("ALTER TABLE t DROP PARTITION (event_date_year = 2024)")
+    found = open_engine(root).query("SELECT * FROM t$snapshots ORDER BY version DESC LIMIT 1").to_pylist()[0]
     assert (found["operation"], found["tables_removed"]) == ("drop 2 partitions and rewrite 1, 6 rows less", 2)
-    engine(root).update(f"ALTER TABLE t ROLLBACK TO {version}")
+    open_engine(root).update(f"ALTER TABLE t ROLLBACK TO {version}")
     assert ids(root) == sorted(row["id"] for row in ROWS)
 
 
@@ -155,5 +150,5 @@ def test_what_is_no_partition_is_refused_by_name(
 ) -> None:
     before = manifest(root / "t").version
     with pytest.raises(error, match=message.replace("(", r"\(")):
-        engine(root).update(f"ALTER TABLE t DROP PARTITION {values}")
+        open_engine(root).update(f"ALTER TABLE t DROP PARTITION {values}")
     assert manifest(root / "t").version == before

@@ -7,12 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.writes.ingest import TableProperties, create
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError
+
+from tests.engine.database import open_engine
 
 pytestmark = pytest.mark.slow  # every query over every layout
 
@@ -31,7 +32,7 @@ QUERIES = pytest.mark.parametrize(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    return open_engine(tmp_path, target_partitions=1)
 
 
 def put(engine: Engine, layout: str, rows: int = 4) -> None:

@@ -10,12 +10,12 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits import writer
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 
+from tests.engine.database import open_engine
 from tests.engine.evolved_events import EVENTS, VERSIONS, events, evolved
 from tests.engine.evolving import add_spec
 from tests.stock import manifest_rows, stored_tables
@@ -106,7 +106,7 @@ CHANGES = [
 def test_many_batches_become_one_file_in_each_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     engine.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT NOT NULL, s STRUCT<x INT>) PARTITIONED BY (p)")
     engine.update("INSERT INTO t VALUES (1, 'a', 1, named_struct('x', 1)), (2, 'b', 2, NULL)")
     if change.startswith("ALTER"):
@@ -123,7 +123,7 @@ def test_many_batches_become_one_file_in_each_partition(
 
 
 def test_a_struct_stays_null_where_its_fields_are_not(tmp_path: Path) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     engine.update("CREATE TABLE t (id BIGINT, s STRUCT<x INT, y STRUCT<u INT, v VARCHAR>>) PARTITIONED BY (id)")
     engine.update("INSERT INTO t VALUES (1, NULL), (2, named_struct('x', 2, 'y', named_struct('u', 1, 'v', 'w')))")
     before = engine.query("SELECT * FROM t ORDER BY id").to_pylist()

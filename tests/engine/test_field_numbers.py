@@ -8,12 +8,12 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import TableProperties
 
+from tests.engine.database import open_engine
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # every change in files of every version
@@ -30,10 +30,6 @@ SCHEMA = pa.schema(
 ROW = {"id": 1, "v": [1.0, 2.0], "s": {"x": 1, "l": ["a"]}, "p": "a", "n": 1}
 
 
-def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), target_partitions=1)
-
-
 def row(value: str) -> pa.Table:
     return pa.Table.from_pylist([ROW | {"p": value}], schema=SCHEMA)
 
@@ -43,7 +39,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A table `t` with one partition."""
     data = row("a")
     properties = TableProperties.by("p").having({"file_version": request.param, "stable_row_ids": "true"})
-    ingest.create(engine(tmp_path).root, TableName("public", "t"), data.schema, properties, [data])
+    ingest.create(open_engine(tmp_path).root, TableName("public", "t"), data.schema, properties, [data])
     return tmp_path
 
 
@@ -77,8 +73,8 @@ def numbers(root: Path) -> dict[str, int]:
 
 def insert(root: Path, value: str) -> None:
     """A row of another partition."""
-    names = ", ".join(name for name in engine(root).query("SELECT * FROM t LIMIT 0").schema.names if name != "p")
-    engine(root).update(f"INSERT INTO t ({names}, p) SELECT {names}, '{value}' FROM t WHERE p = 'a'")
+    names = ", ".join(name for name in open_engine(root).query("SELECT * FROM t LIMIT 0").schema.names if name != "p")
+    open_engine(root).update(f"INSERT INTO t ({names}, p) SELECT {names}, '{value}' FROM t WHERE p = 'a'")
 
 
 CHANGES = [
@@ -97,28 +93,28 @@ def test_a_column_has_its_id_in_every_table(root: Path, changes: list[str]) -> N
     insert(root, "before")
     assert numbers(root)
     for number, change in enumerate(changes):
-        engine(root).update(f"ALTER TABLE t {change}")
+        open_engine(root).update(f"ALTER TABLE t {change}")
         insert(root, f"b{number}")
         assert numbers(root)
     insert(root, "after")
-    engine(root).update("UPDATE t SET p = 'moved' WHERE p = 'before'")
-    engine(root).query("ALTER TABLE t COMPACT")
+    open_engine(root).update("UPDATE t SET p = 'moved' WHERE p = 'before'")
+    open_engine(root).query("ALTER TABLE t COMPACT")
     assert numbers(root)
-    rows = engine(root).query("SELECT * FROM t").to_pylist()
+    rows = open_engine(root).query("SELECT * FROM t").to_pylist()
     same = [{name: value for name, value in row.items() if name != "p"} for row in rows]
     assert same == [same[0]] * (3 + len(changes))
 
 
 def test_tables_that_are_made_after_a_change_of_type_have_the_ids(root: Path) -> None:
     """Lance gives what is written anew another number in the tables that are there, and what comes later a larger one."""
-    engine(root).update("ALTER TABLE t ALTER COLUMN n TYPE BIGINT")
-    engine(root).update("ALTER TABLE t ADD COLUMN more INT")
+    open_engine(root).update("ALTER TABLE t ALTER COLUMN n TYPE BIGINT")
+    open_engine(root).update("ALTER TABLE t ADD COLUMN more INT")
     for value in ("after", "later"):
         insert(root, value)
     tables = {table.values["p"]: field_numbers(table.dataset) for table in stored_tables(root / "t")}
     assert tables["after"] == tables["later"]
     ids = PartitionedNamespace.open(Store(str(root / "t"))).snapshot().schema.ids
     assert {name: tables["later"][name] for name in ids} == ids
-    assert engine(root).query("SELECT n, more, p FROM t ORDER BY p").to_pylist() == [
+    assert open_engine(root).query("SELECT n, more, p FROM t ORDER BY p").to_pylist() == [
         {"n": 1, "more": None, "p": value} for value in ("a", "after", "later")
     ]

@@ -14,14 +14,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import compute
 from lance_flight.engine.sql.json_functions import NAMES, json_edits, json_values
 from lance_flight.engine.sql.tokens import Token, edited, tokenize
 from lance_flight.errors import LanceFlightError, SqlError
 
+from tests.engine.database import open_engine
 from tests.examples import examples
 
 ROW = pa.record_batch({"nothing": [1]})
@@ -239,7 +238,7 @@ ABSENT = 3
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """The documents, with their numbers, in a table with partitions and in one without, with some rows deleted."""
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("json")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("json"))
     for name, layout in (("whole", ""), ("parts", " PARTITIONED BY (bucket(3, id))")):
         engine.update(f"CREATE TABLE {name} (id BIGINT, doc JSON){layout}")
         quoted = [json.dumps(document).replace("'", "''") for document in DOCUMENTS]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import few_keys
+
+from tests.engine.database import open_engine
 
 MOST = 3
 JOIN = "SELECT DISTINCT t.k FROM t JOIN d ON t.k = d.k WHERE d.label = '{}' ORDER BY t.k"
@@ -15,7 +15,7 @@ JOIN = "SELECT DISTINCT t.k FROM t JOIN d ON t.k = d.k WHERE d.label = '{}' ORDE
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A table of 40 partitions, and labels of few keys and of too many, each with NULL among them."""
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("keys")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("keys"))
     engine.update("CREATE TABLE t (k BIGINT) PARTITIONED BY (k)")
     engine.update("INSERT INTO t SELECT v % 40 FROM (SELECT unnest(range(0, 400)) AS v) AS n")
     engine.update("CREATE TABLE d (k BIGINT, label VARCHAR)")

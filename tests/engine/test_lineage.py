@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, SchemaError, Unsupported
 
 from tests.catalog.aging import age
+from tests.engine.database import open_engine
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # a long property
@@ -48,7 +48,7 @@ class Row:
 
 
 def made(place: Path | str, layout: str = "PARTITIONED BY (p)") -> Engine:
-    engine = Engine(Root(Store(str(place))), target_partitions=2)
+    engine = open_engine(place)
     engine.update(f"CREATE TABLE t ({COLUMNS}) {layout} WITH (stable_row_ids = true)")
     return engine
 
@@ -326,7 +326,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, sql: str, error: type[LanceFligh
 @pytest.mark.parametrize("option", [{}, {"stable_row_ids": "false"}, {"stable_row_ids": "true"}])
 @pytest.mark.parametrize("by", [{}, {"partition_by": "p"}], ids=["plain", "partitioned"])
 def test_an_ingest_makes_tables_either_way(tmp_path: Path, option: dict[str, str], by: dict[str, str]) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "p": ["a", "b"], "v": pa.array([1, 2], pa.int64())})
     options = IngestOptions.of(by | option)
     engine.ingest(T, rows.to_reader(), create_missing=True, existing=IfExists.FAIL, options=options)

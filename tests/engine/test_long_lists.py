@@ -24,7 +24,8 @@ from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, To
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError, LimitExceeded, SqlError
 
-from tests.engine.principals import engine, query
+from tests.engine.database import open_engine
+from tests.engine.principals import query
 
 pytestmark = pytest.mark.slow  # every long list in every form
 
@@ -95,7 +96,7 @@ LISTS: dict[str, tuple[str, list[Value]]] = {
 
 @pytest.fixture(scope="module")
 def of_rows(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    made = engine(tmp_path_factory.mktemp("lists") / "root")
+    made = open_engine(tmp_path_factory.mktemp("lists") / "root")
     made.ingest(
         TableName(PUBLIC, "t"),
         ROWS.to_reader(),
@@ -167,7 +168,7 @@ def test_parameters_of_a_long_list_have_the_type_of_its_column(of_rows: Engine) 
 
 
 def test_rows_are_changed_by_a_long_list_of_parameters(tmp_path: Path) -> None:
-    made = engine(tmp_path / "root")
+    made = open_engine(tmp_path / "root")
     made.update("CREATE TABLE t (n BIGINT, s VARCHAR) PARTITIONED BY (n)")
     made.update(f"INSERT INTO t VALUES {', '.join(f'({n}, {n})' for n in range(5))}")
     named = f"n IN ({marks(COUNT, '?')})"
@@ -244,7 +245,7 @@ def test_a_search_is_filtered_by_a_long_list(of_rows: Engine, form: str) -> None
 
 
 def test_a_row_policy_may_list_many_values(tmp_path: Path) -> None:
-    made = engine(tmp_path / "root")
+    made = open_engine(tmp_path / "root")
     made.update("CREATE TABLE t (n BIGINT) PARTITIONED BY (n)")
     made.update(f"INSERT INTO t VALUES {', '.join(f'({n})' for n in range(COUNT - 3, COUNT + 3))}")
     for write in (listed, alternatives):

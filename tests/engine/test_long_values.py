@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql import long_values
 from lance_flight.engine.sql.long_values import pieces
 from lance_flight.engine.statements import insert
 from lance_flight.errors import LanceFlightError, SqlError
+
+from tests.engine.database import open_engine
 
 COLUMNS = "id BIGINT, word VARCHAR, n DECIMAL(10, 2), ok BOOLEAN"
 ROWS = [
@@ -33,7 +33,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         for module in (long_values, insert):
             monkeypatch.setattr(module, "LONG", 1)
         monkeypatch.setattr(long_values, "PIECE", 1)
-    made = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    made = open_engine(tmp_path, target_partitions=1)
     made.update(f"CREATE TABLE t ({COLUMNS})")
     return made
 

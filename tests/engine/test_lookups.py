@@ -11,7 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
@@ -19,6 +19,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import LanceFlightError, NotFound
 
+from tests.engine.database import open_engine
 from tests.engine.directory_namespace import lay_out
 
 pytestmark = pytest.mark.slow  # every statement beside few and many tables
@@ -57,7 +58,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def crowded(root: Path, tables: int) -> Engine:
     """A root with `t`, plain, and `p`, partitioned, among so many others, and a second schema."""
     root.mkdir()
-    engine = Engine(Root(Store(str(root))), target_partitions=2)
+    engine = open_engine(root)
     (root / "s").mkdir()
     for number in range(tables):
         shutil.copytree(example(root.parent), root / f"other{number}.lance")
@@ -119,7 +120,7 @@ def test_a_name_that_is_not_there_lists_its_schema_once_and_opens_nothing(tmp_pa
 def test_the_list_of_a_directory_namespace_is_read_when_it_has_changed(tmp_path: Path, asked: Counter[str]) -> None:
     (tmp_path / "root").mkdir()
     lay_out(tmp_path / "root", {f"t{n}": f"{n}_t" for n in range(3)})
-    engine = Engine(Root(Store(str(tmp_path / "root"))), target_partitions=2)
+    engine = open_engine(tmp_path / "root")
     assert engine.query("SELECT id FROM t1")["id"].to_pylist() == [1]
     asked.clear()
     for _ in range(3):
@@ -132,7 +133,7 @@ def test_the_list_of_a_directory_namespace_is_read_when_it_has_changed(tmp_path:
 
 
 def test_an_append_opens_nothing_that_was_committed_here_before(tmp_path: Path, asked: Counter[str]) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     # What columns look like in files is kept for the whole process: these are of no other test's table.
     engine.update("CREATE TABLE t (looked_up BIGINT, p BIGINT) PARTITIONED BY (p)")
     costs = []
@@ -149,7 +150,7 @@ def test_an_append_opens_nothing_that_was_committed_here_before(tmp_path: Path, 
 
 
 def test_an_append_commits_each_table_once_and_lists_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
     for number in range(2):  # the first reads what one table's columns look like
         engine.update(f"INSERT INTO t VALUES ({number}, 0), ({number}, 1), ({number}, 2)")

@@ -17,8 +17,7 @@ from lance_flight.catalog.maintenance.compaction import Files
 from lance_flight.catalog.maintenance.survey import Surveyor, TableSurvey
 from lance_flight.catalog.maintenance.sweep import SweepTotals
 from lance_flight.catalog.maintenance.vacuum import Removed, VacuumReport
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance import maintainer
@@ -29,6 +28,7 @@ from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, Mainte
 from lance_flight.errors import Conflict, StorageFull
 
 from tests.catalog.aging import age, table_files
+from tests.engine.database import open_engine
 from tests.engine.waiting import until
 
 PATIENCE = 60.0
@@ -38,7 +38,7 @@ PATIENCE = 60.0
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables `few` and `many` of three and of six small files, both of which are due."""
     root = tmp_path_factory.mktemp("template")
-    made = Engine(Root(Store(str(root))), target_partitions=1)
+    made = open_engine(root, target_partitions=1)
     for name, appends in (("few", 3), ("many", 6)):
         made.update(f"CREATE TABLE {name} (id BIGINT, p VARCHAR) PARTITIONED BY (p) WITH (compact_files = 1)")
         for number in range(appends):
@@ -49,7 +49,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def engine(template: Path, tmp_path: Path) -> Engine:
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
-    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    return open_engine(tmp_path, target_partitions=1)
 
 
 @pytest.fixture

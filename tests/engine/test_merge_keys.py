@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import few_keys, tables
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions
 
+from tests.engine.database import open_engine
 from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # many merges
@@ -53,7 +52,7 @@ CASES = {
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A target `t` of ten partitions and a source `s`."""
     root = tmp_path_factory.mktemp("template")
-    engine = Engine(Root(Store(str(root))), target_partitions=2)
+    engine = open_engine(root)
     engine.update("CREATE TABLE t (id BIGINT NOT NULL, p BIGINT, v DOUBLE) PARTITIONED BY (p)")
     engine.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
     engine.update("CREATE TABLE s (id INT, p INT, v DOUBLE)")
@@ -63,7 +62,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(template: Path, tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(shutil.copytree(template, tmp_path / "root")))), target_partitions=2)
+    return open_engine(shutil.copytree(template, tmp_path / "root"))
 
 
 def merged(engine: Engine, source: str, clauses: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
@@ -142,7 +141,7 @@ HUNDRED = 100
 @pytest.fixture(scope="module")
 def hundred(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """Tables of a hundred partitions, by a value and by a bucket."""
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("root"))
     for name, field in [("by_value", "part"), ("by_bucket", f"bucket({HUNDRED}, part)")]:
         rows = f"SELECT value AS part, value * 10 AS n FROM generate_series(0, {HUNDRED - 1})"
         engine.update(f"CREATE TABLE {name} PARTITIONED BY ({field}) AS {rows}")

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.ingest import TableProperties, create
 from lance_flight.errors import LanceFlightError
+
+from tests.engine.database import open_engine
 
 ROWS = pa.table({"id": [1, 2, 3]})
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     for name, layout in (("plain", ""), ("parts", "id")):
         by = TableProperties.by(layout)
         create(engine.root, TableName("public", name), ROWS.schema, by, [ROWS])

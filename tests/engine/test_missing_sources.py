@@ -15,12 +15,12 @@ from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 
 from tests.catalog.foreign_namespaces import ForeignTable, SpecField, lay_out, with_ids
+from tests.engine.database import open_engine
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # every statement over odd tables
@@ -31,7 +31,7 @@ VALUES = ("US", "DE", "FR", None)
 
 
 def engine(root: Path, target_partitions: int = 1) -> Engine:
-    return Engine(Root(Store(str(root))), target_partitions=target_partitions)
+    return open_engine(root, target_partitions=target_partitions)
 
 
 def values(root: Path, sql: str, target_partitions: int = 1) -> list[Any]:

@@ -11,8 +11,7 @@ import pytest
 from lance.namespace import DirectoryNamespace
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots import directory
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.definitions import PartitionDef
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
@@ -21,6 +20,7 @@ from lance_flight.flight.backend import Caller
 from lance_flight.flight.engine_backend import EngineBackend
 from lance_namespace import CreateNamespaceRequest, ListTablesRequest, RegisterTableRequest
 
+from tests.engine.database import open_engine
 from tests.engine.directory_namespace import lay_out, listed
 
 
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), target_partitions=2)
+    return open_engine(root)
 
 
 def test_every_namespace_is_a_schema_and_shows_its_tables(engine: Engine) -> None:
@@ -99,7 +99,7 @@ def test_plain_tables_are_made_in_them(engine: Engine, root: Path, schema: str) 
 def test_a_name_that_another_server_gives_meanwhile_stays_with_its_table(
     engine: Engine, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Engine(Root(Store(str(root))), target_partitions=2)
+    other = open_engine(root)
     left: list[set[str]] = []
 
     def create_first(point: str) -> None:
@@ -118,7 +118,7 @@ def test_a_name_that_another_server_gives_meanwhile_stays_with_its_table(
 
 
 def test_two_servers_make_tables_of_one_namespace_at_once(root: Path) -> None:
-    engines = [Engine(Root(Store(str(root))), target_partitions=2) for _ in range(4)]
+    engines = [open_engine(root) for _ in range(4)]
     with ThreadPoolExecutor(len(engines)) as pool:
         list(
             pool.map(
@@ -126,7 +126,7 @@ def test_two_servers_make_tables_of_one_namespace_at_once(root: Path) -> None:
                 range(len(engines)),
             )
         )
-    found = Engine(Root(Store(str(root))), target_partitions=2)
+    found = open_engine(root)
     for number in range(len(engines)):
         assert found.query(f'SELECT id FROM "a.b".t{number}')["id"].to_pylist() == [number]
 
@@ -134,7 +134,7 @@ def test_two_servers_make_tables_of_one_namespace_at_once(root: Path) -> None:
 @pytest.mark.parametrize("partitioned_by", [(), ("id",)], ids=["plain", "partitioned"])
 def test_an_ingest_replaces_a_listed_table(tmp_path: Path, partitioned_by: tuple[str, ...]) -> None:
     lay_out(tmp_path, {"t": "t.lance"})
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     rows = pa.table({"id": pa.array([7], pa.int64())})
     fields = tuple(PartitionDef(columns=((name,),), transform="identity") for name in partitioned_by)
     engine.ingest(
@@ -144,7 +144,7 @@ def test_an_ingest_replaces_a_listed_table(tmp_path: Path, partitioned_by: tuple
         existing=IfExists.REPLACE,
         options=IngestOptions(properties=TableProperties(partitioned_by=fields)),
     )
-    found = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    found = open_engine(tmp_path)
     assert found.query("SELECT id FROM t")["id"].to_pylist() == [7]
     assert found.root.kinds() == {TableName("public", "t"): bool(partitioned_by)}
     assert listed(tmp_path) == ({} if partitioned_by else {"t": "t.lance"})
@@ -184,7 +184,7 @@ def test_an_unknown_schema_is_none(engine: Engine) -> None:
 
 def test_a_directory_has_the_name_that_is_listed_and_no_other(tmp_path: Path) -> None:
     lay_out(tmp_path, {"called": "called_once.lance"})
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     assert [str(name) for name in engine.root.tables()] == ["public.called"]
     with pytest.raises(NotFound):
         engine.query("SELECT id FROM called_once")
@@ -194,5 +194,5 @@ def test_a_directory_has_the_name_that_is_listed_and_no_other(tmp_path: Path) ->
 
 def test_a_table_of_the_root_has_its_name_before_one_of_a_namespace_called_public(tmp_path: Path) -> None:
     lay_out(tmp_path, {"public$t": "1_t", "t": "2_t", "public$u": "3_u"})
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     assert engine.query("SELECT t.id AS t, u.id AS u FROM t, u").to_pylist() == [{"t": 1, "u": 2}]

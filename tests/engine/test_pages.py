@@ -12,12 +12,12 @@ from lance.file import LanceFileReader
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits import writer
 from lance_flight.catalog.commits.writer import WriteMemory
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import DataError
 
+from tests.engine.database import open_engine
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # every write with every kind of row ids
@@ -90,7 +90,7 @@ WRITES = [
 def test_a_write_leaves_one_page_for_each_column(
     tmp_path: Path, memory: WriteMemory, write: str, *, stable_row_ids: bool
 ) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     ingest(engine, rows(), stable_row_ids=stable_row_ids)
     loaded = pages(tmp_path)
     assert list(loaded.values()) == 3 * [(1, 1, 1, 1)]
@@ -122,7 +122,7 @@ def test_no_more_is_held_than_the_budget(
             yield batch
 
     monkeypatch.setattr(writer, "write_memory", budget)
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     reader = pa.RecordBatchReader.from_batches(table.schema, batches())
     engine.ingest(
         NAME,
@@ -141,14 +141,14 @@ def test_a_partition_with_many_rows_is_written_while_more_come(
     tmp_path: Path, memory: WriteMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "PIECE_ROWS", ROWS // 6)
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     ingest(engine, rows())
     assert set(pages(tmp_path).values()) == {(2, 2, 2, 2)}
     assert engine.query("SELECT * FROM t ORDER BY id") == rows().combine_chunks()
 
 
 def test_what_a_failed_write_held_is_free_again(tmp_path: Path, memory: WriteMemory) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    engine = open_engine(tmp_path)
     ingest(engine, rows())
     taken: list[int] = []
 

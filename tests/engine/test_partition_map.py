@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.cli import main
-from lance_flight.engine.engine import Engine
 from lance_flight_client.partition_map import partition_map
+
+from tests.engine.database import open_engine
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def test_a_picture(case: Case) -> None:
 
 
 def test_inspect_draws_each_spec_and_what_a_condition_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    engine = open_engine(tmp_path, target_partitions=1)
     for sql in (
         "CREATE TABLE t (id BIGINT, site VARCHAR, day DATE) PARTITIONED BY (month(day), site)",
         "INSERT INTO t VALUES (1, 'a', '2025-01-01'), (2, 'b', '2025-02-01'), (3, 'a', '2025-02-01')",
@@ -117,6 +116,6 @@ def test_inspect_draws_each_spec_and_what_a_condition_reads(tmp_path: Path, caps
 
 
 def test_a_plain_table_has_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Engine(Root(Store(str(tmp_path))), target_partitions=1).execute("CREATE TABLE t (id BIGINT)")
+    open_engine(tmp_path, target_partitions=1).execute("CREATE TABLE t (id BIGINT)")
     assert main(["inspect", str(tmp_path), "t", "--map"]) == 1
     assert "table 't' is not partitioned" in capsys.readouterr().err

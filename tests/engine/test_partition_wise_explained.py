@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.runtime.quotas import Limits
 
-from tests.engine.database import Client, Database
+from tests.engine.database import Client, Database, open_engine
 
 # Spec, Appendix F: which of the 16 buckets of orders meet which of the 8 of customers.
 APPENDIX_F = {customers: (customers, customers + 8) for customers in range(8)}
@@ -216,7 +213,7 @@ def test_partitions_without_a_live_row_count_for_nothing(database: Database, tab
 
 def test_a_join_larger_than_memory_completes_in_groups(tmp_path: Path) -> None:
     """One group has room; two lanes at the same time do not, and then take turns."""
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(server_memory=6 << 20))
+    engine = open_engine(tmp_path, limits=Limits(server_memory=6 << 20))
     rows = 400_000
     for name in ("a", "b"):
         engine.update(f"CREATE TABLE {name} (id BIGINT, x VARCHAR) PARTITIONED BY (bucket(16, id))")

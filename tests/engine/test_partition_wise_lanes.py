@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.lanes import Admission
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 from lance_flight.errors import LanceFlightError, QueryFailed
+
+from tests.engine.database import open_engine
 
 IN_GROUPS = Scope(session=Session(execution=QueryOptions(group_rows=0)))
 PLAIN = Scope(session=Session(execution=QueryOptions(partition_wise_join=False)))
@@ -45,7 +45,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 def laid_out(place: Path) -> Engine:
     """Two tables of 8 partitions; each `k` comes 20 times, and `v` is 5 in the last row alone."""
-    engine = Engine(Root(Store(str(place))), target_partitions=2)
+    engine = open_engine(place)
     values = ", ".join(f"({n}, {n % 8}, {n % 5 if n < ROWS - 1 else 5})" for n in range(ROWS))
     for table in ("l", "r"):
         engine.update(f"CREATE TABLE {table} (id BIGINT, k BIGINT, v BIGINT) PARTITIONED BY (k)")

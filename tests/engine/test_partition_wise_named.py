@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
+
+from tests.engine.database import open_engine
 
 PLAIN = Scope(session=Session(execution=QueryOptions(partition_wise_join=False, dynamic_pruning=False)))
 BY_PARTITIONS = [
@@ -26,7 +26,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """`l` by 16 buckets, `r` by 8 in two ways and of another width, `e` without rows, `i` by the key itself, `z` of floats, `w` by two columns."""
     place = tmp_path_factory.mktemp("root")
     (place / "s").mkdir()
-    engine = Engine(Root(Store(str(place))), target_partitions=2)
+    engine = open_engine(place)
     columns = "(id BIGINT, k BIGINT, s VARCHAR, v BIGINT)"
     for statement in (
         f"CREATE TABLE l {columns} PARTITIONED BY (bucket(16, k))",

@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionConfig, SessionContext
 from datafusion.substrait import Consumer, Serde
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_bounds import JOINING_RULES, OTHER_RULES, check_plan
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import PLAIN, TableProperties
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
+
+from tests.engine.database import open_engine
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ ROWS = pa.table({"id": [1, 2], "at": pa.array([1, 2], pa.time64("us"))})
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A partitioned table `t` and a plain one `p` of the same rows."""
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("root"))
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("id"), [ROWS])
     ingest.create(engine.root, TableName("public", "p"), ROWS.schema, PLAIN, [ROWS])
     return engine

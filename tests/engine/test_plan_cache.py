@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
@@ -29,6 +28,7 @@ from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.errors import Cancelled, LanceFlightError, SqlError
 
+from tests.engine.database import open_engine
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.slow  # every change between two runs of every query
@@ -70,7 +70,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A partitioned table `t` and a plain one `p` of the same rows, and a table `v` of six vectors, two of them equal."""
     made = tmp_path_factory.mktemp("template")
-    engine = Engine(Root(Store(str(made))), target_partitions=2)
+    engine = open_engine(made)
     for name, by in (("t", "PARTITIONED BY (k)"), ("p", "")):
         engine.update(f"CREATE TABLE {name} (k BIGINT, id BIGINT) {by}")
         put(engine, name)
@@ -82,7 +82,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(template: Path, tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(shutil.copytree(template, tmp_path / "root")))), target_partitions=2)
+    return open_engine(shutil.copytree(template, tmp_path / "root"))
 
 
 def put(engine: Engine, name: str) -> None:

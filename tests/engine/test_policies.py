@@ -20,8 +20,8 @@ from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.sql.substrait import statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
-from tests.engine.database import Database
-from tests.engine.principals import engine, query, told
+from tests.engine.database import Database, open_engine
+from tests.engine.principals import query, told
 from tests.stock import stored_rows, stored_tables
 
 pytestmark = pytest.mark.slow  # every statement for every tenant
@@ -79,7 +79,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     place = tmp_path_factory.mktemp("policies")
     shared, alone = place / "shared", place / "alone"
     for root, statements in ((shared, [*SETUP, *OTHERS, *LATER]), (alone, [*SETUP, "SET", *LATER])):
-        made = engine(root)
+        made = open_engine(root)
         for sql in statements:
             if sql != "SET":
                 made.update(sql)
@@ -89,17 +89,17 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def untouched(templates: tuple[Path, Path]) -> tuple[Engine, Engine]:
     """Both roots for what changes neither of them."""
-    return engine(templates[0]), engine(templates[1])
+    return open_engine(templates[0]), open_engine(templates[1])
 
 
 @pytest.fixture
 def shared(templates: tuple[Path, Path], tmp_path: Path) -> Engine:
-    return engine(Path(shutil.copytree(templates[0], tmp_path / "shared")))
+    return open_engine(Path(shutil.copytree(templates[0], tmp_path / "shared")))
 
 
 @pytest.fixture
 def alone(templates: tuple[Path, Path], tmp_path: Path) -> Engine:
-    return engine(Path(shutil.copytree(templates[1], tmp_path / "alone")))
+    return open_engine(Path(shutil.copytree(templates[1], tmp_path / "alone")))
 
 
 READS = [
@@ -426,7 +426,7 @@ CONDITIONS = [
 
 @pytest.mark.parametrize(("condition", "tenants"), CONDITIONS)
 def test_a_condition_says_what_it_says_in_sql(tmp_path: Path, condition: str, tenants: list[str | None]) -> None:
-    made = engine(tmp_path / "root")
+    made = open_engine(tmp_path / "root")
     made.update("CREATE TABLE t (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant, n)")
     made.update("INSERT INTO t VALUES ('a', 1), ('b', 2), ('c', 3), (NULL, 4)")
     grant = f"SELECT ON t WHERE {condition}"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import session
 from lance_flight.engine.query.products import joined
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 
+from tests.engine.database import open_engine
+
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("products")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("products"))
     engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
     engine.update("INSERT INTO t SELECT v, v FROM (SELECT unnest(range(0, 60)) AS v) AS n")
     return engine

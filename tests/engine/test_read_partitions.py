@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.policies.restrictions import Condition
@@ -13,12 +12,14 @@ from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import NotFound, SqlError
 
+from tests.engine.database import open_engine
+
 ROWS = "SELECT v AS x, 's' || CAST(v % 3 AS INT) AS s FROM (SELECT unnest(range(0, 50)) AS v) AS n"
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("root"))
     engine.update("CREATE TABLE t (x BIGINT, s VARCHAR) PARTITIONED BY (bucket(4, x), s)")
     engine.update(f"INSERT INTO t {ROWS}")
     engine.update("ALTER TABLE t SET PARTITIONED BY (s)")

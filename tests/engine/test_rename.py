@@ -17,7 +17,7 @@ from lance_flight.catalog.commits import transaction, writer
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store
@@ -40,6 +40,7 @@ from lance_flight.errors import (
     Unsupported,
 )
 
+from tests.engine.database import open_engine
 from tests.engine.directory_namespace import lay_out, listed
 
 LAYOUTS = pytest.mark.parametrize("layout", ["", "id"], ids=["plain", "partitioned"])
@@ -87,7 +88,7 @@ def test_it_stays_in_its_schema(tmp_path: Path, engine: Engine, layout: str) -> 
 def test_two_tables_that_change_names_are_told_apart(engine: Engine, layout: str) -> None:
     put(engine, "a", layout, 1, 2)
     put(engine, "b", layout, 3, 4)
-    other = Engine(Root(Store(engine.root.store.uri)), target_partitions=2)
+    other = open_engine(engine.root.store.uri)
     assert (ids(other, "a"), ids(other, "b")) == ([1, 2], [3, 4])
     planned = other.plan("SELECT id FROM a")
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
@@ -191,7 +192,7 @@ def test_nothing_is_renamed_on_a_branch_or_inside_a_transaction(engine: Engine) 
 
 def test_a_root_that_is_the_table_keeps_its_name(engine: Engine, tmp_path: Path) -> None:
     put(engine, "a", "id", 1)
-    alone = Engine(Root(Store(str(tmp_path / "a"))), target_partitions=1)
+    alone = open_engine(tmp_path / "a", target_partitions=1)
     with pytest.raises(Unsupported, match="'a' is the root itself"):
         alone.update("ALTER TABLE a RENAME TO b")
 

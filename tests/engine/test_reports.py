@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.query_plans import Task
@@ -20,6 +19,8 @@ from lance_flight.engine.runtime.running_statement import Issuer, Record, Statem
 from lance_flight.engine.statements import reports
 from lance_flight.engine.statements.maintenance import OperationStatement
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
+
+from tests.engine.database import open_engine
 
 ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})
 LARGE = pytest.mark.parametrize("is_large", [False, True], ids=["in the ticket", "kept by the server"])
@@ -34,7 +35,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def opened(root: Path, lifetime: float = 600.0) -> Engine:
-    return Engine(Root(Store(str(root))), target_partitions=2, limits=Limits(ticket_lifetime=lifetime))
+    return open_engine(root, limits=Limits(ticket_lifetime=lifetime))
 
 
 def add(engine: Engine) -> None:

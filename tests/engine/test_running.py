@@ -15,9 +15,8 @@ import pytest
 from datafusion import SessionConfig, SessionContext, udf
 from lance_flight.backend_values import CancelStatus, IfExists
 from lance_flight.catalog.commits.staging import Staging
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.leases import SnapshotId, leased, leases
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.statement_context import Scope
@@ -30,6 +29,7 @@ from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.statements import maintenance
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
+from tests.engine.database import open_engine
 from tests.engine.waiting import until
 from tests.service.server_process import files
 
@@ -47,7 +47,7 @@ ENDLESS = {
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return filled(Engine(Root(Store(str(tmp_path))), target_partitions=2))
+    return filled(open_engine(tmp_path))
 
 
 def filled(engine: Engine) -> Engine:
@@ -325,7 +325,7 @@ def leased_of(engine: Engine) -> set[SnapshotId]:
 
 
 def test_a_reader_that_stops_early_holds_no_snapshot(tmp_path: Path) -> None:
-    engine = filled(Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(ticket_lifetime=0)))
+    engine = filled(open_engine(tmp_path, limits=Limits(ticket_lifetime=0)))
     reader = engine.run(planned(engine, "SELECT k FROM t").tasks[0], ALICE)
     reader.read_next_batch()
     assert len(leased_of(engine)) == 1
@@ -334,8 +334,8 @@ def test_a_reader_that_stops_early_holds_no_snapshot(tmp_path: Path) -> None:
 
 
 def test_another_server_keeps_the_snapshots_of_a_ticket_that_it_renews(tmp_path: Path) -> None:
-    brief = filled(Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(ticket_lifetime=0)))
-    patient = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    brief = filled(open_engine(tmp_path, limits=Limits(ticket_lifetime=0)))
+    patient = open_engine(tmp_path)
     (task,) = planned(brief, "SELECT k FROM t").tasks
     assert leased_of(brief) == set()
     patient.renew(task, ALICE)
@@ -382,7 +382,7 @@ def test_a_client_that_comes_again_is_not_told_that_it_has_gone() -> None:
 
 
 def test_a_query_whose_reader_never_comes_is_abandoned(tmp_path: Path) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=1, limits=Limits(ticket_lifetime=0.01))
+    engine = open_engine(tmp_path, target_partitions=1, limits=Limits(ticket_lifetime=0.01))
     outcomes: list[str | None] = []
     engine.running.observe(lambda record: outcomes.append(record.outcome))
     planned(engine, "SELECT 1 AS one")
@@ -393,7 +393,7 @@ def test_a_query_whose_reader_never_comes_is_abandoned(tmp_path: Path) -> None:
 def test_a_reader_that_comes_again_and_reads_nothing_is_abandoned(tmp_path: Path) -> None:
     """Of a statement that has ended, and that the ticket begins anew."""
     engine, ended = (
-        filled(Engine(Root(Store(str(tmp_path))), target_partitions=1, limits=Limits(ticket_lifetime=0.2))),
+        filled(open_engine(tmp_path, target_partitions=1, limits=Limits(ticket_lifetime=0.2))),
         list[str | None](),
     )
     (task,) = planned(engine, "SELECT * FROM t").tasks
@@ -406,7 +406,7 @@ def test_a_reader_that_comes_again_and_reads_nothing_is_abandoned(tmp_path: Path
 
 def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -> None:
     """Nobody waits for Python's collector: the pool is everybody's."""
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(server_memory=64 << 20))
+    engine = open_engine(tmp_path, limits=Limits(server_memory=64 << 20))
     many = "generate_series(1, 4000000)"
     joined = f"SELECT count(*) AS n FROM {many} AS a JOIN {many} AS b ON a.value = b.value + 1"
     gc.disable()
@@ -429,7 +429,7 @@ def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -
 def test_nothing_is_visible_of_a_change_that_is_cancelled_as_its_commit_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, made: str
 ) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    engine = open_engine(tmp_path, target_partitions=1)
     engine.update(f"CREATE TABLE u (k BIGINT){made}")
     engine.update("INSERT INTO u VALUES (1)")
     begin = Cancellation.begin_commit

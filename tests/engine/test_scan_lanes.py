@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.engine.engine import Engine
+
+from tests.engine.database import open_engine
 
 MONTHS, ROWS = 12, 10
 
@@ -20,7 +20,7 @@ MONTHS, ROWS = 12, 10
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """`t`: ten rows in each month of 2024, one of them at its first moment, and one row without a month."""
-    made = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
+    made = open_engine(tmp_path_factory.mktemp("root"))
     made.update("CREATE TABLE t (id BIGINT, part BIGINT, at TIMESTAMP) PARTITIONED BY (year(at), month(at))")
     rows = [
         f"({month * ROWS + row}, {row % 3}, TIMESTAMP '2024-{month + 1:02}-{1 + 2 * row:02}')"

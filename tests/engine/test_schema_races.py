@@ -13,8 +13,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -22,7 +21,7 @@ from lance_flight.errors import AlreadyExists, Conflict, DataError, LanceFlightE
 from lance_flight.model.schema import NamespaceSchema
 
 from tests.catalog.interrupted_commits import interrupted
-from tests.engine.database import Database
+from tests.engine.database import Database, open_engine
 from tests.stock import manifest, stored_tables
 
 pytestmark = pytest.mark.slow  # every change beside every writer
@@ -76,7 +75,7 @@ def columns(engine: Engine) -> list[str]:
 
 def another(engine: Engine) -> Engine:
     """A writer in a process of its own, as far as memory goes."""
-    return Engine(Root(Store(engine.root.store.uri)), target_partitions=2)
+    return open_engine(engine.root.store.uri)
 
 
 MORE = pa.table({"id": [7, 8], "p": ["a", "c"]})

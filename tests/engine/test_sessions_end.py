@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.client_sessions import KeptSessions, Session
 from lance_flight.errors import LanceFlightError
 
+from tests.engine.database import open_engine
 from tests.engine.waiting import until
 
 
@@ -31,7 +30,7 @@ def _objects() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("ends")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("ends"))
     engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
     engine.update("INSERT INTO t SELECT v, v FROM (SELECT unnest(range(0, 99)) AS v) AS n")
     engine.update("ALTER TABLE t CREATE TAG old")
@@ -94,7 +93,7 @@ def test_a_query_that_fails_keeps_no_session_until_it_is_collected(engine: Engin
 
 
 def test_a_change_keeps_no_session(engine: Engine, tmp_path: Path) -> None:
-    own = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    own = open_engine(tmp_path)
     before = sessions()
     own.update("CREATE TABLE t (k BIGINT) PARTITIONED BY (k)")
     own.update("INSERT INTO t SELECT 1")

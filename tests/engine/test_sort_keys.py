@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.tokens import edited, tokenize
 from lance_flight.engine.writes.ingest import TableProperties, create
+
+from tests.engine.database import open_engine
 
 ROWS = 12
 TABLE = pa.table(
@@ -74,7 +75,7 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
+    engine = open_engine(tmp_path_factory.mktemp("root"))
     create(engine.root, TableName("public", "t"), TABLE.schema, TableProperties.by("p"), [TABLE])
     return engine
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import NotFound, SqlError, Unsupported
 
 from tests.catalog.by_hand import DATA, METADATA, lay_out
+from tests.engine.database import open_engine
 from tests.engine.evolved_events import EVENTS, VERSIONS, evolved
 from tests.stock import manifest, stored_tables
 
@@ -28,7 +27,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def by_hand(tmp_path: Path) -> Engine:
     """The appendices' namespace, as `events`."""
     lay_out(tmp_path / "events")
-    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    return open_engine(tmp_path, target_partitions=1)
 
 
 def test_each_spec_has_the_snapshot_that_brought_it(engine: Engine) -> None:

@@ -13,19 +13,19 @@ from datafusion.substrait import Producer, Serde
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.substrait import plan_in, statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, LimitExceeded, NotFound, SqlError, Unsupported
 from substrait.plan_pb2 import Plan
+
+from tests.engine.database import open_engine
 
 READINGS = pa.schema([pa.field("at", pa.date32()), pa.field("id", pa.int64()), pa.field("place", pa.utf8())])
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    made = Engine(Root(Store(str(tmp_path_factory.mktemp("substrait")))), target_partitions=2)
+    made = open_engine(tmp_path_factory.mktemp("substrait"))
     made.update("CREATE TABLE readings (at date, id bigint, place varchar) PARTITIONED BY (year(at), bucket(4, id))")
     rows = ", ".join(f"(DATE '{2020 + n % 4}-05-01', {n}, 'place {n % 3}')" for n in range(40))
     made.update(f"INSERT INTO readings VALUES {rows}")

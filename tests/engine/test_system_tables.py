@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.statement_context import Scope
@@ -14,7 +12,7 @@ from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
 from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT
 from lance_flight.errors import NotFound
 
-from tests.engine.database import Database
+from tests.engine.database import Database, open_engine
 
 READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables())
 ALL = Grant(privileges=frozenset({Privilege.SELECT, Privilege.ADMIN}), tables=GrantedTables())
@@ -24,7 +22,7 @@ ADMIN = Access("carol", (ALL,))
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
+    return open_engine(tmp_path, target_partitions=1)
 
 
 def scope(access: Access) -> Scope:

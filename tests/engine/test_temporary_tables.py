@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.catalog.roots.temporary import TEMPORARY
 from lance_flight.catalog.storage.names import PRIVATE
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
@@ -23,7 +22,7 @@ from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.errors import AlreadyExists, LanceFlightError, NotFound, Refused, Unsupported
 
-from tests.engine.database import Database
+from tests.engine.database import Database, open_engine
 
 POLICIES = Policies.parse("""
 [roles.tenant]
@@ -240,7 +239,7 @@ def test_who_has_no_session_of_his_own_makes_none(engine: Engine) -> None:
 
 
 def test_a_root_that_is_a_table_has_no_others(engine: Engine, tmp_path: Path) -> None:
-    client = Client(Engine(Root(Store(str(tmp_path / "events"))), target_partitions=1), A)
+    client = Client(open_engine(tmp_path / "events", target_partitions=1), A)
     with pytest.raises(Unsupported, match="holds no other table"):
         client.run("CREATE TEMPORARY TABLE t (n BIGINT)")
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import compute
 from lance_flight.engine.sql.tokens import edited, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES, ROWS_AT_ONCE, operator_edits
 from lance_flight.errors import InvalidInput, LanceFlightError
+
+from tests.engine.database import open_engine
 
 VALUES = [
     ("array_distance([1, 2], [4, 6])", 5.0),
@@ -66,7 +66,7 @@ VALUES = [
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     root = tmp_path_factory.mktemp("vectors") / "root"
     root.mkdir()
-    found = Engine(Root(Store(str(root))), target_partitions=2)
+    found = open_engine(root)
     found.update(
         "CREATE TABLE t (id BIGINT, k BIGINT, fixed FLOAT[2], double DOUBLE[2], list FLOAT[]) PARTITIONED BY (k)"
     )
@@ -201,7 +201,7 @@ def test_a_parameter_has_the_type_of_the_vectors_that_it_is_compared_with(
 def test_distances_stand_in_changes_and_conditions(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    engine = Engine(Root(Store(str(root))), target_partitions=2)
+    engine = open_engine(root)
     engine.update("CREATE TABLE t (id BIGINT, e FLOAT[2], d DOUBLE) PARTITIONED BY (id)")
     engine.update("INSERT INTO t VALUES (1, [0, 0], [1] <-> [3]), (2, [3, 4], 0), (3, NULL, 0)")
     assert engine.update("UPDATE t SET d = e <-> [0, 0] WHERE e <-> [0, 0] > 1") == 1

@@ -12,13 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import plan_bounds
 from lance_flight.errors import Conflict, LimitExceeded, OutsideRoot, SqlError
 
-from tests.engine.database import Database, refusal
+from tests.engine.database import Database, open_engine, refusal
 from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # every query over every view
@@ -361,7 +359,7 @@ def test_readers_beside_one_that_replaces(tables: Engine) -> None:
 
 
 def test_a_cycle_that_two_servers_make_is_refused_when_it_is_read(tables: Engine) -> None:
-    other = Engine(Root(Store(tables.root.store.uri)), target_partitions=1)
+    other = open_engine(tables.root.store.uri, target_partitions=1)
     tables.update("CREATE VIEW one AS SELECT 1 AS x")
     tables.update("CREATE VIEW two AS SELECT x FROM one")
     one = next(view for view in other.root.views() if view.name.name == "one")

@@ -16,7 +16,8 @@ from lance_flight.engine.sql.substrait import statement_of
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError
 
-from tests.engine.principals import engine, told
+from tests.engine.database import open_engine
+from tests.engine.principals import told
 
 WIDE, DEEP, LONG = 20_000, 20_000, 1 << 20
 # Most take a tenth of a second.
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    made = engine(tmp_path_factory.mktemp("schemas") / "root")
+    made = open_engine(tmp_path_factory.mktemp("schemas") / "root")
     for sql in ("CREATE TABLE t (a INT, s STRUCT<b INT>)", "CREATE TABLE p (a INT) PARTITIONED BY (a)"):
         made.update(sql)
     return made

@@ -14,7 +14,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 
-from tests.search.collection import engine
+from tests.engine.database import open_engine
 
 K1, B = 1.2, 0.75
 WORDS = ("lance", "arrow", "flight", "spark", "index", "vector")
@@ -206,7 +206,7 @@ INDICES = {"none": None, "all": 1, "some": LEAST}
 
 def articles(root: Path, of: Articles, least: int | None) -> Engine:
     """A table of these rows, whose partitions with so many rows have indices of both columns."""
-    made = engine(root)
+    made = open_engine(root)
     of.fill(made)
     if least is not None:
         for column in ("title", "body"):

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 from lance_flight.errors import LanceFlightError
+
+from tests.engine.database import open_engine
 
 DIMENSIONS = 8
 EXACTLY = QueryOptions(exact_search=True)
@@ -85,11 +86,6 @@ def distance(one: np.ndarray, other: np.ndarray, metric: str) -> float:
             return float(1 - one @ other)
 
 
-def engine(root: Path) -> Engine:
-    root.mkdir(exist_ok=True)
-    return Engine(Root(Store(str(root))), target_partitions=2)
-
-
 def store(of: Engine, documents: Documents, name: str = "docs") -> None:
     of.ingest(TableName(PUBLIC, name), documents.table.to_reader(), create_missing=False, existing=IfExists.APPEND)
 
@@ -99,9 +95,9 @@ def made(root: Path, documents: Documents, partitioned_by: str = "tenant", *, st
     key = repr((documents.rows, partitioned_by, stable_row_ids))
     template = _templates() / sha256(key.encode()).hexdigest()
     if not template.exists():
-        fill(engine(template), documents, partitioned_by, stable_row_ids=stable_row_ids)
+        fill(open_engine(template), documents, partitioned_by, stable_row_ids=stable_row_ids)
     shutil.copytree(template, root, dirs_exist_ok=True)
-    return engine(root)
+    return open_engine(root)
 
 
 @cache

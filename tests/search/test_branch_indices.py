@@ -8,7 +8,8 @@ import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import SerializationFailure
 
-from tests.search.collection import Documents, engine, query, store
+from tests.engine.database import open_engine
+from tests.search.collection import Documents, query, store
 from tests.search.layouts import ON_A_BRANCH, VECTOR, Layout, create_indices, lay_out, vectors
 
 ROWS = 300
@@ -28,7 +29,7 @@ def listed(of: Engine, table: str) -> dict[str, tuple[int, int]]:
 @pytest.fixture
 def branched(tmp_path: Path, documents: Documents) -> Engine:
     """A table of half of the rows, with a branch that has the others as well."""
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     lay_out(of, Layout(between=ON_A_BRANCH), documents, "never")
     return of
 

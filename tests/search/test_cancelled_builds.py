@@ -28,8 +28,9 @@ from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record
 from lance_flight.errors import Cancelled, StatementTimeout
 
+from tests.engine.database import open_engine
 from tests.engine.waiting import until
-from tests.search.collection import Documents, engine, made, query, store
+from tests.search.collection import Documents, made, query, store
 from tests.stock import stored_tables
 
 TABLES, ROWS = 5, 400
@@ -142,7 +143,7 @@ MANY = 20_000
 def test_a_segment_is_given_up_while_lance_builds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, kind: str
 ) -> None:
-    docs = engine(tmp_path / "root")
+    docs = open_engine(tmp_path / "root")
     vectors = np.random.default_rng(1).normal(size=(MANY, 16)).astype(np.float32)
     columns = {
         "id": pa.array(range(MANY)),

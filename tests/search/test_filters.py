@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 
+from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
+from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
 from tests.search.layouts import COLUMNS, lance_plans
 
 pytestmark = pytest.mark.slow  # a long property
@@ -289,7 +290,7 @@ def with_scalar_indices(
     request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory
 ) -> Engine:
     """A table with indices of vectors, texts and values, and with rows that these are not about, that were changed and deleted."""
-    of = engine(tmp_path_factory.mktemp("docs") / "root")
+    of = open_engine(tmp_path_factory.mktemp("docs") / "root")
     of.update(f"CREATE TABLE docs ({COLUMNS}) {request.param}")
     half, doubles = len(documents.rows) // 2, [{**row, "id": -1} for row in documents.rows[:50]]
     store(

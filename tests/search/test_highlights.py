@@ -13,14 +13,15 @@ from lance_flight.catalog.search.text_highlights import Highlighter, Marks
 from lance_flight.catalog.search.text_syntax import parse
 from lance_flight.engine.engine import Engine
 
-from tests.search.collection import engine, query, told
+from tests.engine.database import open_engine
+from tests.search.collection import query, told
 
 TEXT = "The quick fox was running over lazy dogs; the Dog barked at running foxes until it <was> over."
 
 
 @pytest.fixture(scope="module")
 def of(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    made = engine(tmp_path_factory.mktemp("texts") / "root")
+    made = open_engine(tmp_path_factory.mktemp("texts") / "root")
     made.update("CREATE TABLE docs (id BIGINT, tenant VARCHAR, body VARCHAR, title VARCHAR) PARTITIONED BY (tenant)")
     made.update(
         "INSERT INTO docs VALUES (1, 'a', 'He runs to the running water', 'Läufe im Haus'), (2, 'b', NULL, NULL),"

@@ -17,8 +17,9 @@ from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 
+from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import engine, query, told
+from tests.search.collection import query, told
 from tests.search.layouts import lance_plans
 
 pytestmark = pytest.mark.slow  # a long property
@@ -95,7 +96,7 @@ LAYOUTS = {
 @pytest.fixture(scope="module", params=LAYOUTS)
 def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """Rows that indices are about, rows that came later, deleted and changed ones, and the same rows without an index."""
-    of = engine(tmp_path_factory.mktemp("docs") / "root")
+    of = open_engine(tmp_path_factory.mktemp("docs") / "root")
     for name, layout in (("docs", LAYOUTS[request.param]), ("twin", "")):
         of.update(
             f"CREATE TABLE {name} (id BIGINT, tenant VARCHAR, tags VARCHAR[], small SMALLINT[], body VARCHAR, name VARCHAR,"
@@ -230,7 +231,7 @@ def test_explain_names_no_index_that_is_of_no_use(docs: Engine, condition: str) 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_changes_find_their_rows_by_indices(tmp_path: Path, layout: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update(f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, tags VARCHAR[], body VARCHAR) {layout}")
     of.update(
         "INSERT INTO docs VALUES (1, 'a', ['x'], 'lance'), (2, 'a', ['y', NULL], 'arrow'), (3, 'b', NULL, 'Lance'),"
@@ -262,7 +263,7 @@ PLACES = {
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, pa.Table]]:
     """Partitions with rows that an index is about, some of them deleted, and rows that came later; on a branch there are more."""
-    of = engine(tmp_path_factory.mktemp("tagged") / "root")
+    of = open_engine(tmp_path_factory.mktemp("tagged") / "root")
     of.update("CREATE TABLE docs (id BIGINT, tenant VARCHAR, tags VARCHAR[]) PARTITIONED BY (tenant)")
     parts = [rows(count, start).select(["id", "tenant", "tags"]) for count, start in ((300, 0), (90, 1000), (60, 2000))]
 
@@ -304,7 +305,7 @@ def test_elements_of_the_lists_of_partitions_are_looked_up(
 
 def test_each_partition_is_changed_by_an_index_of_its_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables whose rows are changed are not read as one, since their addresses are needed."""
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id BIGINT, tenant VARCHAR, tags VARCHAR[]) PARTITIONED BY (tenant)")
     stored = [f"({number}, 'p{number % 5}', ['{number % 3}', '{number % 4}'])" for number in range(1, 61)]
     of.update(f"INSERT INTO docs VALUES {', '.join(stored)}")
@@ -319,7 +320,7 @@ def test_each_partition_is_changed_by_an_index_of_its_lists(tmp_path: Path, monk
 
 
 def test_a_column_has_other_names_and_types_in_older_tables(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id BIGINT, tenant VARCHAR, tags VARCHAR[], price INT) PARTITIONED BY (tenant)")
     of.update("INSERT INTO docs VALUES (1, 'a', ['x'], 3), (2, 'b', ['y'], 4)")
     of.update("CREATE INDEX t ON docs (tags) USING label_list WITH (min_rows = 1)")
@@ -332,7 +333,7 @@ def test_a_column_has_other_names_and_types_in_older_tables(tmp_path: Path) -> N
 
 
 def test_a_principal_finds_its_own_rows_alone(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id BIGINT, tenant VARCHAR, tags VARCHAR[]) PARTITIONED BY (tenant)")
     of.update("INSERT INTO docs VALUES (1, 'a', ['x']), (2, 'b', ['x']), (3, 'b', ['y']), (4, 'c', ['x'])")
     of.update("CREATE INDEX t ON docs (tags) USING label_list WITH (min_rows = 1)")

@@ -10,7 +10,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists, InvalidInput, LanceFlightError, NotFound, Unsupported
 
-from tests.search.collection import Documents, engine, literal, made, query, store
+from tests.engine.database import open_engine
+from tests.search.collection import Documents, literal, made, query, store
 from tests.stock import stored_tables
 
 pytestmark = pytest.mark.slow  # every kind of index after every change
@@ -70,7 +71,7 @@ ODD_NAMES = {
 
 @pytest.mark.parametrize(("column", "index"), ODD_NAMES.items(), ids=range(len(ODD_NAMES)))
 def test_an_index_without_a_name_is_called_after_any_column(tmp_path: Path, column: str, index: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update(f'CREATE TABLE docs ("{column}" VARCHAR)')
     of.update("INSERT INTO docs VALUES ('lance')")
     of.update(f'CREATE INDEX ON docs ("{column}") USING inverted')

@@ -9,9 +9,9 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.indices import IndexConfig
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+
+from tests.engine.database import open_engine
 
 CONDITION = "json_get_string(doc, 'k') = 'x'"
 
@@ -74,7 +74,7 @@ def engine(tmp_path: Path) -> Engine:
         for name, path in (("ix", "k"), ("iy", "a.b")):
             dataset.create_scalar_index("doc", of_path(path), name=name)
         dataset.create_scalar_index("id", "BTREE", name="by_id")
-    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    return open_engine(tmp_path)
 
 
 def found(engine: Engine, name: str, condition: str) -> list[int]:

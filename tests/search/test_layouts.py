@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from lance_flight.engine.engine import Engine
 
-from tests.search.collection import Documents, engine
+from tests.engine.database import open_engine
+from tests.search.collection import Documents
 from tests.search.layouts import CHECKS, LAYOUTS, WHEN, Layout, lay_out, units, vectors
 
 pytestmark = pytest.mark.slow  # every search over every layout
@@ -23,7 +24,7 @@ def laid_out(
     request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Engine, Layout, str]:
     name, indexed = request.param
-    of = engine(tmp_path_factory.mktemp("layout") / "root")
+    of = open_engine(tmp_path_factory.mktemp("layout") / "root")
     lay_out(of, LAYOUTS[name], documents, indexed)
     return of, LAYOUTS[name], indexed
 

@@ -17,8 +17,9 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import running, vectors
 from lance_flight.errors import DataError, InvalidInput, Unsupported
 
+from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import engine, query, searches, told
+from tests.search.collection import query, searches, told
 
 pytestmark = pytest.mark.slow  # every kind of index
 
@@ -87,7 +88,7 @@ def are_same(rows: list[tuple[float, int]], expected: list[tuple[float, int]], w
 
 @pytest.fixture(scope="module", params=PLACES)
 def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, Multivectors]:
-    of, stored = engine(tmp_path_factory.mktemp("docs") / "root"), multivectors(300)
+    of, stored = open_engine(tmp_path_factory.mktemp("docs") / "root"), multivectors(300)
     made(of, stored, PLACES[request.param])
     return of, stored
 
@@ -210,7 +211,7 @@ STORED = {
 
 @pytest.mark.parametrize(("value", "says"), STORED.values(), ids=STORED)
 def test_what_is_no_multivector_is_refused(tmp_path: Path, value: str, says: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (v FLOAT[4][])")
     with pytest.raises(DataError, match=says):
         of.update(f"INSERT INTO t VALUES ({value})")
@@ -222,7 +223,7 @@ def test_what_is_no_multivector_is_refused(tmp_path: Path, value: str, says: str
 
 
 def test_a_row_of_many_is_named(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (v FLOAT[2][])")
     rows = pa.array([[[1, 2]], None, [], [[1, 2], [3]], [[4]]], pa.list_(pa.list_(pa.float64())))
     with pytest.raises(DataError, match="holds 1 numbers in a vector of row 4 of a batch of 5"):
@@ -233,7 +234,7 @@ def test_a_row_of_many_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["HALF", "DOUBLE"])
 def test_multivectors_of_other_numbers_are_searched(tmp_path: Path, kind: str) -> None:
-    of, stored = engine(tmp_path / "root"), multivectors(120)
+    of, stored = open_engine(tmp_path / "root"), multivectors(120)
     made(of, stored, PLACES["partitioned"], kind)
     asked = np.random.default_rng(3).normal(size=(3, SIZE)).astype(np.float32)
     assert np.allclose(
@@ -244,7 +245,7 @@ def test_multivectors_of_other_numbers_are_searched(tmp_path: Path, kind: str) -
 
 
 def test_multivectors_of_bytes_are_searched_and_not_indexed(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id BIGINT, v TINYINT UNSIGNED[2][])")
     of.update("INSERT INTO docs VALUES (1, [[255, 0], [0, 255]]), (2, [[1, 1]]), (3, [[254, 0], [0, 0]])")
     asked = np.array([[255, 0], [0, 1]], np.uint8)
@@ -261,7 +262,7 @@ def test_multivectors_of_bytes_are_searched_and_not_indexed(tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", PLACES)
 def test_an_index_finds_most_of_the_nearest_at_their_distances(tmp_path: Path, kind: str, place: str) -> None:
-    of, stored = engine(tmp_path / "root"), multivectors(900)
+    of, stored = open_engine(tmp_path / "root"), multivectors(900)
     made(of, stored, PLACES[place])
     of.update(f"CREATE INDEX v ON docs (v) USING {kind} WITH (min_rows = 1, num_partitions = 2)")
     (row,) = query(of, "SHOW INDEXES FROM docs")
@@ -291,7 +292,7 @@ def hits_of_index(of: Engine, stored: Multivectors) -> int:
 
 
 def test_refine_finds_more_and_all_are_found_without_the_index(tmp_path: Path) -> None:
-    of, stored = engine(tmp_path / "root"), multivectors(1500)
+    of, stored = open_engine(tmp_path / "root"), multivectors(1500)
     made(of, stored)
     of.update("CREATE INDEX v ON docs (v) USING ivf_flat WITH (min_rows = 1)")
     hits = dict.fromkeys([1, 100], 0)
@@ -310,7 +311,7 @@ def test_refine_looks_at_more_rows_where_each_has_many_vectors(tmp_path: Path) -
     chance = np.random.default_rng(0)
     centres = chance.normal(size=(200, 1, SIZE))
     stored = [(each + chance.normal(size=(20, SIZE)) / 50).astype(np.float32) for each in centres]
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     made(of, stored)
     of.update("CREATE INDEX v ON docs (v) USING ivf_flat WITH (min_rows = 1, num_partitions = 1)")
     hits = 0
@@ -325,7 +326,7 @@ def test_rows_are_not_missing_where_the_nearest_vectors_are_those_of_few_rows(tm
     """An index finds so many vectors for each one of a query, and all of them may be of one row."""
     chance = np.random.default_rng(0)
     near = [np.repeat(chance.normal(size=(1, SIZE)), 400, axis=0).astype(np.float32) for _ in range(40)]
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     made(of, near)
     of.update("CREATE INDEX v ON docs (v) USING ivf_flat WITH (min_rows = 1, num_partitions = 1)")
     asked = chance.normal(size=(2, SIZE)).astype(np.float32)
@@ -334,7 +335,7 @@ def test_rows_are_not_missing_where_the_nearest_vectors_are_those_of_few_rows(tm
 
 
 def test_fast_search_leaves_out_rows_that_the_index_is_not_about(tmp_path: Path) -> None:
-    of, stored = engine(tmp_path / "root"), multivectors(600)
+    of, stored = open_engine(tmp_path / "root"), multivectors(600)
     made(of, stored, PLACES["partitioned"])
     of.update("CREATE INDEX v ON docs (v) USING ivf_flat WITH (min_rows = 1)")
     made(of, stored, start=600)
@@ -348,7 +349,7 @@ def test_fast_search_leaves_out_rows_that_the_index_is_not_about(tmp_path: Path)
 
 @pytest.mark.parametrize("metric", ["l2", "dot"])
 def test_an_index_is_by_cosine_alone(tmp_path: Path, metric: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     made(of, multivectors(300))
     with pytest.raises(InvalidInput, match=f"metric is '{metric}'; expected cosine for column 'v'"):
         of.update(f"CREATE INDEX ON docs (v) USING ivf_flat WITH (metric = '{metric}')")
@@ -359,7 +360,7 @@ def test_an_index_is_by_cosine_alone(tmp_path: Path, metric: str) -> None:
 
 def test_advice_names_an_index_that_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "MANY_ROWS", 100)
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     made(of, multivectors(300))
     call = f"EXPLAIN SELECT * FROM vector_search('docs', 'v', {[[1] * SIZE]}"
     assert "advice" not in told(of, f"{call}, metric => 'dot')")

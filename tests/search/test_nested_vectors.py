@@ -14,7 +14,8 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import running
 from lance_flight.errors import NotFound, Unsupported
 
-from tests.search.collection import Documents, engine, literal, query, told
+from tests.engine.database import open_engine
+from tests.search.collection import Documents, literal, query, told
 
 VECTOR = [0.25, -1.0, 0.5, 2.0, 0.0, 1.5, -0.75, 1.0]
 EXACTLY = "nprobes => 100, refine => 100"
@@ -23,7 +24,7 @@ EXACTLY = "nprobes => 100, refine => 100"
 @pytest.fixture(params=["", " PARTITIONED BY (tenant)"], ids=["plain", "partitioned"])
 def nested(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Engine, Documents]:
     """A table whose vectors are in a struct, NULL here and there in the place of the struct or of the vector."""
-    of, documents = engine(tmp_path / "root"), Documents.random(200)
+    of, documents = open_engine(tmp_path / "root"), Documents.random(200)
     of.update(
         "CREATE TABLE docs (id BIGINT, tenant VARCHAR, meta STRUCT<title VARCHAR, embedding FLOAT[8], inner STRUCT<v FLOAT[8]>>)"
         + request.param

@@ -18,8 +18,9 @@ from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import LanceFlightError
 
+from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, EXACTLY, Documents, engine, literal, made, query, searches, store
+from tests.search.collection import DIMENSIONS, EXACTLY, Documents, literal, made, query, searches, store
 
 pytestmark = pytest.mark.slow  # a long property, and every change
 
@@ -344,7 +345,7 @@ def test_a_transaction_finds_its_own_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stored", ["FLOAT[2]", "DOUBLE[2]", "FLOAT[]"])
 def test_zeros_and_gaps_come_behind_vectors(tmp_path: Path, stored: str) -> None:
-    docs = engine(tmp_path / "root")
+    docs = open_engine(tmp_path / "root")
     docs.update(f"CREATE TABLE t (id BIGINT, e {stored}) PARTITIONED BY (bucket(2, id))")
     docs.update("INSERT INTO t VALUES (1, [0, 0]), (2, [1, 0]), (3, NULL), (4, [-1, 0.1]), (5, [0, 1])")
     rows = query(docs, "SELECT id, e <=> [1, 0] AS d FROM t ORDER BY e <=> [1, 0] LIMIT 9")
@@ -357,7 +358,7 @@ def test_zeros_and_gaps_come_behind_vectors(tmp_path: Path, stored: str) -> None
 
 def test_a_plain_table_is_searched_as_well(tmp_path: Path) -> None:
     documents = Documents.random(200)
-    docs = engine(tmp_path / "root")
+    docs = open_engine(tmp_path / "root")
     docs.update(
         f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
     )

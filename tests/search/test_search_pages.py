@@ -16,8 +16,9 @@ from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import LanceFlightError
 
+from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
+from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
 
 pytestmark = pytest.mark.slow  # every page over every layout
 
@@ -182,7 +183,7 @@ def test_a_page_without_a_row_is_the_first_one(docs: tuple[Engine, str]) -> None
 
 
 def test_a_plain_table_has_pages(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update(
         f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
     )

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from lance_flight.engine.engine import Engine
 
-from tests.search.collection import DIMENSIONS, WORDS, Documents, engine, literal, made, query, store, told
+from tests.engine.database import open_engine
+from tests.search.collection import DIMENSIONS, WORDS, Documents, literal, made, query, store, told
 
 VECTOR = np.random.default_rng(3).normal(size=DIMENSIONS).round(3).tolist()
 INDICES = [None, "WITH (min_rows = 1, with_position = true)", "WITH (min_rows = 110, with_position = true)"]
@@ -140,7 +141,7 @@ FUZZY = {
 
 @pytest.mark.parametrize("index", ["CREATE INDEX ON docs (body) USING inverted WITH (min_rows = 1)", None])
 def test_words_are_stemmed_before_their_letters_are_compared(tmp_path: Path, index: str | None) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id INT, body VARCHAR)")
     of.update(
         "INSERT INTO docs VALUES (1, 'a query of many tables'), (2, 'lance tables'), (3, 'Queries run'), (4, 'x')"

@@ -13,7 +13,8 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest as checking
 from lance_flight.errors import DataError, LanceFlightError, SqlError, Unsupported
 
-from tests.search.collection import distance, engine, literal, query, told
+from tests.engine.database import open_engine
+from tests.search.collection import distance, literal, query, told
 
 pytestmark = pytest.mark.slow  # every kind of index of every kind of vector
 
@@ -38,7 +39,7 @@ TYPES = {"HALF[8]": pa.float16(), "FLOAT16[8]": pa.float16(), "DOUBLE[8]": pa.fl
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("kind", TYPES)
 def test_vectors_of_other_numbers_are_searched(tmp_path: Path, kind: str, metric: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update(f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, v {kind}) PARTITIONED BY (tenant)")
     assert column(of, "docs", "v") == pa.list_(TYPES[kind], 8)
     numbers = np.random.default_rng(3).integers(-40, 40, (60, 8)).astype(np.float64)
@@ -60,7 +61,7 @@ RECALL = {"ivf_pq": 0.4, "ivf_hnsw_pq": 0.3}
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_index_is_built_of_half_floats(tmp_path: Path, kind: str, metric: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id BIGINT, v HALF[16])")
     numbers = np.random.default_rng(3).normal(size=(600, 16)).astype(np.float16)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), 16)
@@ -80,7 +81,7 @@ def test_every_kind_of_index_is_built_of_half_floats(tmp_path: Path, kind: str, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bits_are_indexed_by_the_kinds_that_store_them_as_they_are(tmp_path: Path, kind: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id BIGINT, v TINYINT UNSIGNED[16])")
     is_stored_as_it_is = kind in ("ivf_flat", "ivf_hnsw_flat")
     create = f"CREATE INDEX ON docs (v) USING {kind} WITH (min_rows = 1, num_partitions = 1)"
@@ -102,7 +103,7 @@ def test_bits_are_indexed_by_the_kinds_that_store_them_as_they_are(tmp_path: Pat
 
 
 def test_the_type_of_half_floats_is_named_as_it_is_read(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (half HALF, v FLOAT16[3], s STRUCT<half HALF, more BIGINT>)")
     assert of.root.read(TableName(PUBLIC, "t"), lambda found: found.snapshot().schema.plain) == pa.schema(
         {
@@ -120,7 +121,7 @@ def test_the_type_of_half_floats_is_named_as_it_is_read(tmp_path: Path) -> None:
 
 
 def test_vectors_of_signed_bytes_are_compared_by_distances_alone(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (id BIGINT, v TINYINT[2])")
     of.update("INSERT INTO t VALUES (1, [-128, 127]), (2, [3, 4])")
     says = r"column 'v' is fixed_size_list<item: int8>\[2\], which Lance does not search; expected .*HALF\[2\]"
@@ -132,7 +133,7 @@ def test_vectors_of_signed_bytes_are_compared_by_distances_alone(tmp_path: Path)
 
 
 def test_bytes_take_whole_numbers_that_fit(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (v TINYINT[2])")
     of.update("INSERT INTO t VALUES ([-128, 127])")
     for wrong in ("[1.5, 2]", "[128, 2]"):
@@ -158,7 +159,7 @@ def lists(rows: list[list[float] | None], kind: pa.DataType) -> pa.Table:
 @pytest.mark.parametrize("kind", LISTS, ids=str)
 @pytest.mark.parametrize("stored", ["FLOAT[2]", "DOUBLE[2]", "HALF[2]"])
 def test_lists_are_stored_in_a_column_of_vectors(tmp_path: Path, kind: pa.DataType, stored: str) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update(f"CREATE TABLE t (id BIGINT, v {stored}) PARTITIONED BY (bucket(2, id))")
     assert ingest(of, "t", lists([[0.1, 0.5], None, [2.0, -1.0]], kind)) == 3
     rows = [row["v"] for row in query(of, "SELECT v FROM t ORDER BY id")]
@@ -168,7 +169,7 @@ def test_lists_are_stored_in_a_column_of_vectors(tmp_path: Path, kind: pa.DataTy
 
 @pytest.mark.parametrize("kind", LISTS, ids=str)
 def test_a_list_of_another_length_is_named_by_its_row(tmp_path: Path, kind: pa.DataType) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (id BIGINT, v FLOAT[2])")
     with pytest.raises(
         DataError, match="column 'v' holds 3 numbers in the vector of row 2 of a batch of 3; expected 2, as fixed"
@@ -180,7 +181,7 @@ def test_a_list_of_another_length_is_named_by_its_row(tmp_path: Path, kind: pa.D
 
 
 def test_a_number_that_no_float_holds_is_refused(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (id BIGINT, v FLOAT[2], w HALF[2])")
     for name, number in (("v", 1e300), ("w", 1e5)):
         with pytest.raises(DataError, match=f"column '{name}' holds"):
@@ -189,7 +190,7 @@ def test_a_number_that_no_float_holds_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", LISTS, ids=str)
 def test_lists_of_one_length_make_a_column_of_vectors(tmp_path: Path, kind: pa.DataType) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     assert ingest(of, "t", lists([[0.5, 1.5], None, [2.0, -1.0]], kind), lists([[0.0, 0.0]], kind)) == 4
     assert column(of, "t", "v") == pa.list_(kind.value_type, 2)
     assert query(of, "SELECT id, _distance FROM vector_search('t', 'v', [2, -1], k => 1)") == [
@@ -208,7 +209,7 @@ STAY = {
 
 @pytest.mark.parametrize("rows", STAY.values(), ids=STAY)
 def test_other_lists_stay_lists(tmp_path: Path, rows: list[list[float] | None]) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     table = pa.table({"v": pa.array(rows, pa.list_(pa.float32()))})
     # The rows that decide may come in several batches.
     assert ingest(of, "t", table, table) == 2 * len(rows)
@@ -218,14 +219,14 @@ def test_other_lists_stay_lists(tmp_path: Path, rows: list[list[float] | None]) 
 
 
 def test_lists_of_whole_numbers_stay_lists(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     ingest(of, "t", pa.table({"v": pa.array([[1, 2], [3, 4]])}))
     assert column(of, "t", "v") == pa.list_(pa.int64())
 
 
 def test_a_later_list_of_another_length_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "LOOKED_AT_BYTES", 1)
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     first, second = (
         pa.table({"v": pa.array(rows, pa.list_(pa.float32()))}) for rows in ([[1.0, 2.0]], [[1.0, 2.0], [3.0]])
     )
@@ -239,7 +240,7 @@ def test_a_later_list_of_another_length_is_named(tmp_path: Path, monkeypatch: py
 
 def test_pandas_lists_are_searched_after_an_ingest(tmp_path: Path) -> None:
     """What `pa.Table.from_pandas` makes of a column of Python lists, and of numpy arrays."""
-    of, vectors = engine(tmp_path / "root"), np.random.default_rng(1).normal(size=(30, 4))
+    of, vectors = open_engine(tmp_path / "root"), np.random.default_rng(1).normal(size=(30, 4))
     for name, values in (("lists", [row.tolist() for row in vectors]), ("arrays", list(vectors.astype(np.float32)))):
         ingest(of, name, pa.table({"id": range(30), "v": pa.array(values)}))
         of.update(f"CREATE INDEX ON {name} (v) USING ivf_flat WITH (min_rows = 1, num_partitions = 1)")

@@ -17,8 +17,9 @@ from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 
+from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
+from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
 
 pytestmark = pytest.mark.slow  # every metric over every layout
 
@@ -345,7 +346,7 @@ def test_the_metric_of_the_index_counts_for_tables_without_one_too(tmp_path: Pat
 
 
 def test_the_metric_is_that_of_the_call_or_of_the_one_that_all_indices_have(tmp_path: Path) -> None:
-    of = engine(tmp_path / "root")
+    of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE docs (id INT, v FLOAT[2])")
     of.update("INSERT INTO docs VALUES (1, [1, 0]), (2, [100, 1]), (3, [0, 1])")
     call = "vector_search('docs', 'v', [1.0, 0.0], k => 2{})"
