@@ -205,43 +205,6 @@ def test_a_branch_is_a_table_to_ingest_describe_and_join(database: Database, bra
     assert ids(database, branched) == [1, 2, 3, 13]
 
 
-REFUSED = [
-    pytest.param("ALTER TABLE {t} CREATE BRANCH draft", ["already_exists", "'draft'"], id="a branch of that name"),
-    pytest.param("ALTER TABLE {t} CREATE BRANCH good", ["already_exists", "a tag"], id="a branch named like a tag"),
-    pytest.param("ALTER TABLE {t} CREATE TAG draft", ["already_exists", "a branch"], id="a tag named like a branch"),
-    pytest.param("ALTER TABLE {t} CREATE BRANCH main", ["invalid_input", "main"], id="main"),
-    pytest.param("ALTER TABLE {t} CREATE BRANCH '12'", ["invalid_input", "'12'"], id="a number"),
-    pytest.param("ALTER TABLE {t} CREATE BRANCH x AS OF 999", ["not_found", "999"], id="a version that is not there"),
-    pytest.param("ALTER TABLE {t} PUBLISH BRANCH draf", ["not_found", "did you mean 'draft'"], id="publish unknown"),
-    pytest.param("ALTER TABLE {t} DROP BRANCH draf", ["not_found", "did you mean 'draft'"], id="drop unknown"),
-    pytest.param("ALTER TABLE {t} PUBLISH draft", ["invalid_sql", "PUBLISH BRANCH"], id="publish what"),
-    pytest.param('ALTER TABLE "{t}@draft" CREATE BRANCH x', ["unsupported", "'draft'"], id="a branch of a branch"),
-    pytest.param('ALTER TABLE "{t}@draft" CREATE TAG x', ["unsupported", "'draft'"], id="a tag on a branch"),
-    pytest.param('DROP TABLE "{t}@draft"', ["unsupported", "{t}@draft", "DROP BRANCH"], id="drop a branch as a table"),
-    pytest.param('INSERT INTO "{t}@good" VALUES (1)', ["not_found", "{t}@good"], id="write to a tag"),
-    pytest.param('INSERT INTO "{t}@3" VALUES (1)', ["not_found", "{t}@3"], id="write to a version"),
-]
-
-
-@pytest.mark.parametrize(("sql", "says"), REFUSED)
-def test_what_cannot_be_is_named_and_changes_nothing(
-    database: Database, branched: str, sql: str, says: list[str]
-) -> None:
-    database.run(f"ALTER TABLE {branched} CREATE TAG good")
-    message = database.refuses(sql.format(t=branched))
-    assert [part for part in says if part.format(t=branched) not in message] == []
-    assert str(database.root) not in message
-    assert ids(database, branched) == ids(database, f"{branched}@draft") == [1, 2, 3]
-    assert len(database.rows(f"SELECT * FROM {branched}$branches")) == 1
-    assert len(database.rows(f"SELECT * FROM {branched}$tags")) == 1
-
-
-def test_a_plain_table_has_no_branches_and_says_so(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT)")
-    for alteration in ("CREATE BRANCH x", "PUBLISH BRANCH x", "DROP BRANCH x"):
-        assert "not partitioned" in database.refuses(f"ALTER TABLE {table} {alteration}")
-
-
 @pytest.fixture
 def audited(database: Database, table: str) -> str:
     """A table with a branch that is called as no other test calls one."""

@@ -126,37 +126,6 @@ def test_a_clause_that_is_planned_works_wherever_a_query_is(clauses: Database, c
         clauses.rows(context.format(text))
 
 
-ACT_ON_ROWS = [
-    pytest.param("DELETE FROM t WHERE id = 1 ORDER BY id LIMIT 1", id="DELETE ORDER BY"),
-    pytest.param("DELETE FROM t WHERE id = 1 LIMIT 1", id="DELETE LIMIT"),
-    pytest.param("DELETE FROM t WHERE id = 1 RETURNING *", id="DELETE RETURNING"),
-    pytest.param("DELETE FROM t USING u WHERE t.a = u.a", id="DELETE USING"),
-    pytest.param("DELETE t FROM t JOIN u ON t.a = u.a", id="DELETE of a join"),
-    pytest.param("DELETE FROM t PARTITION (p0) WHERE id = 1", id="DELETE PARTITION"),
-    pytest.param("DELETE FROM ONLY t WHERE id = 1", id="DELETE ONLY"),
-    pytest.param("DELETE FROM t PREWHERE id = 1", id="DELETE PREWHERE"),
-    pytest.param("UPDATE t SET a = 0 WHERE id = 1 LIMIT 1", id="UPDATE LIMIT"),
-    pytest.param("UPDATE t SET a = 0 WHERE id = 1 ORDER BY id", id="UPDATE ORDER BY"),
-    pytest.param("UPDATE t SET a = 0 WHERE id = 1 RETURNING a", id="UPDATE RETURNING"),
-    pytest.param("UPDATE t SET a = u.c FROM u WHERE t.a = u.a", id="UPDATE FROM"),
-    pytest.param("UPDATE t JOIN u ON t.a = u.a SET a = 0", id="UPDATE of a join"),
-    pytest.param("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE RETURNING t.a", id="MERGE RETURNING"),
-    pytest.param("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE OUTPUT t.a", id="MERGE OUTPUT"),
-    pytest.param("MERGE INTO t USING u TABLESAMPLE (1) ON t.a = u.a WHEN MATCHED THEN DELETE", id="MERGE of a sample"),
-    pytest.param("INSERT INTO t VALUES (9, 'z', 9) RETURNING a", id="INSERT RETURNING"),
-    pytest.param("INSERT INTO t VALUES (9, 'z', 9) ON CONFLICT DO NOTHING", id="INSERT ON CONFLICT"),
-    pytest.param("INSERT INTO t VALUES (9, 'z', 9) FORMAT JSON", id="INSERT FORMAT"),
-    pytest.param("INSERT INTO t PARTITION (p0) SELECT 9, 'z', 9", id="INSERT PARTITION"),
-    pytest.param("TRUNCATE t CASCADE", id="TRUNCATE CASCADE"),
-]
-
-
-@pytest.mark.parametrize("statement", ACT_ON_ROWS)
-def test_clauses_of_changes_that_are_not_there_are_refused(clauses: Database, statement: str) -> None:
-    clauses.refuses(statement)
-    assert sorted(clauses.rows("SELECT a, b, id FROM t")) == ROWS
-
-
 GROUPED = [
     pytest.param("WITH ROLLUP", "ROLLUP (b, a)", id="ROLLUP"),
     pytest.param("with cube", "CUBE (b, a)", id="CUBE"),

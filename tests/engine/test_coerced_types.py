@@ -120,45 +120,6 @@ def test_changes_store_the_common_type(
     assert sorted(database.query(f"SELECT {column} FROM {changed}")[column].to_pylist()) == expected
 
 
-RECURSIVE = {
-    "doubles": ("SELECT 1 AS x UNION ALL SELECT x + 0.5 FROM c WHERE x < 3", "int64 in its first part and double"),
-    "times": (
-        "SELECT DATE '2024-01-01' AS x UNION ALL SELECT CAST(x AS TIMESTAMP) FROM c",
-        "date32[day] in its first part and timestamp[us]",
-    ),
-    "decimals": (
-        "SELECT CAST(1 AS DECIMAL(4, 1)) AS x UNION ALL SELECT x * CAST(0.25 AS DECIMAL(4, 2)) FROM c WHERE x > 0.1",
-        "decimal128(4, 1) in its first part and decimal128(9, 3)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("parts", "says"), RECURSIVE.values(), ids=RECURSIVE)
-@pytest.mark.parametrize(
-    "head", ["", "d AS (SELECT 1), ", "b AS (SELECT 1 AS y UNION SELECT y + 1 FROM b WHERE y < 2), "]
-)
-def test_a_recursive_query_whose_parts_lose_values_is_refused(
-    database: Database, parts: str, says: str, head: str
-) -> None:
-    said = database.refuses(f"WITH RECURSIVE {head}c AS ({parts}) SELECT x FROM c")
-    assert f"[invalid_sql] column 'x' of the recursive query 'c' is {says}" in said
-
-
-ENDLESS = {
-    "SELECT max(x) + 1 FROM c WHERE x < 5": "is an aggregate, which has a row also of no rows",
-    "SELECT y FROM (SELECT count(*) AS y FROM c AS d WHERE x < 5 ORDER BY 1) AS q": "is an aggregate",
-    "SELECT DISTINCT sum(x) OVER () FROM (SELECT min(x) AS x FROM c) AS q": "is an aggregate",
-    "SELECT 1 WHERE 2 IN (SELECT x + 1 FROM c)": "names itself in a subquery of a condition",
-    "SELECT a.x + b.x FROM c AS a, c AS b WHERE a.x < 5": "names itself more than once",
-}
-
-
-@pytest.mark.parametrize("repeated", ENDLESS)
-def test_a_repeated_part_that_cannot_end_or_be_planned_is_refused(database: Database, repeated: str) -> None:
-    said = database.refuses(f"WITH RECURSIVE c AS (SELECT 1 AS x UNION ALL {repeated}) SELECT x FROM c LIMIT 10")
-    assert ENDLESS[repeated] in said
-
-
 def test_a_recursive_query_of_one_type_runs(database: Database) -> None:
     sql = "WITH RECURSIVE c(n, x) AS (SELECT 1, 1.0 UNION ALL SELECT n + 1, x + 0.5 FROM c WHERE n < ?) SELECT x FROM c"
     assert database.rows(sql, [3]) == [(1.0,), (1.5,), (2.0,)]

@@ -271,26 +271,6 @@ def test_a_table_made_again_under_the_same_name_holds_only_the_new_rows(
         database.run(f"DROP TABLE {table}")
 
 
-UNSTORABLE = [
-    pytest.param("(id INT, i INTERVAL, j INT)", ["'i'", "month_day_nano_interval"], id="interval"),
-    ("AS SELECT 1 AS id, INTERVAL '1 day' AS i", ["'i'", "month_day_nano_interval"]),
-    pytest.param("(a NONSENSE, b INT, c UUID)", ["'a'", "NONSENSE", "'c'", "UUID"], id="unknown types, all of them"),
-    pytest.param("(a TIMESTAMP(5))", ["'a'", "TIMESTAMP(5)"], id="a precision that there is not"),
-    pytest.param("(a INT, b INT, a VARCHAR)", ["'a'", "2 times"], id="a column twice"),
-    pytest.param("(a INT UNIQUE)", ["'a'", "UNIQUE"], id="another constraint"),
-]
-
-
-@pytest.mark.parametrize(("definition", "says"), UNSTORABLE)
-def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_made(
-    database: Database, table: str, definition: str, says: list[str]
-) -> None:
-    before = files(database.root)
-    message = database.refuses(f"CREATE TABLE {table} {definition}")
-    assert [part for part in ["invalid_schema", *says] if part not in message] == []
-    assert files(database.root) == before
-
-
 @pytest.mark.parametrize("prefix", ["public.", "lance.public.", '"public".', '"lance"."public".'])
 def test_a_table_may_be_named_with_its_schema_and_catalog(database: Database, table: str, prefix: str) -> None:
     database.run(f"CREATE TABLE {prefix}{table} (id INT) PARTITIONED BY (id)")
@@ -327,16 +307,3 @@ def test_columns_have_defaults_for_rows_without_a_value(database: Database, layo
         " AND column_default IS NOT NULL ORDER BY ordinal_position"
     )
     assert defaults == [("n", "5"), ("d", "2020-02-29"), ("s", "it's")]
-
-
-DEFAULTS_REFUSED = [
-    pytest.param("DEFAULT random()", "not deterministic", id="random"),
-    pytest.param("DEFAULT 'x'", "x", id="of another type"),
-    pytest.param("DEFAULT", "a value", id="nothing"),
-]
-
-
-@pytest.mark.parametrize(("clause", "said"), DEFAULTS_REFUSED)
-def test_what_is_no_default_is_refused(database: Database, table: str, clause: str, said: str) -> None:
-    assert said in database.refuses(f"CREATE TABLE {table} (n INT {clause})")
-    assert "[not_found" in database.refuses(f"SELECT * FROM {table}")

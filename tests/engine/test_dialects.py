@@ -140,23 +140,6 @@ def test_changes_take_escapes(sales: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "says"),
-    [
-        pytest.param("SELECT {fn TIMESTAMPADD(SQL_TSI_FRAC_SECOND, 1, now())}", "SQL_TSI_SECOND", id="a unit"),
-        pytest.param("SELECT {fn CONVERT(1, SQL_GUID)}", "SQL_BIGINT", id="a type"),
-        pytest.param("SELECT {fn YEAR()}", "has 0 arguments; expected 1", id="no argument"),
-        pytest.param("SELECT {fn LOCATE('a', 'b', 2)}", "with a start is not offered", id="a start"),
-        pytest.param("SELECT " + "{fn UCASE(" * 40 + "'a'" + ")}" * 40, "within one another", id="depth"),
-        ("SELECT " + "{fn TIMESTAMPDIFF(SQL_TSI_YEAR, now(), " * 30 + "now()" + ")}" * 30, "is longer than"),
-        pytest.param("SELECT {fn UCASE('a')", "Expected: }", id="no end"),
-        pytest.param("SELECT {fn UCASE(nothing)} FROM sales", "nothing", id="an unknown column"),
-    ],
-)
-def test_an_escape_that_is_not_understood_says_why(sales: Database, sql: str, says: str) -> None:
-    assert says in sales.refuses(sql)
-
-
-@pytest.mark.parametrize(
     "create",
     [
         'CREATE LOCAL TEMPORARY TABLE "#Tableau_1" (id INT, name VARCHAR) ON COMMIT PRESERVE ROWS',

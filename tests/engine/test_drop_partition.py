@@ -12,7 +12,6 @@ import pytest
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.errors import InvalidInput, LanceFlightError, NotFound
 
 from tests.engine.database import open_engine
 from tests.engine.evolved_events import DAYS, EVENTS, events, evolved
@@ -129,26 +128,3 @@ def test_the_history_says_what_was_dropped(root: Path) -> None:
     assert (found["operation"], found["tables_removed"]) == ("drop 2 partitions and rewrite 1, 6 rows less", 2)
     open_engine(root).update(f"ALTER TABLE t ROLLBACK TO {version}")
     assert ids(root) == sorted(row["id"] for row in ROWS)
-
-
-REFUSED = [
-    ("(event_date_yaer = 2024)", NotFound, "did you mean 'event_date_year'"),
-    ("(event_date = '2024-05-01')", NotFound, "no partition field 'event_date'"),
-    pytest.param("(event_date_year = 'x')", InvalidInput, "'event_date_year' is int32, not 'x'", id="no such value"),
-    pytest.param("(event_date_year = 3000000000)", InvalidInput, "is int32, not '3000000000'", id="out of range"),
-    pytest.param("(country = 'US', country = 'DE')", InvalidInput, "'country' is given twice", id="a field twice"),
-    pytest.param("()", InvalidInput, "expected the id of a partition field", id="nothing"),
-    pytest.param("(country = upper('us'))", InvalidInput, "expected a literal for 'country'", id="no literal"),
-    pytest.param("(country > 'US')", InvalidInput, "expected =", id="another comparison"),
-    pytest.param("(country = X'0')", InvalidInput, "hexadecimal", id="half a byte"),
-]
-
-
-@pytest.mark.parametrize(("values", "error", "message"), REFUSED)
-def test_what_is_no_partition_is_refused_by_name(
-    root: Path, values: str, error: type[LanceFlightError], message: str
-) -> None:
-    before = manifest(root / "t").version
-    with pytest.raises(error, match=message.replace("(", r"\(")):
-        open_engine(root).update(f"ALTER TABLE t DROP PARTITION {values}")
-    assert manifest(root / "t").version == before

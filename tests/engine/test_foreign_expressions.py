@@ -79,26 +79,6 @@ def test_verification_says_it_too(database: Database, table: str) -> None:
     assert all(FOREIGN[table][1] in problem for problem in problems)
 
 
-REFUSED = [
-    "rand()",
-    "RANDOM()",
-    "uuid()",
-    "now()",
-    "current_date",
-    "CURRENT_TIMESTAMP",
-    "today()",
-    "version()",
-    "their_own(col0)",
-]
-
-
-@pytest.mark.parametrize("expression", REFUSED)
-def test_such_an_expression_is_refused_where_it_is_said(database: Database, expression: str) -> None:
-    said = database.refuses(f"CREATE TABLE refused (id BIGINT) PARTITIONED BY (expr('{expression}', id))")
-    assert "refused" not in str(database.rows("SHOW TABLES"))
-    assert expression.partition("(")[0].lower() in said.lower()
-
-
 def test_names_of_functions_are_names_of_columns_all_the_same(database: Database) -> None:
     database.run('CREATE TABLE named (id BIGINT, "random" BIGINT, now BIGINT) PARTITIONED BY (id)')
     database.run("INSERT INTO named VALUES (1, 2, 3)")

@@ -102,22 +102,3 @@ def test_buckets_are_what_the_hash_functions_say(database: Database, table: str)
     )
     stored = database.rows(f"SELECT a_bucket, ab, rows FROM {table}$partitions")
     assert sorted(computed, key=str) == sorted(stored, key=str)
-
-
-WRONG = [
-    pytest.param("SELECT murmur3()", ["murmur3 takes arguments, got none"], id="no argument"),
-    pytest.param("SELECT murmur3(1, 2)", ["murmur3 takes one argument, got 2"], id="two arguments for one"),
-    pytest.param("SELECT murmur3([1, 2])", ["murmur3 is not defined for list"], id="a list"),
-    pytest.param("SELECT murmur3_multi(1, [2])", ["murmur3_multi is not defined for list"], id="a list among others"),
-    pytest.param("SELECT murmur3(struct('a''b'))", ["murmur3 is not defined for struct"], id="a struct"),
-    pytest.param("SELECT murmur3_multi()", ["murmur3_multi takes arguments, got none"], id="none of many"),
-    pytest.param("SELECT murmur4(1)", ["murmur4"], id="another function"),
-    pytest.param("SELECT murmur3(nope)", ["nope"], id="an unknown column"),
-]
-
-
-@pytest.mark.parametrize(("sql", "says"), WRONG)
-def test_a_hash_that_is_not_defined_is_refused_in_its_own_words(database: Database, sql: str, says: list[str]) -> None:
-    message = database.refuses(sql)
-    assert [part for part in ["invalid_sql", *says] if part not in message] == []
-    assert [part for part in ("Traceback", "__", "internal") if part in message] == []

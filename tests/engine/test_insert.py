@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.engine.database import Database
-from tests.service.server_process import files
 from tests.stock import manifest, stored_by_value, stored_rows
 
 COLUMNS = "id BIGINT NOT NULL, name VARCHAR, price DECIMAL(10, 2)"
@@ -95,50 +94,6 @@ def test_null_fits_every_nullable_type(database: Database, table: str, kind: str
     database.run(f"CREATE TABLE {table} (id INT, c {kind})")
     database.run(f"INSERT INTO {table} VALUES (1, NULL)")
     assert database.rows(f"SELECT c FROM {table}") == [(None,)]
-
-
-REFUSED = [
-    pytest.param("VALUES (NULL, 'a', 1)", ["invalid_data", "'id'", "NOT NULL"], id="NULL in a NOT NULL column"),
-    ("(name) VALUES ('a')", ["invalid_schema", "'id'", "NOT NULL", "missing"]),
-    pytest.param("(id, nam) VALUES (1, 'a')", ["not_found", "'nam'", "did you mean 'name'"], id="an unknown column"),
-    pytest.param("(id, id) VALUES (1, 2)", ["invalid_schema", "'id'", "2 times"], id="a column twice"),
-    pytest.param("VALUES (1)", ["invalid_sql", "1 values for 3 columns", "id, name, price"], id="too few values"),
-    pytest.param("VALUES (1, 'a', 1, 1)", ["invalid_sql", "4 values for 3 columns"], id="too many values"),
-    pytest.param("VALUES ('x1', 'a', 1)", ["invalid_data", "'id'", "int64", "x1"], id="text that is no number"),
-    pytest.param("VALUES (1.5, 'a', 1)", ["invalid_data", "'id'", "int64", "1.5"], id="a fraction in an integer"),
-    ("VALUES (1, 'a', 123456789.0)", ["invalid_data", "'price'", "decimal128(10, 2)", "123456789"]),
-    pytest.param("SELECT 1, nme, 1 FROM {t}", ["invalid_sql", "nme", "name"], id="a query that cannot be planned"),
-    pytest.param("SELECT 1, 'a', 1 / 0", ["Divide by zero"], id="a query that fails"),
-    pytest.param("SELECT * FROM nowhere", ["not_found", "'nowhere'"], id="a query over an unknown table"),
-    pytest.param("", ["invalid_sql", "SELECT, VALUES, WITH"], id="no query"),
-]
-
-
-@pytest.fixture(scope="module", params=["", " PARTITIONED BY (name)"], ids=["plain", "partitioned"])
-def target(request: pytest.FixtureRequest, database: Database) -> str:
-    """A table with one row, which every refused insert leaves as it is."""
-    table = f"target{len(request.param)}"
-    database.run(f"CREATE TABLE {table} ({COLUMNS}){request.param}")
-    database.run(f"INSERT INTO {table} VALUES (9, 'kept', 9)")
-    return table
-
-
-@pytest.mark.parametrize(("form", "says"), REFUSED)
-def test_an_insert_that_does_not_fit_is_refused_and_stores_nothing(
-    database: Database, target: str, form: str, says: list[str]
-) -> None:
-    before = files(database.root)
-    message = database.refuses(f"INSERT INTO {target} {form.format(t=target)}")
-    assert [part for part in says if part not in message] == []
-    assert files(database.root) == before
-    assert database.rows(f"SELECT id FROM {target}") == [(9,)]
-
-
-def test_an_insert_into_an_unknown_table_names_the_nearest_ones(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table}_flights (id INT)")
-    message = database.refuses(f"INSERT INTO {table}_fligths VALUES (1)")
-    assert "not_found" in message
-    assert f"did you mean '{table}_flights'" in message
 
 
 def test_an_insert_from_its_own_table_reads_what_was_there_before(database: Database, table: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.errors import LanceFlightError
 
 from tests.engine.database import Database
 
@@ -20,40 +19,6 @@ def wide(database: Database) -> Database:
         " (2, 5, 3, 2.0, 1.00, DATE '2024-01-02', '2024-01-02 00:00:00'), (3, -2, NULL, NULL, NULL, NULL, NULL)"
     )
     return database
-
-
-BEYOND = [
-    "SELECT i + 1 FROM wide",
-    "SELECT 1 + i FROM wide WHERE k = 1",
-    "SELECT -2 - i FROM wide",
-    "SELECT i * 2 FROM wide",
-    "SELECT i * k + 1 FROM wide WHERE k < 3 AND i * n > 0",
-    "SELECT sum(i) FROM wide WHERE k < 3",
-    "SELECT sum(i) OVER (ORDER BY k) FROM wide",
-    "SELECT sum(i) FILTER (WHERE k < 3) FROM wide",
-    "SELECT sum(DISTINCT i + 0) FROM wide WHERE i > 0",
-    "SELECT sum(i), count(DISTINCT n) FROM wide WHERE k < 3",
-    f"SELECT {MOST} + 1",
-    f"SELECT count(*) FROM (SELECT {MOST} * 2 AS x FROM wide) AS q WHERE x > 0",
-    "SELECT k FROM wide WHERE i + 1 > 0",
-    "SELECT count(*) FROM wide GROUP BY i + 1",
-    "SELECT k FROM wide ORDER BY i * 2",
-    "SELECT CASE WHEN k = 1 THEN i + 1 ELSE 0 END FROM wide",
-    "SELECT x + 1 FROM (SELECT max(i) AS x FROM wide) AS q",
-    "SELECT k FROM wide AS a WHERE EXISTS (SELECT 1 FROM wide AS b WHERE b.i + 1 = a.i)",
-    "SELECT a.k FROM wide AS a JOIN wide AS b ON a.i + 1 = b.i",
-    "UPDATE wide SET i = i + 1",
-    "DELETE FROM wide WHERE i + 1 > 0",
-    "INSERT INTO wide (k, i) SELECT k, i * 2 FROM wide",
-]
-
-
-@pytest.mark.parametrize("statement", BEYOND)
-def test_what_is_beyond_bigint_is_an_error(wide: Database, statement: str) -> None:
-    before = wide.rows("SELECT * FROM wide ORDER BY k")
-    with pytest.raises(LanceFlightError, match="beyond BIGINT"):
-        wide.query(statement) if statement.startswith("SELECT") else wide.run(statement)
-    assert wide.rows("SELECT * FROM wide ORDER BY k") == before
 
 
 def test_more_operators_than_are_checked_are_refused(wide: Database) -> None:

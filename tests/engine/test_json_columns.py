@@ -20,7 +20,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
-from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError, Unsupported
+from lance_flight.errors import DataError, SchemaError
 
 from tests.engine.database import Database
 
@@ -258,31 +258,6 @@ def test_columns_change_beside_documents_and_to_them(table: Engine) -> None:
     assert rows(table, "SELECT size, copied FROM t WHERE id < 6 ORDER BY id") == sizes
     table.update("ALTER TABLE t DROP COLUMN body")
     assert rows(table, "SELECT count(more), count(made) FROM t") == [(5, 5)]
-
-
-NOT_MADE: dict[str, tuple[type[LanceFlightError], str]] = {
-    "CREATE TABLE u (doc JSON) PARTITIONED BY (doc)": (SpecError, "identity of a extension<arrow.json> column"),
-    "CREATE TABLE u (doc JSON) PARTITIONED BY (bucket(4, doc))": (
-        SpecError,
-        "bucket of a extension<arrow.json> column",
-    ),
-    "CREATE TABLE u (id BIGINT, doc JSON DEFAULT 'x')": (DataError, "column 'doc' holds 'x'"),
-    "CREATE TABLE u (docs JSON[])": (SchemaError, "column 'docs': 'JSON[]' is not a type"),
-    "ALTER TABLE t ADD COLUMN more JSON AS (site)": (DataError, "column 'more' holds 'x' in row 1"),
-    "CREATE INDEX ON t (doc)": (Unsupported, "no index of 'doc', which is JSON"),
-    "CREATE INDEX ON t (doc) USING inverted": (Unsupported, "no index of 'doc', which is JSON"),
-    "CREATE INDEX ON t (doc) USING json WITH (path = 'k')": (Unsupported, "AS (json_get_string(doc, 'kind'))"),
-}
-
-
-@pytest.mark.parametrize("statement", NOT_MADE)
-def test_columns_that_hold_no_documents_are_refused(engine: Engine, tmp_path: Path, statement: str) -> None:
-    by_statements("")(engine, tmp_path)
-    kind, problem = NOT_MADE[statement]
-    with pytest.raises(kind) as refused:
-        engine.update(statement)
-    assert problem in str(refused.value)
-    assert not engine.root.has(TableName("public", "u"))
 
 
 def test_documents_inside_other_values_are_read_and_not_written(engine: Engine, tmp_path: Path) -> None:

@@ -183,31 +183,3 @@ def test_a_temporary_table_has_a_key_and_comments(client: Client, table: str) ->
     assert described(client, table) == (["id"], "mine", [("id", "ours")])
     client.run(f"COMMENT ON TABLE {table} IS NULL")
     assert described(client, table) == (["id"], None, [("id", "ours")])
-
-
-REFUSED = {
-    "a merge by no key": (
-        "MERGE INTO {} USING (VALUES (1)) AS s (id) WHEN MATCHED THEN DELETE",
-        "[invalid_sql",
-        "has no primary key; expected ON condition",
-    ),
-    "a merge without clauses": ("MERGE INTO {} USING s AS u", "[invalid_sql", "ON, or WHEN"),
-    "no such column": ("ALTER TABLE {} ADD PRIMARY KEY (ide)", "[not_found", "did you mean 'id'?"),
-    "a column that may be NULL": ("ALTER TABLE {} ADD PRIMARY KEY (amount)", "[invalid_schema", "expected NOT NULL"),
-    "a column twice": ("ALTER TABLE {} ADD PRIMARY KEY (id, id)", "[invalid_schema", "stands 2 times"),
-    "two keys": ("CREATE TABLE x (a INT PRIMARY KEY, b INT PRIMARY KEY)", "[invalid_sql", "2 primary keys"),
-    "a nested column": ("CREATE TABLE x (a INT[] PRIMARY KEY)", "[invalid_schema", "no nested type"),
-    "a comment on no column": ("COMMENT ON COLUMN {}.x IS 'a'", "[not_found", "no column 'x'"),
-    "a comment on no table": ("COMMENT ON TABLE nowhere IS 'a'", "[not_found", "no table 'nowhere'"),
-    "a comment without a table": ("COMMENT ON COLUMN x IS 'a'", "[invalid_sql", "schema.]table.column"),
-    "a long comment": ("COMMENT ON TABLE {} IS '" + "x" * 70_000 + "'", "[invalid", "expected at most 65536"),
-}
-
-
-@pytest.mark.parametrize(("sql", "code", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_annotated_is_refused(database: Database, table: str, sql: str, code: str, said: str) -> None:
-    made(database, "", table)
-    refusal = database.refuses(sql.replace("{}", table))
-    assert code in refusal
-    assert said in refusal
-    assert key(database, table) == []

@@ -16,7 +16,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.writes.ingest import IngestOptions
-from lance_flight.errors import DataError, InvalidInput, LanceFlightError, SchemaError, Unsupported
+from lance_flight.errors import DataError, Unsupported
 
 from tests.catalog.aging import age
 from tests.engine.database import open_engine
@@ -295,32 +295,6 @@ def test_tables_of_other_writers_have_no_lineage(tmp_path: Path) -> None:
     assert [row["v"] for row in found] == [2, 3]
     assert found[0]["_rowid"] == 0
     assert [found[1][name] for name in LINEAGE[1:]] == [None] * 3
-
-
-@pytest.mark.parametrize(
-    ("sql", "error", "says"),
-    [
-        (
-            "CREATE TABLE u (id INT) WITH (stable_ids = true)",
-            InvalidInput,
-            "option 'stable_ids' of a new table is not known",
-        ),
-        (
-            "CREATE TABLE u (id INT) WITH (stable_row_ids = 7)",
-            InvalidInput,
-            "stable_row_ids is 7; expected true or false",
-        ),
-        ('SELECT * FROM "plain$lineage"', Unsupported, "rows of table 'plain' have no lineage"),
-        ('SELECT * FROM "t$linage"', LanceFlightError, "lineage"),
-        ('SELECT * FROM "own$lineage"', SchemaError, "'_partition'"),
-    ],
-)
-def test_what_is_wrong_is_named(tmp_path: Path, sql: str, error: type[LanceFlightError], says: str) -> None:
-    engine = made(tmp_path)
-    engine.update("CREATE TABLE plain (id INT)")
-    engine.update("CREATE TABLE own (_partition INT, id INT) PARTITIONED BY (id) WITH (stable_row_ids = TRUE)")
-    with pytest.raises(error, match=says):
-        engine.query(sql) if sql.startswith("SELECT") else engine.update(sql)
 
 
 @pytest.mark.parametrize("option", [{}, {"stable_row_ids": "false"}, {"stable_row_ids": "true"}])

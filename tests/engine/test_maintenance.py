@@ -124,35 +124,6 @@ def test_repair_table_mends_and_says_how(database: Database, many: str) -> None:
     assert database.rows(SUM.format(many)) == [("a", 3, 6)]
 
 
-REFUSED = {
-    "ALTER TABLE nothing_here COMPACT": "not_found",
-    "VACUUM nothing_here": "not_found",
-    "REPAIR TABLE nothing_here": "not_found",
-    "ALTER TABLE plain REWRITE PARTITIONS": "unsupported",
-    "REPAIR TABLE plain DRY RUN": "unsupported",
-    "ALTER TABLE t": "invalid_sql",
-    "ALTER VIEW t COMPACT": "invalid_sql",
-    "ALTER TABLE t COMPACT NOW": "invalid_sql",
-    "VACUUM t RETAIN": "invalid_sql",
-    "VACUUM t RETAIN -1 HOURS": "invalid_sql",
-    "VACUUM t RETAIN 1 DAYS": "invalid_sql",
-    "VACUUM t SOON": "invalid_sql",
-    "VACUUM t TRANSACTIONS": "invalid_sql",
-    "VACUUM t TRANSACTIONS 24": "invalid_sql",
-    "VACUUM t TRANSACTIONS -1 HOURS": "invalid_sql",
-    "VACUUM t TRANSACTIONS 1 DAYS": "invalid_sql",
-    "REPAIR t": "invalid_sql",
-    "REPAIR TABLE t WET RUN": "invalid_sql",
-}
-
-
-@pytest.mark.parametrize("sql", REFUSED)
-def test_what_is_no_such_statement_is_refused(database: Database, sql: str) -> None:
-    if "plain" in sql and not (database.root / "plain.lance").exists():
-        database.ingest("plain", ROWS)
-    assert f"[{REFUSED[sql]}]" in database.refuses(sql)
-
-
 def test_a_stream_goes_on_while_its_table_is_compacted_and_vacuumed(
     database: Database, table: str, commands: Commands
 ) -> None:

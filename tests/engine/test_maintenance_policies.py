@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.maintenance.survey import DEFAULTS, MaintenancePolicy, policy_of
+from lance_flight.catalog.maintenance.survey import MaintenancePolicy, policy_of
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import InvalidInput, SqlError
 
 COLUMNS = "(id BIGINT, p VARCHAR)"
 KINDS = pytest.mark.parametrize("partitioned", ["", " PARTITIONED BY (p)"], ids=["plain", "partitioned"])
@@ -55,37 +54,6 @@ def test_an_option_is_stored_and_shown(
     assert definition(engine, "again") == definition(engine).replace('"t"', '"again"', 1)
 
 
-REFUSED = [
-    pytest.param("compact_files = 0", "compact_files is 0; expected a number of files, 1 or more", id="no file"),
-    pytest.param("compact_files = 1.5", "compact_files is '1.5'; expected a number", id="half a file"),
-    ("compact_deleted = 2", "compact_deleted is 2; expected a part of the rows, 0 to 1"),
-    pytest.param("compact_deleted = nan", "compact_deleted is 'nan'; expected a part", id="no number"),
-    pytest.param("reindex_missing = 'x'", "reindex_missing is 'x'; expected a part", id="a word"),
-    ("retain = '59min'", "retain is '59min'; expected a number of seconds, .*, an hour at least"),
-    ("transactions = '119min'", "transactions is '119min'; expected a number of seconds, .*, 2 hours"),
-    pytest.param("transactions = 'nan'", "transactions is 'nan'; expected", id="no time"),
-    pytest.param("retain = 7", "retain is 7; expected .* with its unit, such as '7d'", id="without its unit"),
-    pytest.param("retain = '7 weeks'", "retain is '7 weeks'; expected", id="another unit"),
-    pytest.param("maintenance = perhaps", "maintenance is 'perhaps'; expected on or off", id="undecided"),
-    pytest.param("compact = 4", "'compact' .* maintenance, compact_files, .* retain or transactions", id="misspelt"),
-    pytest.param("compact_files = 4, x = 1", "option 'x' ", id="one of several"),
-]
-
-
-@KINDS
-@pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_what_an_option_cannot_be_is_refused_by_name_and_nothing_changes(
-    engine: Engine, partitioned: str, options: str, message: str
-) -> None:
-    engine.update(f"CREATE TABLE t {COLUMNS}{partitioned}")
-    with pytest.raises(InvalidInput, match=message):
-        engine.update(f"ALTER TABLE t SET ({options})")
-    assert policy(engine) == DEFAULTS
-    with pytest.raises(InvalidInput):
-        engine.update(f"CREATE TABLE u {COLUMNS}{partitioned} WITH ({options})")
-    assert not engine.root.has(TableName("public", "u"))
-
-
 @KINDS
 def test_default_takes_an_option_back(engine: Engine, partitioned: str) -> None:
     engine.update(f"CREATE TABLE t {COLUMNS}{partitioned} WITH (compact_files = 2, maintenance = off)")
@@ -100,10 +68,3 @@ def test_the_history_says_which_options_were_set(engine: Engine) -> None:
     engine.update("ALTER TABLE t SET (compact_files = 2, retain = '8d')")
     (operation,) = engine.query("SELECT operation FROM t$snapshots ORDER BY version DESC LIMIT 1")["operation"]
     assert operation.as_py() == "set compact_files, retain"
-
-
-@pytest.mark.parametrize("sql", ["ALTER TABLE t SET", "ALTER TABLE t SET compact_files = 1", "ALTER TABLE t SET ()"])
-def test_other_forms_are_refused(engine: Engine, sql: str) -> None:
-    engine.update(f"CREATE TABLE t {COLUMNS}")
-    with pytest.raises(SqlError, match="expected"):
-        engine.update(sql)

@@ -82,44 +82,6 @@ def test_no_message_has_a_path_of_the_server(tmp_path: Path, engine: Engine, dam
     assert [message for message in messages if any(part in message for part in hidden)] == []
 
 
-UNPLANNED = {
-    "an expression that is missing": ("SELECT * FROM plain WHERE id =", "Expected: an expression, found: EOF"),
-    "a text in the place of an operator": (
-        "SELECT * FROM plain WHERE id = 1 'it''s'",
-        "Expected: end of statement, found: 'it's' at line 1, column 34",
-    ),
-    "a rule of the optimiser": ("SELECT * FROM plain LIMIT -1", "LIMIT must be >= 0, '-1' was provided"),
-    "several statements": ("SELECT 1; SELECT 2", "the text has several statements, which ; divides; expected one"),
-    "a key over a subquery": (
-        "SELECT id FROM parts ORDER BY (SELECT max(id) FROM parts) > id",
-        "DataFusion cannot sort or divide rows",
-    ),
-    "a window over a subquery": (
-        "SELECT sum(id) OVER (PARTITION BY (SELECT max(id) FROM parts) > id) FROM parts",
-        "DataFusion cannot sort or divide rows",
-    ),
-    "a key of two functions": ("SELECT id FROM parts ORDER BY -murmur3(id)", "DataFusion cannot sort by a function"),
-    "a subquery for each row": (
-        "SELECT p.id, n.id FROM parts p CROSS JOIN LATERAL (SELECT id FROM plain ORDER BY abs(id - p.id) LIMIT 1) n",
-        "DataFusion cannot plan a subquery that names a column of the query around it there",
-    ),
-    "a search as a value": (
-        "SELECT full_text_search('plain', 'word', 'x')",
-        "full_text_search gives rows of a table, not a value; expected it behind FROM or JOIN",
-    ),
-}
-
-
-@pytest.mark.parametrize(("statement", "says"), UNPLANNED.values(), ids=UNPLANNED)
-def test_what_cannot_be_planned_is_said_without_the_layers_of_datafusion(
-    engine: Engine, statement: str, says: str
-) -> None:
-    engine.update("ALTER TABLE plain ADD COLUMN word VARCHAR")
-    with pytest.raises(LanceFlightError) as raised:
-        engine.query(statement)
-    assert str(raised.value).startswith(says)
-
-
 def test_keys_that_datafusion_cannot_sort_by_are_sorted_by_as_the_error_says(engine: Engine) -> None:
     below = "SELECT id FROM (SELECT *, (SELECT max(id) FROM parts) > id AS key FROM parts) ORDER BY key, id"
     assert engine.query(below).num_rows > 0

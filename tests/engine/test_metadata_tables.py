@@ -170,24 +170,6 @@ def test_show_tables_lists_plain_and_partitioned_ones(database: Database, events
     assert listed == sorted(listed)
 
 
-WRONG = [
-    ("SELECT * FROM {t}$partition", ["not_found", "$partition", "did you mean '$partitions'"]),
-    pytest.param("SELECT * FROM nowhere$partitions", ["not_found", "'nowhere'"], id="of an unknown table"),
-    pytest.param("SHOW PARTITIONS {t} WHERE d_yaer = 1", ["invalid_sql", "d_yaer", "d_year"], id="an unknown column"),
-    pytest.param("SHOW PARTITIONS nowhere", ["not_found", "'nowhere'"], id="show of an unknown table"),
-    pytest.param("SHOW PARTITIONS", ["invalid_sql", "a table name"], id="show of none"),
-    pytest.param("SHOW GRANTS", ["invalid_sql", "PARTITIONS or INDEXES", "GRANTS"], id="something else"),
-    ("DESCRIBE event", ["not_found", "'event'", "did you mean 'events'"]),
-    pytest.param("EXPLAIN DROP TABLE {t}", ["invalid_sql", "EXPLAIN takes a query"], id="explain of a change"),
-]
-
-
-@pytest.mark.parametrize(("sql", "says"), WRONG)
-def test_what_is_not_there_is_named(database: Database, events: str, sql: str, says: list[str]) -> None:
-    message = database.refuses(sql.format(t=events))
-    assert [part for part in says if part not in message] == []
-
-
 @pytest.mark.parametrize(
     ("condition", "values"),
     [
@@ -212,9 +194,3 @@ def test_what_ends_a_metadata_table_is_told_by_its_own_code(database: Database, 
     refused = database.refuses(f"SELECT * FROM {table}$files")
     assert f"[corrupt] reading '{table}' failed: partition table '{lost}' has no version" in refused
     database.run(f"DROP TABLE {table}")
-
-
-def test_a_plain_table_has_no_partitions_and_says_so(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT)")
-    for sql in (f"SHOW PARTITIONS {table}", f"SELECT * FROM {table}$partitions"):
-        assert f"table '{table}' is not partitioned" in database.refuses(sql)

@@ -36,11 +36,6 @@ def test_a_view_compares_moments_of_any_year(moments: Database) -> None:
     assert moments.rows("SELECT id FROM v ORDER BY id") == [(3,), (4,)]
 
 
-@pytest.mark.parametrize("text", ["garbage", "2024-02-30", "2024-13-01", "2024-01-01 25:00", "10:00"])
-def test_what_is_no_moment_is_refused_by_its_text(moments: Database, text: str) -> None:
-    assert f"Error parsing timestamp from '{text}'" in moments.refuses(f"SELECT id FROM t WHERE ts > '{text}'")
-
-
 NANOSECONDS = {1: "1999-12-31 23:59:59", 2: "2024-02-29 10:00:00", 3: "2261-01-01 00:00:00"}
 
 

@@ -146,21 +146,6 @@ def test_a_statement_of_create_says_paths(database: Database) -> None:
     assert "s_ts_month: month of s.ts" in described
 
 
-REFUSED = {
-    "tags.city": "tags.city is inside tags, a list<",
-    "year(s.nope)": "no column 's.nope'",
-    "s.a.b": "s.a.b is inside s.a, a int64",
-    "nope.a": "no column 'nope'",
-    "s": "identity of a struct<",
-    "bucket(4, tags)": "bucket of a list<",
-}
-
-
-@pytest.mark.parametrize("fields", REFUSED)
-def test_what_is_no_field_inside_structs_is_refused(database: Database, fields: str) -> None:
-    assert REFUSED[fields] in database.refuses(f"CREATE TABLE refused PARTITIONED BY ({fields}) AS SELECT * FROM t")
-
-
 def test_rows_change_partition_and_older_specs_are_rewritten(database: Database) -> None:
     database.ingest("moving", rows(), partition_by="s.a")
     database.run("UPDATE moving SET s = named_struct('a', 7, 'ts', s.ts) WHERE s.a = 2")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.errors import Unsupported
 
 from tests.engine.database import Database
 
@@ -61,27 +60,6 @@ def test_like_takes_any_escape_character(database: Database, text: str, pattern:
 
 
 A, B = "(SELECT 1 AS k, 2 AS x) AS a", "(SELECT 3 AS k, 4 AS y) AS b"
-REFUSED = {
-    f"SELECT k FROM {A} RIGHT JOIN {B} USING (k)": "[unsupported] RIGHT JOIN … USING is not offered: write ON a.k = b.k",
-    f"SELECT k FROM {A} FULL OUTER JOIN {B} USING (k)": "[unsupported] FULL JOIN … USING is not offered: write ON",
-    f"SELECT k FROM {A} NATURAL RIGHT JOIN {B}": "[unsupported] RIGHT JOIN … USING is not offered",
-    f"SELECT * FROM (SELECT k FROM {A} NATURAL FULL OUTER JOIN {B})": "[unsupported] FULL JOIN … USING is not offered",
-    "SELECT 'a' SIMILAR TO p FROM (SELECT 'a' AS p)": "[unsupported] SIMILAR TO takes a pattern that is a literal",
-    r"SELECT 'a' SIMILAR TO 'a\'": "ends with its escape character",
-    "SELECT 'a' LIKE 'a!' ESCAPE '!'": "ends with its escape character",
-    "SELECT 2 ^ 3": "[unsupported] ^ at character 10 is a power in some systems",
-    "SELECT 1_000": "[unsupported] 1_000 at character 8 is no number; write its digits without _",
-    "VALUES (1), (1) EXCEPT ALL VALUES (1)": "[unsupported] EXCEPT ALL is not offered: write EXCEPT",
-    "SELECT 1 INTERSECT ALL SELECT 1": "[unsupported] INTERSECT ALL is not offered: write INTERSECT",
-    "SELECT * FROM (SELECT 1 AS x EXCEPT ALL SELECT 2)": "[unsupported] EXCEPT ALL is not offered",
-}
-
-
-@pytest.mark.parametrize(("sql", "says"), REFUSED.items())
-def test_what_would_answer_otherwise_is_refused(database: Database, sql: str, says: str) -> None:
-    assert says in database.refuses(sql)
-
-
 CUT = {
     "'abcdef'::varchar(3)": "abc",
     "CAST('abcdef' AS VARCHAR(3))": "abc",
@@ -131,37 +109,11 @@ def test_to_char_takes_patterns_of_postgresql(database: Database, pattern: str) 
     assert database.value(f"SELECT to_char({moment}, '{pattern}')") == PATTERNS[pattern]
 
 
-@pytest.mark.parametrize("pattern", ["Q", "Month", "MON", "YYYY year", "DAY", "J", "TZ", "WW"])
-def test_to_char_refuses_other_patterns(database: Database, pattern: str) -> None:
-    with pytest.raises(Unsupported, match="pattern"):
-        database.value(f"SELECT to_char(TIMESTAMP '2024-05-06 07:08:09', '{pattern}')")
-
-
-TIMES = [
-    "SELECT d + INTERVAL '12 hours' FROM days",
-    "SELECT d - INTERVAL '90 minutes' FROM days",
-    "SELECT INTERVAL '1 day 2 hours' + d FROM days",
-    "SELECT DATE '2024-01-01' + INTERVAL '12 hours'",
-    "SELECT max(d + INTERVAL '1 second') FROM days",
-    "SELECT 1 FROM days WHERE CAST(ts AS DATE) + INTERVAL '1' HOUR > ts",
-    "SELECT 1 FROM days ORDER BY d + INTERVAL '3 hours'",
-    "SELECT a.d FROM days AS a JOIN days AS b ON a.d + INTERVAL '1 hour' = b.ts",
-    "SELECT 1 FROM days WHERE EXISTS (SELECT 1 FROM days AS u WHERE u.d + INTERVAL '1 hour' < days.ts)",
-    "UPDATE days SET ts = d + INTERVAL '12 hours'",
-]
-
-
 @pytest.fixture(scope="module")
 def days(database: Database) -> Database:
     database.run("CREATE TABLE days (d DATE, ts TIMESTAMP)")
     database.run("INSERT INTO days VALUES (DATE '2024-01-31', '2024-01-31 05:00:00')")
     return database
-
-
-@pytest.mark.parametrize("statement", TIMES)
-def test_a_date_takes_no_hours(days: Database, statement: str) -> None:
-    with pytest.raises(Unsupported, match="AS TIMESTAMP"):
-        days.run(statement) if statement.startswith("UPDATE") else days.query(statement)
 
 
 def test_a_date_takes_days_and_a_time_takes_hours(days: Database) -> None:

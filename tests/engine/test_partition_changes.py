@@ -265,23 +265,7 @@ def test_what_is_detached_is_what_the_pin_shows(database: Database, flights: str
     assert sorted(database.rows(f"SELECT n FROM {flights}_3_jfk")) == [(1,), (7,)]
 
 
-NOT_DETACHED = [
-    pytest.param("(month = 3, origin = 'LAX')", "0 tables of", id="a partition that is not there"),
-    pytest.param("(month = 3)", "has no value for origin", id="a field without a value"),
-    pytest.param("(month = 3, origin = 'JFK') TO {t}", "is there already", id="a name that is taken"),
-    pytest.param("(month = 3, origin = 'JFK') TO 'a/b'", "name 'a/b' is not allowed", id="no name"),
-    pytest.param("(month = 3, origin = 'JFK') TO '../b'", "name '../b' is not allowed", id="a name that leads out"),
-]
-
-
 def test_there_is_nothing_to_detach_from_an_empty_table(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (p INT) PARTITIONED BY (p)")
     assert "0 tables of" in database.refuses(f"ALTER TABLE {table} DETACH PARTITION (p = 1)")
     assert database.run(f"ALTER TABLE {table} DROP PARTITION (p = 1)") == 0
-
-
-@pytest.mark.parametrize(("what", "message"), NOT_DETACHED)
-def test_what_cannot_be_detached_stays(database: Database, flights: str, what: str, message: str) -> None:
-    assert message in database.refuses(f"ALTER TABLE {flights} DETACH PARTITION {what.format(t=flights)}")
-    assert len(stored_tables(database.root / flights)) == 9
-    assert database.value(f"SELECT count(*) FROM {flights}") == 18

@@ -89,35 +89,11 @@ def test_an_id_of_an_older_spec_is_taken_for_good(database: Database, table: str
     ]
 
 
-REFUSED = [
-    pytest.param("bucket(8, id) AS c", "belongs to another derivation", id="another one's id"),
-    pytest.param("country AS land", "the same field_id must be reused", id="another id"),
-    pytest.param("year(nope), year(country)", "no column 'nope'", id="columns"),
-    pytest.param("bucket(8, id), bucket(8, id) AS b", "derives what", id="twice"),
-]
-
-
-@pytest.mark.parametrize(("fields", "why"), REFUSED)
-def test_a_spec_that_breaks_the_rules_is_refused_and_changes_nothing(
-    database: Database, table: str, fields: str, why: str
-) -> None:
-    database.run(f"CREATE TABLE {table} {EVENTS} PARTITIONED BY (country AS c)")
-    before = manifest(database.root / table).version
-    assert why in database.refuses(f"ALTER TABLE {table} SET PARTITIONED BY ({fields})")
-    assert manifest(database.root / table).version == before
-    database.run(f"INSERT INTO {table} VALUES {DAYS}")
-
-
 def test_the_current_spec_once_more_changes_nothing(database: Database, table: str) -> None:
     evolved(database, table)
     before = manifest(database.root / table).version
     database.run(f"ALTER TABLE {table} SET PARTITIONED BY (year(event_date), country)")
     assert manifest(database.root / table).version == before
-
-
-def test_a_table_without_partitions_is_refused(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} {EVENTS}")
-    assert "is not partitioned" in database.refuses(f"ALTER TABLE {table} SET PARTITIONED BY (country)")
 
 
 def test_a_transaction_that_began_under_the_old_spec_commits_under_it(database: Database, table: str) -> None:

@@ -139,18 +139,6 @@ def test_a_session_may_turn_it_off(plain: Client) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("partition_wise_join = 'maybe'", "partition_wise_join is 'maybe'; expected 'on' or 'off'"),
-        ("dynamic_pruning = '1'", "dynamic_pruning is '1'; expected 'on' or 'off'"),
-        ("group_rows = 'many'", "group_rows is 'many'; expected a number of rows"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_refused(plain: Client, setting: str, message: str) -> None:
-    assert message in plain.refuses(f"SET {setting}")
-
-
 def test_the_keys_of_a_filtered_side_prune_the_other(shop: Database) -> None:
     sql = "SELECT e.id, label FROM f_events e JOIN f_days d ON e.day = d.day WHERE label = 'd100'"
     assert told(shop, sql, "dynamic pruning") == [["day of f_events by the keys d.day, when it is run"]]

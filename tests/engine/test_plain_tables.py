@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,6 @@ def place_of(database: Database, table: str) -> str:
 def stored(database: Database, table: str) -> LanceDataset:
     return lance.dataset(place_of(database, table))
 
-
-Told = list[tuple[Any, ...]]
 
 COLUMN_CHANGES = [
     pytest.param("ADD COLUMN n BIGINT", "n", {None}, "int64", id="a column of NULL"),
@@ -229,24 +226,3 @@ def test_rollback_and_changes(database: Database, plain: str) -> None:
     database.run(f"ALTER TABLE {plain} ROLLBACK TO 2")
     assert database.value(f"SELECT count(*) FROM {plain} WHERE word <> 'u'") == ROWS
     assert stored(database, plain).count_rows() == ROWS
-
-
-REFUSED = [
-    pytest.param(lambda t: f"ALTER TABLE {t} SET PARTITIONED BY (id)", "cannot become so", id="partitioning"),
-    pytest.param(lambda t: f"ALTER TABLE {t} REWRITE PARTITIONS", "has no partitions", id="rewriting"),
-    pytest.param(lambda t: f"ALTER TABLE {t} DROP PARTITION (p = 1)", "has no partitions", id="a partition"),
-    pytest.param(lambda t: f"ALTER TABLE {t} CREATE BRANCH b", "has no branches", id="branches"),
-    pytest.param(lambda t: f'SELECT * FROM "{t}$partitions"', "has no $partitions", id="their list"),
-    pytest.param(lambda t: f"REPAIR TABLE {t}", "has no manifest to repair", id="repair"),
-]
-
-
-@pytest.mark.parametrize(("sql", "why"), REFUSED)
-def test_what_needs_partitions_is_refused_with_the_reason(
-    database: Database, plain: str, sql: Callable[[str], str], why: str
-) -> None:
-    version = stored(database, plain).version
-    said = database.refuses(sql(plain))
-    assert f"table '{plain}' is not partitioned" in said
-    assert why in said
-    assert stored(database, plain).version == version

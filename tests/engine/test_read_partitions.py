@@ -10,7 +10,6 @@ from lance_flight.engine.query.policies.restrictions import Condition
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer
-from lance_flight.errors import NotFound, SqlError
 
 from tests.engine.database import open_engine
 
@@ -76,21 +75,6 @@ def test_a_column_may_be_called_query(engine: Engine) -> None:
     engine.update("CREATE TABLE q (query BIGINT) PARTITIONED BY (query)")
     engine.update("INSERT INTO q VALUES (1), (2)")
     assert len(read(engine, "query = 1", "q")) == 1
-
-
-WRONG = [
-    pytest.param("SHOW PARTITIONS t READ BY", "expected a condition", id="no condition"),
-    pytest.param("SHOW PARTITIONS t READ BY wind = 1", "No field named wind", id="no such column"),
-    ("SHOW PARTITIONS t READ BY QUERY SELECT wind FROM t", "No field named wind"),
-    pytest.param("SHOW PARTITIONS t READ BY QUERY DELETE FROM t", "found: DELETE", id="a change"),
-    pytest.param("SHOW PARTITIONS u READ BY x = 1", "is not partitioned", id="a plain table"),
-]
-
-
-@pytest.mark.parametrize(("statement", "message"), WRONG)
-def test_what_cannot_be_is_refused_by_name(engine: Engine, statement: str, message: str) -> None:
-    with pytest.raises((SqlError, NotFound), match=message):
-        engine.query(statement)
 
 
 def test_a_policy_hides_partitions_here_too(engine: Engine) -> None:

@@ -44,15 +44,3 @@ def test_columns_of_one_name_are_all_there(database: Database, table: str, sql: 
     assert [column.to_pylist() for column in found.columns] == [[value] for value in values]
     described = database.engine.describe(text).schema
     assert (described.names, described.types) == (found.schema.names, found.schema.types)
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT a FROM (SELECT 1 AS a, 2 AS a)",
-        "CREATE TABLE twice AS SELECT 1 AS a, 2 AS a",
-        "CREATE VIEW twice AS SELECT 1 AS a, 2 AS a",
-    ],
-)
-def test_a_name_that_stands_for_two_columns_is_refused(database: Database, sql: str) -> None:
-    assert "have the same name" in database.refuses(sql)

@@ -137,18 +137,6 @@ def test_rows_are_changed_by_row_values(database: Database, pairs: Database, tab
     ]
 
 
-REFUSED = {
-    "SELECT n FROM r WHERE (a, b) = (1, 2, 3)": "a row value of 2 is compared with one of 3 values",
-    "SELECT a FROM r GROUP BY a HAVING (a, count(*)) IN (SELECT c, d FROM q)": "name them in a query below",
-    "SELECT n FROM r WHERE (a, b) = (SELECT c, d FROM q LIMIT 1)": "write (a, b) IN (SELECT …)",
-}
-
-
-@pytest.mark.parametrize("sql", REFUSED)
-def test_what_has_no_right_plan_is_refused(pairs: Database, sql: str) -> None:
-    assert REFUSED[sql] in pairs.refuses(sql)
-
-
 def test_many_row_values_are_compared(pairs: Database) -> None:
     listed = ", ".join(f"({n}, {n + 1})" for n in range(1, 1001))
     assert pairs.rows(f"SELECT a, b FROM r WHERE (a, b) IN ({listed})") == [(1, 2)]

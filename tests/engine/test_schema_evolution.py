@@ -160,58 +160,6 @@ def test_values_are_written_beside_those_that_stay(database: Database, table: st
     check(database, table, expected)
 
 
-REFUSED = [
-    pytest.param("DROP COLUMN smal", ["not_found", "'smal'", "'small'"], id="no such column"),
-    pytest.param("RENAME COLUMN s.xx TO z", ["not_found", "'s.xx'", "'s.x'"], id="none inside a struct"),
-    pytest.param("ALTER COLUMN q.x TYPE BIGINT", ["not_found", "'q'"], id="no such struct"),
-    pytest.param("ADD COLUMN small INT", ["already_exists", "'small'"], id="add: name taken"),
-    pytest.param("ADD COLUMN s.x INT", ["already_exists", "'x'"], id="add: name taken inside a struct"),
-    pytest.param("RENAME COLUMN small TO id", ["already_exists", "'id'"], id="rename: name taken"),
-    pytest.param('ADD COLUMN "a.b" INT', ["'a.b' has '.' in its name"], id="add: a name that cannot be"),
-    pytest.param('RENAME COLUMN small TO "*"', ["'*' has a name that Lance keeps"], id="rename: a name that cannot be"),
-    pytest.param('ADD COLUMN "" INT', ["empty name"], id="no name"),
-    pytest.param("ADD COLUMN small.x INT", ["'small' is int32; expected a struct"], id="inside a number"),
-    pytest.param("ADD COLUMN c NOSUCH", ["'NOSUCH' is not a type"], id="no type"),
-    pytest.param("ALTER COLUMN small TYPE SMALLINT", ["'small' is int32 and cannot become int16"], id="narrower"),
-    pytest.param("ALTER COLUMN id TYPE INT UNSIGNED", ["cannot become uint32"], id="without a sign"),
-    pytest.param("ALTER COLUMN small TYPE VARCHAR", ["cannot become string"], id="another kind"),
-    pytest.param("ALTER COLUMN small TYPE DOUBLE", ["cannot become double"], id="floating"),
-    pytest.param("ALTER COLUMN d TYPE DECIMAL(12, 3)", ["cannot become decimal128(12, 3)"], id="another scale"),
-    pytest.param("ALTER COLUMN s TYPE BIGINT", ["cannot become int64"], id="a struct"),
-    pytest.param("ALTER COLUMN small SET NOT NULL", ["NULL in 1 rows"], id="set not null over NULL"),
-    pytest.param("ALTER COLUMN s.y SET NOT NULL", ["'s.y'", "NULL in 1 rows"], id="set not null inside a struct"),
-    pytest.param("ADD COLUMN c INT NOT NULL", ["NULL in 3 rows"], id="add: not null and no value"),
-    pytest.param("ADD COLUMN c INT DEFAULT small", ["small"], id="default that is a column"),
-    pytest.param("ADD COLUMN c INT DEFAULT NULL", ["cannot be kept"], id="default that is NULL"),
-    pytest.param("ADD COLUMN c INT DEFAULT 'x'", ["'x'"], id="default of another type"),
-    pytest.param("ADD COLUMN c SMALLINT DEFAULT 100000", ["100000"], id="default too large"),
-    pytest.param("ADD COLUMN c DOUBLE DEFAULT random()", ["random"], id="default that is no constant"),
-    pytest.param("ADD COLUMN s.z INT DEFAULT 1", ["'s.z'", "default"], id="default inside a struct"),
-    pytest.param("ADD COLUMN s.z INT AS (1)", ["'s.z'", "computed"], id="computed inside a struct"),
-    pytest.param("ADD COLUMN c INT AS (nope + 1)", ["nope"], id="computed from what is not there"),
-    pytest.param("ADD COLUMN c INT AS (p)", ["Cannot cast string '"], id="computed: a value that does not fit"),
-    pytest.param("ADD COLUMN c INT AS (max(id))", ["aggregate"], id="computed: an aggregate"),
-    pytest.param("ADD COLUMN c DOUBLE AS (random())", ["random"], id="computed: not deterministic"),
-    pytest.param("ADD COLUMN c INT NOT NULL AS (small)", ["'c' is NOT NULL"], id="computed: NULL in NOT NULL"),
-    pytest.param("ADD COLUMN c INT AS (10 / (id - 1))", ["ivide"], id="computed: fails on a row"),
-    pytest.param("ADD COLUMN c INT AS (SELECT 1)", ["a subquery"], id="computed: a query"),
-]
-
-
-@pytest.mark.parametrize(("change", "says"), REFUSED)
-def test_what_cannot_be_is_refused_and_changes_nothing(
-    database: Database, table: str, change: str, says: list[str]
-) -> None:
-    made(database, table)
-    before = manifest(database.root / table).version
-    message = database.refuses(f"ALTER TABLE {table} {change}")
-    assert [part for part in says if part not in message] == [], message
-    assert str(database.root) not in message
-    assert "internal" not in message
-    assert manifest(database.root / table).version == before
-    assert rows(database, table) == ROWS
-
-
 def test_a_computed_column_that_is_not_null_has_none_in_files_of_one_row(database: Database, table: str) -> None:
     database.ingest(table, pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by="id")
     message = database.refuses(f"ALTER TABLE {table} ADD COLUMN c INT NOT NULL AS (small)")

@@ -90,29 +90,3 @@ def test_comments_are_changes_of_columns(database: Database, table: str, by: str
     assert len(after) == len(versions) + 1
     database.run(f"ALTER TABLE {table} ALTER COLUMN n COMMENT NULL")
     assert ("n", None) in database.rows(comments)
-
-
-REFUSED = {
-    "ADD COLUMN d INT, ADD COLUMN e INT NOT NULL": "column 'e' cannot be NOT NULL: it is NULL in 4 rows",
-    "ADD COLUMN d INT, RENAME COLUMN n TO m, ALTER COLUMN m SET NOT NULL": "column 'm' cannot be NOT NULL: it is NULL in 1 rows",
-    "ADD COLUMN d INT, DROP COLUMN nothing": "no column 'nothing'",
-    "ADD COLUMN d INT, ADD COLUMN d INT": "column 'd' is there already",
-    "DROP COLUMN n, DROP COLUMN id, DROP COLUMN p, DROP COLUMN s": "column 's' is the last one",
-    "DROP COLUMN n, DROP COLUMN s.x": "column 's.x' is the last one in 's'",
-    "ADD COLUMN d INT, ALTER COLUMN d TYPE BIGINT": "column 'd' is added by this statement; expected all that is said of it in ADD COLUMN",
-    "ADD COLUMN d STRUCT<x INT>, ADD COLUMN d.y INT": "column 'd' is added by this statement",
-    "ADD COLUMN d INT,": "expected ADD COLUMN, DROP COLUMN, RENAME COLUMN or ALTER COLUMN, got the end of the statement",
-    "ADD COLUMN d INT, RENAME TO u": "expected ADD COLUMN, DROP COLUMN, RENAME COLUMN or ALTER COLUMN, got 'RENAME'",
-    "ADD COLUMN d INT DEFAULT , DROP COLUMN n": "expected a value",
-    "ALTER COLUMN n SET NOT NULL, DROP COLUMN p": "it is NULL in 1 rows",
-    "ALTER COLUMN s.x COMMENT 'no', DROP COLUMN n": "comment",
-}
-
-
-@pytest.mark.parametrize("by", SHAPES)
-def test_what_fails_in_part_changes_nothing(database: Database, table: str, by: str | None) -> None:
-    made(database, table, by)
-    before = state(database, table)
-    for changes, message in REFUSED.items():
-        assert message in database.refuses(f"ALTER TABLE {table} {changes}"), changes
-        assert state(database, table) == before, changes

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import NotFound, SqlError, Unsupported
 
 from tests.catalog.by_hand import DATA, METADATA, lay_out
 from tests.engine.database import open_engine
@@ -86,24 +85,6 @@ def test_a_namespace_is_described_as_in_appendix_e(by_hand: Engine, described: d
 def test_a_table_is_described_by_its_specs_and_its_schema(by_hand: Engine) -> None:
     found = properties(by_hand, "events")
     assert {name: json.loads(value) for name, value in found.items()} == METADATA
-
-
-REFUSED = [
-    pytest.param("DESCRIBE NAMESPACE events.v9", NotFound, "no namespace 'v9' in 'events'", id="no such spec"),
-    pytest.param("DESCRIBE NAMESPACE events 'v1$x'", NotFound, r"no namespace 'v1\$x'", id="no such partition"),
-    pytest.param("DESCRIBE NAMESPACE evnets.v1", NotFound, "did you mean 'events'", id="no such table"),
-    pytest.param("DESCRIBE NAMESPACE plain", Unsupported, "is not partitioned", id="a plain table"),
-    pytest.param("DESCRIBE NAMESPACE events v1", SqlError, "the path of a namespace", id="two names"),
-]
-
-
-@pytest.mark.parametrize(("statement", "error", "message"), REFUSED)
-def test_what_is_no_namespace_is_refused_by_name(
-    by_hand: Engine, statement: str, error: type[Exception], message: str
-) -> None:
-    by_hand.update("CREATE TABLE plain AS SELECT 1 AS x")
-    with pytest.raises(error, match=message):
-        by_hand.query(statement)
 
 
 def test_a_table_called_namespace_is_described_as_a_table(by_hand: Engine) -> None:

@@ -167,16 +167,3 @@ def test_what_there_is_to_know_of_it_is_told(database: Database, evolved: str) -
         (2, None, 3),
     ]
     assert [row[0] for row in database.rows(f"DESCRIBE {evolved}")] == ["id", "p", "v"]
-
-
-REFUSED = [
-    pytest.param("ALTER TABLE {t} DROP PARTITION ()", id="drop"),
-    pytest.param("ALTER TABLE {t} DETACH PARTITION ()", id="detach"),
-    pytest.param("CREATE TABLE {t}_2 (id INT) PARTITIONED BY ()", id="create"),
-]
-
-
-@pytest.mark.parametrize("statement", REFUSED)
-def test_a_partition_without_values_is_not_named(database: Database, evolved: str, statement: str) -> None:
-    assert "invalid_sql" in database.refuses(statement.format(t=evolved))
-    assert rows(database, evolved) == ALL

@@ -105,28 +105,12 @@ def test_what_is_remembered_is_bounded(engine: Engine) -> None:
     assert (len(found[0].sql), found[0].sql[:10], found[0].sql[-1]) == (MOST_TEXT + 1, "SELECT 10 ", "…")
 
 
-REFUSED = [
-    pytest.param("KILL '0123456789abcdef'", "not_found", id="unknown"),
-    pytest.param("KILL 7", "invalid_sql", id="no text"),
-    pytest.param("KILL", "invalid_sql", id="nothing"),
-    pytest.param("SELECT * FROM system.nothing", "not_found", id="no such table"),
-    pytest.param("INSERT INTO system.queries SELECT * FROM system.queries", "", id="insert"),
-    pytest.param("DROP TABLE system.queries", "not_found", id="drop"),
-    pytest.param("DELETE FROM system.sessions", "not_found", id="delete"),
-]
-
-
 @pytest.fixture
 def asked_alone(tmp_path: Path) -> Database:
     """A root with one table."""
     database = Database(tmp_path)
     database.run("CREATE TABLE t (id BIGINT) PARTITIONED BY (bucket(2, id))")
     return database
-
-
-@pytest.mark.parametrize(("sql", "code"), REFUSED)
-def test_what_cannot_be_is_refused(asked_alone: Database, sql: str, code: str) -> None:
-    assert f"[{code}" in asked_alone.refuses(sql)
 
 
 def test_a_statement_sees_itself(asked_alone: Database) -> None:

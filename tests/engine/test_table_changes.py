@@ -153,38 +153,6 @@ def test_a_plain_table_that_was_compacted_has_not_changed(database: Database, ta
     assert changes(database, table, first, int(dataset.latest_version)) == [("insert", before, 5, "a")]
 
 
-REFUSED = [
-    pytest.param("'{t}', 999, 1000", ["not_found", "999"], id="a version that is not there"),
-    pytest.param("'{t}', {first}, 'nope'", ["not_found", "'nope'"], id="a tag that is not there"),
-    pytest.param("'{t}', {last}, {first}", ["invalid_sql", "the older one first"], id="back in time"),
-    pytest.param("'nowhere', 1, 2", ["not_found", "'nowhere'"], id="a table that is not there"),
-    pytest.param("'{t}', {first}", ["invalid_sql", "takes the name of a table"], id="one end"),
-    ("'{t}', {first}, {last}, {last}", ["invalid_sql", "takes the name of a table"]),
-    pytest.param("3, {first}, {last}", ["invalid_sql", "takes the name of a table"], id="no name"),
-    pytest.param("'{t}', NULL, {last}", ["invalid_sql", "takes the name of a table"], id="NULL"),
-    pytest.param("'{t}', {first}, random()", ["invalid_sql", "as literals", "random()"], id="an expression"),
-    pytest.param("'{t} x', {first}, {last}", ["invalid_sql", "the end of the statement"], id="more than a name"),
-    pytest.param("'', {first}, {last}", ["invalid_sql"], id="an empty name"),
-]
-
-
-@PLACES
-@pytest.mark.parametrize(("arguments", "says"), REFUSED)
-def test_what_cannot_be_is_named(
-    database: Database, table: str, partitioned_by: str, arguments: str, says: list[str]
-) -> None:
-    first, last = changed(database, table, partitioned_by, "INSERT INTO {t} VALUES (5, 'a')")
-    text = arguments.format(t=table, first=first, last=last)
-    message = database.refuses(f"SELECT * FROM table_changes({text})")
-    assert [part for part in says if part not in message] == []
-    assert str(database.root) not in message
-
-
-def test_a_table_with_a_column_of_the_same_name_is_refused(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT, _change VARCHAR)")
-    assert "'_change'" in database.refuses(f"SELECT * FROM table_changes('{table}', 1, 1)")
-
-
 @PLACES
 def test_floats_compare_as_they_do_in_a_table(database: Database, table: str, partitioned_by: str) -> None:
     database.run(f"CREATE TABLE {table} (id INT, x DOUBLE){partitioned_by}")

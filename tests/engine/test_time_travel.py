@@ -56,30 +56,6 @@ def test_metadata_tables_travel_too(database: Database, table: str) -> None:
         assert database.value(f"SELECT count(*) FROM {table}@{version}$files") == rows
 
 
-@PLACES
-@pytest.mark.parametrize(
-    ("at", "says"),
-    [
-        pytest.param("999", "999", id="a version that is not there"),
-        pytest.param("0", "0", id="version zero"),
-        pytest.param("99999999999999999999", "version 99999999999999999999", id="a version beyond 64 bits"),
-        pytest.param("9" * 100, "'999", id="a number without end"),
-        pytest.param("²", "tag '²'", id="a digit that is no number"),
-        pytest.param("no_such_tag", "no_such_tag", id="a tag that is not there"),
-        pytest.param("2000-01-01T00:00:00Z", "2000-01-01T00:00:00+00:00", id="a time before the table"),
-    ],
-)
-def test_a_version_that_is_not_there_is_named_without_the_place(
-    database: Database, table: str, partitioned_by: str, at: str, says: str
-) -> None:
-    database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
-    message = database.refuses(f'SELECT * FROM "{table}@{at}"')
-    assert "not_found" in message
-    assert says in message
-    assert table in message or "tag" in message
-    assert str(database.root) not in message
-
-
 def test_a_version_from_before_the_table_was_partitioned_is_not_there(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
     assert "not_found" in database.refuses(f"SELECT * FROM {table}@1")
@@ -140,34 +116,6 @@ def test_rows_come_back_from_a_version(database: Database, table: str) -> None:
     assert database.value(f"SELECT count(*) FROM {table}$partitions FOR VERSION AS OF {version}") == 2
 
 
-NO_VERSIONS = [
-    pytest.param("SELECT * FROM {t} FOR VERSION AS OF 999", "[not_found]", "no version 999", id="no such version"),
-    pytest.param("SELECT * FROM {t} FOR TAG nowhere", "[not_found]", "no tag 'nowhere'", id="no such tag"),
-    ("SELECT * FROM {t} FOR TIMESTAMP AS OF '2000-01-01'", "[not_found]", "no version as old"),
-    pytest.param("SELECT * FROM {t} FOR TIMESTAMP AS OF 'then'", "[invalid_sql]", "is no time", id="no time"),
-    pytest.param("SELECT * FROM {t} FOR TIMESTAMP AS OF now()", "[invalid_sql]", "in quotes", id="an expression"),
-    pytest.param("SELECT * FROM {t} FOR VERSION AS OF ?", "[invalid_sql]", "no parameter", id="a parameter"),
-    pytest.param("SELECT * FROM {t} FOR VERSION AS OF '{t}$files'", "[invalid_input]", "tag name", id="no tag's name"),
-    pytest.param("SELECT * FROM {t}@1 FOR VERSION AS OF 1", "[invalid_sql]", "already", id="two versions"),
-    pytest.param("SELECT * FROM no_table FOR VERSION AS OF 1", "[not_found]", "no_table", id="no table"),
-    pytest.param("SELECT * FROM system.queries FOR VERSION AS OF 1", "[not_found]", "queries", id="a system table"),
-    ("WITH q AS (SELECT 1 AS x) SELECT * FROM q FOR VERSION AS OF 1", "[unsupported]", "no table"),
-    ("SELECT * FROM table_changes('{t}', 1, 2) FOR VERSION AS OF 1", "[unsupported]", "no table"),
-    ("SELECT * FROM {t} FOR SYSTEM_TIME BETWEEN '2026-01-01' AND '2026-01-02'", "[unsupported]", "table_changes"),
-    pytest.param("DELETE FROM {t} FOR VERSION AS OF 1", "[invalid_sql]", "VERSION", id="a change"),
-]
-
-
-@pytest.mark.parametrize(("sql", "code", "says"), NO_VERSIONS)
-def test_a_clause_that_names_no_version_is_refused(
-    database: Database, table: str, sql: str, code: str, says: str
-) -> None:
-    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
-    message = database.refuses(sql.format(t=table), [None] * sql.count("?") or None)
-    assert code in message
-    assert says in message
-
-
 # Tags
 
 
@@ -204,42 +152,6 @@ def test_a_tag_is_dropped_and_its_name_is_free_again(database: Database, table: 
     assert database.rows(f"SELECT * FROM {table}$tags") == []
     database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {second}")
     assert database.value(f"SELECT count(*) FROM {table}@x") == 2
-
-
-NO_TAGS = [
-    pytest.param("CREATE TAG taken", ["already_exists", "'taken'"], id="a name that is taken"),
-    pytest.param("CREATE TAG '12'", ["invalid_input", "'12'", "expected [A-Za-z_]"], id="a number"),
-    pytest.param("CREATE TAG 12", ["invalid_input", "'12'"], id="a bare number"),
-    pytest.param("CREATE TAG '2026-01-31'", ["invalid_input", "'2026-01-31'"], id="a time"),
-    pytest.param("CREATE TAG 'a/b'", ["invalid_input", "'a/b'"], id="a slash"),
-    pytest.param("CREATE TAG 'a@b'", ["invalid_input", "'a@b'"], id="an at sign"),
-    pytest.param("CREATE TAG ''", ["invalid_input", "''"], id="nothing"),
-    pytest.param("CREATE TAG main", ["invalid_input", "main branch"], id="the main branch"),
-    pytest.param("CREATE TAG x AS OF 999", ["not_found", "999"], id="a version that is not there"),
-    pytest.param("CREATE TAG x AS OF nope", ["not_found", "'nope'"], id="a tag that is not there"),
-    pytest.param("CREATE TAG x AS OF '2000-01-01'", ["not_found", "2000-01-01T00:00:00"], id="a time before the table"),
-    pytest.param("CREATE TAG x AS OF", ["invalid_sql", "a version, a tag or a time"], id="as of nothing"),
-    pytest.param("CREATE TAG x OF 12", ["invalid_sql", "the end of the statement"], id="of"),
-    pytest.param("DROP TAG takn", ["not_found", "'takn'", "did you mean 'taken'"], id="a misspelt tag"),
-    pytest.param("MOVE TO x", ["invalid_sql", "CREATE TAG"], id="something else"),
-    pytest.param("ROLLBACK TO 999", ["not_found", "999"], id="a rollback to a version that is not there"),
-    pytest.param("ROLLBACK TO nope", ["not_found", "'nope'"], id="a rollback to a tag that is not there"),
-    pytest.param("ROLLBACK TO", ["invalid_sql", "a version, a tag or a time"], id="a rollback to nothing"),
-]
-
-
-@PLACES
-@pytest.mark.parametrize(("alteration", "says"), NO_TAGS)
-def test_what_cannot_be_a_tag_or_rolled_back_to_is_named_and_changes_nothing(
-    database: Database, table: str, partitioned_by: str, alteration: str, says: list[str]
-) -> None:
-    (first, *_) = grown(database, table, partitioned_by)
-    database.run(f"ALTER TABLE {table} CREATE TAG taken AS OF {first}")
-    message = database.refuses(f"ALTER TABLE {table} {alteration}")
-    assert [part for part in says if part not in message] == []
-    assert str(database.root) not in message
-    assert database.rows(f"SELECT * FROM {table}$tags") == [("taken", first, None)]
-    assert database.value(f"SELECT count(*) FROM {table}") == 3
 
 
 def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(database: Database, table: str) -> None:

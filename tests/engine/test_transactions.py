@@ -476,21 +476,6 @@ def test_set_goes_for_one_session_alone(database: Database, client: Client, tabl
         assert fruits(first, client, table) == ["apple", "pear"]
 
 
-NO_SETTINGS = [
-    pytest.param("SET isolation = 'none'", "[invalid_input] isolation is 'none'", id="a value that is none"),
-    pytest.param("SET isolation = ''", "expected 'snapshot' or 'serializable'", id="an empty value"),
-    pytest.param("SET isolatoin = 'snapshot'", "did you mean 'isolation'", id="a setting that is none"),
-    pytest.param("SET isolation", "[invalid_sql] expected TO", id="no value"),
-    pytest.param("SET isolation = 'snapshot' 'x'", "the end of the statement", id="two values"),
-    pytest.param("SET = 'snapshot'", "the name of a setting", id="no name"),
-]
-
-
-@pytest.mark.parametrize(("statement", "says"), NO_SETTINGS)
-def test_set_refuses_what_it_does_not_know(client: Client, statement: str, says: str) -> None:
-    assert says in client.refuses(statement)
-
-
 # BEGIN, COMMIT and ROLLBACK
 
 
@@ -577,24 +562,6 @@ def test_a_transaction_that_only_reads_takes_no_ingest(database: Database, sessi
         session.ingest(counted, pa.table({"id": pa.array([4], pa.int32()), "p": ["c"]}), "append")
     assert sorted(session.rows(f"SELECT id FROM {counted}")) == [(1,), (2,)]
     run(session, "COMMIT")
-
-
-MISSPELT = [
-    pytest.param("BEGIN ISOLATION LEVEL CHAOS", "SERIALIZABLE, SNAPSHOT", id="no such level"),
-    pytest.param("START", "TRANSACTION", id="START alone"),
-    pytest.param("BEGIN NOW", "ISOLATION LEVEL", id="a word too many"),
-    pytest.param("COMMIT PREPARED", "the end of the statement", id="COMMIT of another kind"),
-    pytest.param("ROLLBACK TO SAVEPOINT x", "savepoint", id="a savepoint"),
-    pytest.param("SAVEPOINT x", "not offered", id="SAVEPOINT"),
-    pytest.param("END", "COMMIT", id="END"),
-]
-
-
-@pytest.mark.parametrize(("sql", "says"), MISSPELT)
-def test_words_that_are_not_read_are_named(database: Database, sql: str, says: str) -> None:
-    message = database.refuses(sql)
-    assert "[invalid_sql]" in message
-    assert says in message
 
 
 @pytest.mark.parametrize("then", ["ROLLBACK", "BEGIN"])

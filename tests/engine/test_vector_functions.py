@@ -155,35 +155,6 @@ def test_operators_are_written_as_calls(written: str, expected: str) -> None:
     assert edited(written, operator_edits(written, tokenize(written))) == expected
 
 
-WRONG = [
-    ("array_distance([1, 2], [3])", "argument 1 of array_distance has 2 numbers and argument 2 has 1; expected vectors of the same length"),
-    ("array_distance(fixed, [3])", "argument 1 of array_distance has 2 numbers and argument 2 has 1; expected vectors of the same length"),
-    ("cosine_distance(fixed, arrow_cast([1, 2, 3], 'FixedSizeList(3 x Int8)'))", "argument 1 of cosine_distance has 2 numbers and argument 2 has 3"),
-    ("array_distance(1, [3])", "argument 1 of array_distance is int64; expected a vector: a list of numbers"),
-    ("inner_product(fixed, ['a'])", "argument 2 of inner_product is list<item: string>; expected a vector"),
-    ("cosine_distance([[1]], [1])", "argument 1 of cosine_distance is list<item: list<item: int64>>; expected a vector"),
-    ("array_distance('[1]', '[2]')", "both arguments of array_distance are texts; expected a vector"),
-    ("array_distance(fixed, 'near')", "argument 2 of array_distance is 'near'; expected a vector, as '[1, 2.5]'"),
-    ("array_distance(fixed, '[1, \"2\"]')", "expected a vector, as '[1, 2.5]'"),
-    ("array_distance(fixed, '[1, 1e999]')", "expected a vector, as '[1, 2.5]'"),
-    ("array_distance(fixed)", "array_distance takes two vectors, got 1 arguments"),
-    ("inner_product(fixed, [1], [1])", "inner_product takes two vectors, got 3 arguments"),
-    ("fixed <-> 1", "argument 2 of array_distance is int64; expected a vector"),
-    ("fixed <=> 1", "argument 2 of cosine_distance is int64; expected a vector"),
-    ("fixed <-> fixed <-> fixed", "<-> at character 14 is followed by another one; expected brackets"),
-    ("<-> fixed", "<-> at character 8 has no vector on one side; expected a <-> b"),
-    ("fixed <#>", "<#> at character 14 has no vector on one side; expected a <#> b"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("expression", "says"), WRONG, ids=[expression for expression, _ in WRONG])
-def test_what_is_wrong_is_said(engine: Engine, expression: str, says: str) -> None:
-    with pytest.raises(LanceFlightError) as raised:
-        engine.query(f"SELECT {expression} FROM t")
-    assert str(raised.value).startswith(says) or f" {says}" in str(raised.value)
-    assert "SqlError" not in str(raised.value)
-
-
 PARAMETERS = [
     ("SELECT id FROM t ORDER BY fixed <=> $1 LIMIT $2", [pa.list_(pa.float32(), 2), pa.int64()]),
     ("SELECT id FROM t WHERE array_distance($1, list) < $2", [pa.list_(pa.float32()), pa.float64()]),

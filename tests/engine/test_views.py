@@ -128,34 +128,6 @@ def test_a_ticket_does_not_read_another_view_than_it_was_planned_with(database: 
     assert planned.schema.names == ["x"]
 
 
-REFUSED = [
-    pytest.param("CREATE VIEW warm_2 AS SELECT * FROM nowhere", "not_found.*nowhere", id="no such table"),
-    ("CREATE VIEW warm_2 AS SELECT a.site, b.site FROM readings a, readings b", "twice"),
-    pytest.param("CREATE VIEW warm_2 (a, b) AS SELECT 1", "2 columns for a query of 1", id="other number of columns"),
-    pytest.param("CREATE VIEW warm_2 AS SELECT ? AS a", "parameters", id="parameters"),
-    pytest.param("CREATE VIEW readings AS SELECT 1 AS a", "already_exists", id="name of a table"),
-    pytest.param("CREATE TABLE warm (a INT)", "already_exists.*is a view", id="a table of the name of a view"),
-    pytest.param("ALTER TABLE readings RENAME TO warm", "already_exists.*is a view", id="a table renamed to a view"),
-    pytest.param("CREATE OR REPLACE VIEW days AS SELECT place FROM all_days", "reads itself", id="cycle"),
-    pytest.param("CREATE OR REPLACE VIEW warm AS SELECT * FROM warm", "reads itself", id="itself"),
-    pytest.param("DROP TABLE warm", "is a view", id="dropped as a table"),
-    pytest.param("DROP VIEW readings", "is a table", id="a table dropped as a view"),
-    pytest.param("INSERT INTO warm VALUES ('x', 1, 2)", "is a view", id="insert"),
-    pytest.param("DELETE FROM warm", "is a view", id="delete"),
-    pytest.param("SELECT * FROM warm@1", "is a view", id="version"),
-    pytest.param("SELECT * FROM warm$partitions", "is a view", id="metadata table"),
-    pytest.param("SELECT _partition FROM warm", "No field named _partition", id="hidden column"),
-    pytest.param("CREATE VIEW nowhere.v AS SELECT 1 AS a", "not_found.*nowhere", id="no such schema"),
-    pytest.param('CREATE VIEW "a/b" AS SELECT 1 AS a', "not allowed", id="name of a path"),
-]
-
-
-@pytest.mark.parametrize(("sql", "message"), REFUSED)
-def test_what_is_refused_is_told_why(views: Database, sql: str, message: str) -> None:
-    assert re.search(message, views.refuses(sql))
-    assert views.rows("SELECT * FROM warm") == [("Lima", 1, 22.0)]
-
-
 def test_views_are_listed(views: Database) -> None:
     assert ("public", "warm") in views.rows("SHOW VIEWS")
     assert views.rows("SELECT table_type FROM information_schema.tables WHERE table_name = 'warm'") == [("VIEW",)]

@@ -111,26 +111,6 @@ def test_a_filter_is_a_parameter_itself(docs: tuple[Engine, str], documents: Doc
             query(of, sql, pa.record_batch({"1": [wrong]}))
 
 
-WRONG = [
-    ("min_distance => 'far'", "min_distance of vector_search is 'far'; expected a distance, which is a number"),
-    ("max_distance => true", "max_distance of vector_search is True; expected a distance"),
-    ("max_distance => 1e300", "max_distance of vector_search is 1e+300; expected a distance"),
-    ("max_distance => CAST('NaN' AS DOUBLE)", "expected a distance"),
-    ("ef => 0", "ef of vector_search is 0; expected a whole number from 1"),
-    ("fast_search => 1", "fast_search of vector_search is 1; expected true or false"),
-    ("fast_search => true, use_index => false", "use_index is false|there is no index"),
-    ("fast_search => true, metric => 'cosine'", "the index is by l2|there is no index"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "says"), WRONG)
-def test_what_is_wrong_is_said(docs: tuple[Engine, str], arguments: str, says: str) -> None:
-    arguments = f"'docs', 'embedding', {literal(VECTOR)}, {arguments}"
-    said = told(docs[0], f"SELECT id FROM vector_search({arguments})")
-    assert any(each in said for each in says.split("|")), said
-    assert not said.startswith("["), said
-
-
 def test_explain_says_which_distances_count(docs: tuple[Engine, str]) -> None:
     call = (
         f"vector_search('docs', 'embedding', {literal(VECTOR)}, metric => 'l2', min_distance => 0.5, max_distance => 2)"

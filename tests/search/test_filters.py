@@ -225,24 +225,6 @@ def test_explain_says_that_rows_are_found_first(docs: Engine) -> None:
     assert "rows are found first where tenant = " in said
 
 
-REFUSED = {
-    "id IN (SELECT id FROM docs)": "cannot be decided row by row",
-    "EXISTS (SELECT 1 FROM docs d WHERE d.id = docs.id + 1)": "cannot be decided row by row",
-    "random() < 0.5": "calls random",
-    '"random"() < 0.5 AND price < 3': "calls random",
-    "max(price) > 3": "SqlError",
-    "row_number() OVER () > 3": "SqlError",
-    "prise + 1 > 3": "did you mean|prise",
-}
-
-
-@pytest.mark.parametrize("condition", REFUSED)
-def test_what_no_row_decides_is_refused(docs: Engine, condition: str) -> None:
-    call = f"vector_search('docs', 'embedding', {literal(VECTOR)}, filter => '{condition}')"
-    said = told(docs, f"SELECT id FROM {call}")
-    assert any(each in said for each in REFUSED[condition].split("|")), said
-
-
 NO_CONDITION = {
     "without an end": ("price =", "filter 'price =' of a search of 'docs': Expected: an expression, found: )"),
     "empty": (" ", "filter ' ' of a search of 'docs': it is empty; expected a condition, or NULL for all rows"),

@@ -138,23 +138,6 @@ def test_pages_of_a_version_stay_as_they_are(tmp_path: Path) -> None:
     assert [*first, *query(of, sql.format(1000, 20))] == whole
 
 
-WRONG = [
-    ("fusion => 'sum'", "fusion of hybrid_search is 'sum'; expected rrf or linear"),
-    ("weights => [1]", "weights of hybrid_search is [1.0]; expected two numbers"),
-    ("weights => [0, 0]", "not both 0"),
-    ("weights => [1, -1]", "expected two numbers from 0"),
-    ("weights => 'a'", "expected an array of numbers"),
-    ("offset => 10", "expected depth => n beside it"),
-    ("offset => 9995, depth => 100", "offset of hybrid_search is 9995; expected 9,990 at most where k is 10"),
-    ("offset => -1, depth => 100", "offset of hybrid_search is -1; expected a whole number from 0"),
-]
-
-
-@pytest.mark.parametrize(("argument", "says"), WRONG)
-def test_what_is_wrong_is_said(docs: Engine, argument: str, says: str) -> None:
-    assert says in told(docs, f"SELECT id FROM hybrid_search({BOTH}, {argument})")
-
-
 def test_a_column_of_the_name_of_a_result_is_refused(tmp_path: Path) -> None:
     of = articles(tmp_path / "root", Articles.random(), None)
     of.update("ALTER TABLE docs ADD COLUMN _text_rank BIGINT")

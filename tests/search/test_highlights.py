@@ -14,7 +14,7 @@ from lance_flight.catalog.search.text_syntax import parse
 from lance_flight.engine.engine import Engine
 
 from tests.engine.database import open_engine
-from tests.search.collection import query, told
+from tests.search.collection import query
 
 TEXT = "The quick fox was running over lazy dogs; the Dog barked at running foxes until it <was> over."
 
@@ -114,29 +114,6 @@ def test_highlights_of_stored_columns_stand_anywhere(of: Engine) -> None:
 def test_a_name_in_quotes_is_no_call(of: Engine) -> None:
     assert value(of, "'highlight(x'") == "highlight(x"
     assert query(of, 'SELECT id AS "highlight(" FROM docs WHERE id = 1') == [{"highlight(": 1}]
-
-
-WRONG = [
-    ("highlight('a')", "is given 1 arguments without names; expected text, query, before => …"),
-    ("highlight('a', 'b', color => 'red')", "highlight takes no 'color' there"),
-    ("highlight('a', 'b', '<', before => '>')", "is given 'before' twice"),
-    ("highlight('a', 'b', length => -1)", "length of highlight is -1; expected a number from 0"),
-    ("highlight('a', 'b', escape => 'xml')", "escape of highlight is 'xml'; expected none or html"),
-    ("highlight('a', 'b', mode => 'some')", "mode of a full-text search is 'some'"),
-    ("highlight('a', 'b*')", "words are looked for whole"),
-    ("highlight('a', 'b', language => 'Klingon')", "unknown variant `Klingon`"),
-    ("highlight('a', 'b', stem => 'maybe')", "option 'stem' of an index is 'maybe'"),
-    ("highlight('a', 'b', before => repeat('<', 101))", "before of highlight has 101 characters; expected 100 at most"),
-    ("highlight('a', highlight('b', 'c'))", "highlight stands in an argument of highlight"),
-    (f"highlight('a', '{'dog~1 ' * 65}')", "65 words that may differ"),
-    ("highlight('a',", "the end of the statement"),
-]
-
-
-@pytest.mark.parametrize(("call", "says"), WRONG)
-def test_what_is_wrong_is_said(of: Engine, call: str, says: str) -> None:
-    said = told(of, f"SELECT {call}")
-    assert says in said, said
 
 
 WORDS = st.sampled_from(["dog", "Dogs", "run", "running", "the", "x<y", "-", "…", "ÀB", "\n", "a_b"])

@@ -8,7 +8,7 @@ import pytest
 from lance_flight.catalog.maintenance import indexing
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import AlreadyExists, InvalidInput, LanceFlightError, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists
 
 from tests.engine.database import open_engine
 from tests.search.collection import Documents, literal, made, query, store
@@ -196,31 +196,6 @@ def test_tables_without_enough_vectors_to_learn_from_do_without(tmp_path: Path, 
     assert query(docs, "REINDEX docs")[0]["tables"] == 0
 
 
-IMPOSSIBLE = [
-    ("(price) USING ivf_flat", Unsupported, "no ivf_flat index of column 'price' .int64.: .*FixedSizeList"),
-    ("(embedding)", Unsupported, "no btree index of column 'embedding'"),
-    ("(embedding) USING inverted", Unsupported, "no inverted index of column 'embedding'"),
-    ("(embedding) USING ivf_pq WITH (num_sub_vectors = 3)", Unsupported, "must be divisible by num_sub_vectors"),
-    (
-        "(embedding) USING ivf_flat WITH (metric = 'hamming')",
-        InvalidInput,
-        "expected l2, cosine, dot for column 'embedd",
-    ),
-    ("(body) USING inverted WITH (base_tokenizer = 'none')", Unsupported, "unknown base tokenizer none"),
-    ("(price) WITH (min_rows = 'few')", InvalidInput, "'min_rows' of an index is 'few'; expected a number of rows"),
-]
-
-
-@pytest.mark.parametrize(("of", "error", "says"), IMPOSSIBLE)
-def test_what_lance_has_no_index_for_is_refused_before_a_table_needs_it(
-    tmp_path: Path, of: str, error: type[LanceFlightError], says: str
-) -> None:
-    docs = made(tmp_path / "root", Documents([]))
-    with pytest.raises(error, match=says):
-        docs.update(f"CREATE INDEX ON docs {of}")
-    assert query(docs, "SHOW INDEXES FROM docs") == []
-
-
 def test_vectors_of_bytes_differ_in_bits(tmp_path: Path) -> None:
     docs = made(tmp_path / "root", Documents([]))
     docs.update("CREATE TABLE prints (id BIGINT, bits TINYINT UNSIGNED[4]) PARTITIONED BY (bucket(2, id))")
@@ -305,61 +280,6 @@ def test_an_index_of_a_dropped_column_is_gone(docs: Engine) -> None:
     assert query(docs, "REINDEX docs") == []
 
 
-REFUSED: list[tuple[str, type[LanceFlightError], str]] = [
-    ("CREATE INDEX p ON docs (prise)", NotFound, "did you mean 'price'"),
-    ("CREATE INDEX p ON doc (price)", NotFound, "did you mean 'docs'"),
-    ("CREATE INDEX p ON docs (price) USING quick", InvalidInput, "index kind 'quick'; expected one of btree"),
-    ("CREATE INDEX p ON docs (price) WITH (size = 3)", InvalidInput, "no option 'size'"),
-    ("CREATE INDEX p ON docs (embedding) USING ivf_pq WITH (metric = 'far')", InvalidInput, "metric is 'far'"),
-    (
-        "CREATE INDEX p ON docs (embedding) USING ivf_pq WITH (num_partitions = 'many')",
-        InvalidInput,
-        "a number above 0",
-    ),
-    ("CREATE INDEX p ON docs (price) USING ivf_flat WITH (min_rows = 1)", Unsupported, "no ivf_flat index of column"),
-    ("CREATE INDEX p ON docs (price, id)", InvalidInput, "expected \\)"),
-    ("CREATE INDEX p ON docs", InvalidInput, "expected \\("),
-    ('CREATE INDEX "a/b" ON docs (price)', InvalidInput, "'a/b'"),
-    ("DROP INDEX p ON docs", NotFound, "no index 'p'"),
-    ("DROP INDEX p", InvalidInput, "expected ON"),
-]
-
-
-DEAD = [
-    *(
-        pytest.param(
-            kind, f"num_bits = {bits}", f"option 'num_bits' of an index is {bits}; expected 4 or 8", id=f"{kind} {bits}"
-        )
-        for kind in ("ivf_pq", "ivf_hnsw_pq")
-        for bits in (1, 3, 5, 9, 12, 16, 32, 64)
-    ),
-    ("ivf_pq", "num_bits = 4, num_sub_vectors = 1", "'num_sub_vectors' of an index is 1; expected an even"),
-    pytest.param("ivf_pq", "num_sub_vectors = 3", "must be divisible by num_sub_vectors", id="not divided"),
-    pytest.param("ivf_pq", "num_sub_vectors = 16", "must be divisible by num_sub_vectors", id="too many"),
-    *(
-        pytest.param(
-            kind, f"m = {edges}", f"option 'm' of an index is {edges}; expected 4 or more", id=f"{kind} m {edges}"
-        )
-        for kind in ("hnsw", "ivf_hnsw_flat", "ivf_hnsw_pq")
-        for edges in (1, 3)
-    ),
-    ("hnsw", "m = 151", "'m' of an index is 151; expected no more than ef_construction, which is 150"),
-    ("hnsw", "ef_construction = 19", "of an index is 19; expected no less than m, which is 20"),
-    ("hnsw", "m = 40, ef_construction = 39", "expected no more than ef_construction, which is 39"),
-]
-
-
-@pytest.mark.parametrize("rows", [0, 300])
-@pytest.mark.parametrize(("kind", "options", "says"), DEAD)
-def test_an_option_that_would_index_nothing_is_refused(
-    tmp_path: Path, kind: str, options: str, says: str, rows: int
-) -> None:
-    docs = made(tmp_path / "root", Documents.random(rows), "bucket(1, id)")
-    with pytest.raises(LanceFlightError, match=says):
-        docs.update(f"CREATE INDEX ON docs (embedding) USING {kind} WITH (min_rows = 1, {options})")
-    assert query(docs, "SHOW INDEXES FROM docs") == []
-
-
 ALIVE = [
     *((kind, f"num_bits = {bits}") for kind in ("ivf_pq", "ivf_hnsw_pq") for bits in (4, 8)),
     *(
@@ -384,16 +304,6 @@ def test_an_option_that_is_taken_leads_to_an_index_of_all_vectors(tmp_path: Path
     assert listed(docs, "v")["indexed_rows"] == 600
     (table,) = stored_tables(place(docs))
     assert table.dataset.stats.index_stats("v")["num_indexed_rows"] > 500
-
-
-@pytest.mark.parametrize(("sql", "error", "says"), REFUSED)
-def test_what_cannot_be_is_refused_and_leaves_nothing(
-    docs: Engine, sql: str, error: type[LanceFlightError], says: str
-) -> None:
-    with pytest.raises(error, match=says):
-        docs.update(sql)
-    assert query(docs, "SHOW INDEXES FROM docs") == []
-    assert not any(any(index.name == "p" for index in t.dataset.describe_indices()) for t in stored_tables(place(docs)))
 
 
 def test_a_name_is_used_once_but_where_that_is_asked_for(docs: Engine) -> None:

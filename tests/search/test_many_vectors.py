@@ -122,26 +122,6 @@ def test_columns_and_parameters_are_known_before_values_are(docs: tuple[Engine, 
     assert {row["_query"] for row in query(docs[0], sql, pa.record_batch({"1": ["q1"]}))} == {"q1"}
 
 
-WRONG = {
-    "none": ("queries => NULL", "queries of vector_search is NULL"),
-    "no vectors": ("queries => 7", "expected vectors: a list of lists of numbers"),
-    "numbers": ("queries => [1, 2]", "vector 1 of queries of vector_search has 1"),
-    "another size": ("queries => [[1, 2]]", "vector 1 of queries of vector_search has 2 values; expected 8 numbers"),
-    "three columns": ("queries => (SELECT name, name AS n, e FROM questions)", "expected one of vectors, or two"),
-    "both": ("[1], queries => [[1]]", "is given 'vector' and 'queries'"),
-    "neither": ("k => 3", "vector_search has no vector"),
-    "a page": ("queries => [[1]], after => (0.5, 'a')", "none beside queries"),
-    "too many": ("queries => (SELECT q.e FROM questions q, questions r, questions s)", "more than 1000 vectors"),
-    "too many rows": ("queries => (SELECT q.e FROM questions q), k => 10000", "expected at most 100000 rows together"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "says"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said(docs: tuple[Engine, str], arguments: str, says: str) -> None:
-    said = told(docs[0], search(docs, arguments))
-    assert says in said, said
-
-
 def test_explain_says_how_many_vectors(docs: tuple[Engine, str]) -> None:
     said = told(docs[0], f"EXPLAIN {search(docs, 'queries => (SELECT e FROM questions)')}")
     assert "vectors, for each 10 nearest by" in said

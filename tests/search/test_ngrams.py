@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import InvalidInput
 
 from tests.search.collection import Documents, made, query, store
 
@@ -83,25 +81,3 @@ def test_the_index_keeps_its_options(tmp_path: Path, documents: Documents) -> No
     of = indexed(tmp_path / "root", documents, f"min_ngram_length = {LEAST}, max_ngram_length = {MOST}")
     (listed,) = query(of, "SHOW INDEXES FROM docs")
     assert "max_ngram_length" in str(listed)
-
-
-WRONG = [
-    (
-        "base_tokenizer = 'ngram', min_ngram_length = 4",
-        "'min_ngram_length' of an index is 4; expected no more than max_ngram_length, which is 3",
-    ),
-    (
-        "base_tokenizer = 'ngram', max_ngram_length = 2",
-        "'max_ngram_length' of an index is 2; expected from 3 (min_ngram_length) to 32",
-    ),
-    ("base_tokenizer = 'ngram', max_ngram_length = 33", "expected from 3 (min_ngram_length) to 32"),
-    ("prefix_only = true", "'prefix_only' of an index is True; expected False, since base_tokenizer is not 'ngram'"),
-    ("base_tokenizer = 'ngram', min_ngram_length = 0", "expected a number above 0"),
-]
-
-
-@pytest.mark.parametrize(("options", "says"), WRONG)
-def test_wrong_lengths_are_refused(tmp_path: Path, options: str, says: str) -> None:
-    of = made(tmp_path / "root", Documents.random(5))
-    with pytest.raises(InvalidInput, match=re.escape(says)):
-        of.update(f"CREATE INDEX ON docs (body) USING inverted WITH ({options})")

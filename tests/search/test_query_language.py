@@ -166,38 +166,6 @@ def test_a_text_can_be_searched_as_it_is(docs: Docs) -> None:
         assert found(of, text, more=", syntax => 'words'") == approx(expected), text
 
 
-REFUSED = {
-    "hel*": "* after 'hel' at character 4; words are looked for whole",
-    "*": "filter => 'body LIKE",
-    "(lance": "a bracket that is not closed at character 1",
-    "lance)": "a bracket that is closed and was not opened at character 6",
-    "f(x)": "a bracket right after 'f'",
-    "lance AND": "AND with nothing to its right",
-    "OR lance": 'OR with nothing to its left at character 1; expected words on both sides of it; or or "OR" is a word',
-    "lance OR OR arrow": "OR with nothing to its right",
-    "lance OR NOT arrow": "a sign or NOT beside OR",
-    "lance OR -arrow": "expected brackets that say what it is about",
-    "NOT lance": "only excludes words",
-    "arrow (-lance)": "only excludes words in the brackets at character 7",
-    "-lance AND NOT arrow": "only excludes words",
-    "NOT -lance": "a sign after NOT",
-    "lance^": "has ^ at character 6; expected a word, ^ and a number (lance^3)",
-    "lance^0": "expected ^ and a number above 0, 1000 at most",
-    "lance^1e9": "has ^ at character 6",
-    "lance~3": "expected ~ and a number up to 2",
-    '"lance arrow': "a quote that is not closed",
-    "(" * 17 + "lance" + ")" * 17: "brackets 17 deep; expected 16 at most",
-    "+lance " * 1025: "more than 1,024 parts",
-    "NOT " * 5000 + "lance": "a sign after NOT",
-}
-
-
-@pytest.mark.parametrize("written", REFUSED, ids=lambda text: text[:20])
-def test_what_cannot_be_understood_is_refused_with_a_hint(docs: Docs, written: str) -> None:
-    quoted = written.replace("'", "''")
-    assert REFUSED[written] in told(docs[0], f"SELECT id FROM full_text_search('docs', 'body', '{quoted}')")
-
-
 @pytest.mark.parametrize(
     ("columns", "says"),
     [

@@ -150,26 +150,6 @@ def test_hybrid_searches_name_rows(docs: tuple[Engine, str]) -> None:
     assert [named[row["id"]] for row in rows] == rows
 
 
-WRONG = {
-    "one value": ("after => 0.5", "after of vector_search is '0.5'; expected a distance and the name of a row"),
-    "one in brackets": ("after => (0.5)", "expected a distance and the name of a row"),
-    "three values": ("after => (0.5, 'a', 1)", "expected a distance and the name of a row"),
-    "no name": ("after => (0.5, 7)", "expected a distance and the name of a row: (_distance, _rowid)"),
-    "no distance": ("after => ('a', 'b')", "after of vector_search is 'a'; expected a distance, which is a number"),
-    "another row": (
-        "after => (0.5, 'v1$a$dataset#7')",
-        "which the search does not find; expected _distance and _rowid",
-    ),
-    "no name at all": ("after => (0.5, '''; DROP TABLE docs')", "which the search does not find"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "says"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said(docs: tuple[Engine, str], arguments: str, says: str) -> None:
-    said = told(docs[0], f"SELECT id FROM {call(docs, ORIGIN, f', {arguments}')}")
-    assert says in said, said
-
-
 def test_parameters_of_a_page_have_types(docs: tuple[Engine, str]) -> None:
     sql = f"SELECT id FROM {call(docs, ORIGIN, ', after => ($1, $2), max_distance => $3, fast_search => $4')}"
     assert docs[0].describe(sql).parameters.types == [pa.float64(), pa.utf8(), pa.float64(), pa.bool_()]

@@ -10,7 +10,7 @@ import pytest
 from lance_flight.engine.engine import Engine
 
 from tests.engine.database import open_engine
-from tests.search.collection import DIMENSIONS, WORDS, Documents, literal, made, query, store, told
+from tests.search.collection import DIMENSIONS, WORDS, Documents, literal, made, query, store
 
 VECTOR = np.random.default_rng(3).normal(size=DIMENSIONS).round(3).tolist()
 INDICES = [None, "WITH (min_rows = 1, with_position = true)", "WITH (min_rows = 110, with_position = true)"]
@@ -102,27 +102,6 @@ def test_a_hybrid_search_fuses_the_ranks_of_both(docs: Engine) -> None:
         possible = [of_vector + (0.0 if rank is None or rank > 50 else 1 / (60 + rank)) for rank in ranks]
         assert np.isclose(possible, row["_score"]).any()
     assert scores[0] >= 1 / 61
-
-
-WRONG = [
-    ("full_text_search('docs', 'price', 'x')", "column 'price' is int64; expected text"),
-    ("full_text_search('docs', 'bodi', 'x')", "did you mean 'body'"),
-    ("full_text_search('docs', 'body', NULL)", "query of full_text_search is NULL"),
-    ("full_text_search('docs', 'body', '-x -\"y z\"')", "expected a word or a phrase that is to be there"),
-    ("full_text_search('docs', 'body', 'x', fuzziness => 9)", "fuzziness of full_text_search is 9; expected"),
-    ("full_text_search('docs', 'body', 3)", "query of full_text_search is 3; expected a text"),
-    (
-        "full_text_search('docs', 'body', 'x', mode => 'some')",
-        "mode of a full-text search is 'some'; expected any, all",
-    ),
-    ("hybrid_search('docs', 'embedding', [1], 'body', 'x')", "expected 8 numbers"),
-    ("hybrid_search('docs', 'embedding', [1])", "has no text_column, query"),
-]
-
-
-@pytest.mark.parametrize(("call", "says"), WRONG)
-def test_what_is_wrong_is_said(docs: Engine, call: str, says: str) -> None:
-    assert says in told(docs, f"SELECT id FROM {call}")
 
 
 def test_words_are_those_of_the_collection() -> None:

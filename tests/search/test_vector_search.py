@@ -209,48 +209,6 @@ def test_explain_says_which_partitions_are_searched(docs: Engine) -> None:
     assert "partitions: 1 / 5" in said
 
 
-WRONG = [
-    ("'docs', 'embedding', [1.0, 2.0]", "2 values; expected 8 numbers"),
-    ("'docs', 'embedding', 'near'", "'near'; expected 8 numbers"),
-    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, NULL]", "has None at place 8; expected 8 numbers"),
-    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, CAST('NaN' AS DOUBLE)]", "has nan at place 8; expected 8 numbers"),
-    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, 1e300]", "does not fit fixed_size_list<item: float>[8]"),
-    ("'docs', 'embedding', NULL", "NULL; expected 8 numbers"),
-    ("'docs', 'embedding', (SELECT embedding FROM docs WHERE id < 0)", "gives 0 rows|is NULL"),
-    ("'docs', 'embedding', (SELECT [1 / (id - id)] FROM docs WHERE id = 0)", "QueryFailed"),
-    ("'docs', 'embeding', [1.0]", "did you mean 'embedding'"),
-    ("'docs', 'body', [1.0]", "column 'body' is string; expected vectors"),
-    ("'doc', 'embedding', [1.0]", "did you mean 'docs'"),
-    ("'docs$files', 'path', [1.0]", "no table that can be searched"),
-    ("'docs', 'embedding'", "vector_search has no vector"),
-    ("'docs', 'embedding', {v}, 5", "no other value without a name"),
-    ("'docs', 'embedding', {v}, k => 0", "k of vector_search is 0"),
-    ("'docs', 'embedding', {v}, k => 100000", "from 1 to 10000"),
-    (
-        "'docs', 'embedding', {v}, k => 99999999999999999999",
-        "k of vector_search is 99999999999999999999; expected a whole number",
-    ),
-    ("'docs', 'embedding', {v}, k => 2.5", "a whole number"),
-    ("'docs', 'embedding', {v}, k => 1, k => 2", "'k' twice"),
-    ("'docs', 'embedding', {v}, limit => 2", "takes no 'limit'"),
-    ("'docs', 'embedding', {v}, metric => 'far'", "metric is 'far'; expected one of l2"),
-    ("'docs', 'embedding', {v}, metric => 'hamming'", "metric is 'hamming'; expected l2, cosine, dot for column"),
-    ("'docs', 'embedding', {v}, nprobes => -1", "nprobes of vector_search is -1"),
-    ("'docs', 'embedding', {v}, filter => 'prise < 3'", "prise"),
-    ("'docs', 'embedding', {v}, filter => 'price <'", "SqlError"),
-    ("'docs', 'embedding', {v}, filter => 'price < 3) OR (TRUE'", "SqlError"),
-    ("'docs', 'embedding', {v}, filter => 'id IN (SELECT id FROM docs)'", "cannot be decided row by row"),
-    ("'docs', 'embedding', {v}, filter => 3", "filter of vector_search is 3; expected a text"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "says"), WRONG)
-def test_what_is_wrong_is_said(docs: Engine, arguments: str, says: str) -> None:
-    said = told(docs, f"SELECT id FROM vector_search({arguments.replace('{v}', literal(VECTOR))})")
-    assert any(each in said for each in says.split("|")), said
-    assert not said.startswith("["), said
-
-
 CHANGES = [
     "DELETE FROM docs WHERE price = 4",
     "UPDATE docs SET embedding = NULL WHERE price = 2",
