@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
 import pytest
 from lance_flight.errors import LanceFlightError
@@ -41,7 +42,8 @@ def test_queries_by_partitions_answer_as_duckdb_does(matched: Peers, chunk: int)
         statements = [Statements(seed, KEYS).query() for seed in range(chunk * IN_CHUNK, (chunk + 1) * IN_CHUNK)]
         found = [difference(peers, statement) for statement in statements]
         assert [each for each in found if each is not None] == []
-        assert sum(is_in_groups(peers, statement) for statement in statements) > IN_CHUNK // 8
+        in_groups = (statement for statement in statements if is_in_groups(peers, statement))
+        assert len(list(islice(in_groups, IN_CHUNK // 8 + 1))) > IN_CHUNK // 8
 
 
 def is_in_groups(peers: Peers, statement: str) -> bool:
