@@ -49,6 +49,33 @@ OPTIONS = {
 }
 
 REFUSED_STATEMENTS = {
+    "schemas": Refusals(
+        made=(
+            'CREATE SCHEMA "a.b"',
+            'CREATE TABLE "a.b".t (n BIGINT)',
+        ),
+        refused={
+            'CREATE SCHEMA "../x"': "not allowed",
+            'CREATE SCHEMA "a..b"': "not allowed",
+            "CREATE SCHEMA public": "[already_exists]",
+            "DROP SCHEMA public": "stays",
+            "DROP SCHEMA public CASCADE": "not offered",
+            "CREATE SCHEMA information_schema": "computed tables",
+            "CREATE SCHEMA system": "computed tables",
+            'DROP SCHEMA "a.b"': "not empty",
+            'CREATE TABLE "a.b".t (n BIGINT)': "[already_exists]",
+            'CREATE TABLE "a.b".p (n BIGINT) PARTITIONED BY (n)': "namespace of the root's __manifest, which lists plain tables",
+            'CREATE TABLE "a.c".t (n BIGINT)': "[not_found] … no schema 'a.c'; did you mean 'a.b'",
+        },
+    ),
+    "versions from before a table was partitioned": Refusals(
+        made=("CREATE TABLE t (id INT) PARTITIONED BY (id)",),
+        refused={
+            "SELECT * FROM t@1": "[not_found]",
+            "ALTER TABLE t CREATE TAG x AS OF 1": "[not_found]",
+            "ALTER TABLE nowhere CREATE TAG x": "[not_found]",
+        },
+    ),
     "partition specs, every problem of which is named at once": Refusals(
         form="CREATE TABLE x {}",
         refused={

@@ -18,7 +18,7 @@ from lance_flight.engine.writes.definitions import parse_partition_by, partition
 from tests.engine.database import open_engine
 from tests.engine.evolved_events import EVENTS, VERSIONS, events, evolved
 from tests.engine.evolving import add_spec
-from tests.stock import manifest_rows, stored_tables
+from tests.stock import stored_tables
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,6 @@ PRUNED = [
 def test_each_version_is_pruned_by_its_own_spec(engine: Engine, where: str, kept: dict[str, str], count: int) -> None:
     assert report(engine, where) == kept
     assert engine.query(f"SELECT id FROM t WHERE {where}").num_rows == count
-
-
-def test_new_rows_go_under_the_newest_version_and_old_tables_stay(engine: Engine) -> None:
-    place = Path(engine.root.store.uri) / "t"
-    by_version = {n: {t.object_id for t in stored_tables(place) if t.spec_id == n} for n in (1, 2, 3)}
-    assert {n: len(found) for n, found in by_version.items()} == {1: 4, 2: 3, 3: 3}
-    for row in manifest_rows(place):
-        years = row["partition_field_event_date_year"] is not None
-        assert not (years and row["object_id"].startswith(("v1", "v3")))
 
 
 def test_the_metadata_tables_show_all_versions(engine: Engine) -> None:

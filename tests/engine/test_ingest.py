@@ -14,12 +14,10 @@ import pytest
 
 from tests.engine.database import Database
 from tests.service.server_process import files
-from tests.stock import manifest, stored_by_value, stored_rows
+from tests.stock import manifest, stored_rows
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "c": ["US", "DE", None, "US"]})
 MORE = pa.table({"id": [5, 6], "c": ["DE", "FR"]})
-SPLIT = {"US": [{"id": 1}, {"id": 4}], "DE": [{"id": 2}], None: [{"id": 3}]}
-
 MODES: dict[str, tuple[int | str, int | str]] = {
     "create": (4, "already_exists"),
     "append": ("not_found", 6),
@@ -243,15 +241,6 @@ def test_a_stream_of_many_partitions_arrives_whole(database: Database, table: st
     assert database.ingest(table, reader, partition_by="part") == 20_000
     assert database.rows(f"SELECT count(*), sum(id), count(DISTINCT part) FROM {table}") == [(20_000, 199_990_000, 150)]
     assert database.value(f"SELECT count(*) FROM {table}$partitions") == 150
-
-
-def test_a_schema_of_the_root_holds_tables_of_its_own(database: Database, table: str) -> None:
-    (database.root / "staging").mkdir(exist_ok=True)
-    database.ingest(table, ROWS, partition_by="c", db_schema_name="staging")
-    assert sorted(database.rows(f"SELECT id FROM staging.{table}")) == [(1,), (2,), (3,), (4,)]
-    assert stored_by_value(database.root / "staging" / table, "id") == SPLIT
-    assert ("staging", table, True) in database.rows("SHOW TABLES")
-    assert "not_found" in database.refuses(f"SELECT * FROM {table}")
 
 
 def test_structs_inside_structs_go_into_several_partitions(database: Database, table: str) -> None:

@@ -87,15 +87,6 @@ def test_a_value_becomes_the_type_of_its_column(
     assert row["c"] == expected or (math.isnan(row["c"]) and math.isnan(expected))
 
 
-@pytest.mark.parametrize(
-    "kind", ["INT", "VARCHAR", "DATE", "TIMESTAMPTZ", "DECIMAL(10, 2)", "BYTEA", "BOOLEAN", "INT[]", "TIME"]
-)
-def test_null_fits_every_nullable_type(database: Database, table: str, kind: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT, c {kind})")
-    database.run(f"INSERT INTO {table} VALUES (1, NULL)")
-    assert database.rows(f"SELECT c FROM {table}") == [(None,)]
-
-
 def test_an_insert_from_its_own_table_reads_what_was_there_before(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (bucket(4, id))")
     database.run(f"INSERT INTO {table} VALUES (1), (2)")

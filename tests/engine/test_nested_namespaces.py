@@ -15,7 +15,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.definitions import PartitionDef
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
-from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.engine_backend import EngineBackend
 from lance_namespace import CreateNamespaceRequest, ListTablesRequest, RegisterTableRequest
@@ -66,34 +66,6 @@ READ = {
 @pytest.mark.parametrize("sql", READ)
 def test_tables_are_read_by_the_schema_of_their_namespace(engine: Engine, sql: str) -> None:
     assert engine.query(sql)["id"].to_pylist() == READ[sql]
-
-
-def test_tables_are_written_described_renamed_and_dropped(engine: Engine, root: Path) -> None:
-    assert engine.update('INSERT INTO "a.b".t VALUES (7)') == 1
-    assert engine.update('DELETE FROM "a.b".t WHERE id = 1') == 1
-    assert engine.query('DESCRIBE "a.b".t')["column_name"].to_pylist() == ["id"]
-    engine.update('ALTER TABLE "a.b".t RENAME TO u')
-    assert engine.query('SELECT id FROM "a.b".u')["id"].to_pylist() == [7]
-    engine.update('DROP TABLE "a.b".u')
-    assert listed(root) == {"a$t": "00_a$t"}
-    assert "a.b" in engine.root.schemas(), "the namespace stays"
-    assert not (root / "01_a$b$t").exists()
-
-
-@pytest.mark.parametrize("schema", ["empty", '"a.b"', "a"])
-def test_partitioned_tables_are_not_made_in_them(engine: Engine, root: Path, schema: str) -> None:
-    before = sorted(root.iterdir())
-    with pytest.raises(Unsupported, match=r"namespace of the root's __manifest, which lists plain tables"):
-        engine.update(f"CREATE TABLE {schema}.new (id INT) PARTITIONED BY (id)")
-    assert sorted(root.iterdir()) == before
-
-
-@pytest.mark.parametrize("schema", ["empty", '"a.b"', "a"])
-def test_plain_tables_are_made_in_them(engine: Engine, root: Path, schema: str) -> None:
-    engine.update(f"CREATE TABLE {schema}.new AS SELECT 1 AS id")
-    assert engine.query(f"SELECT id FROM {schema}.new")["id"].to_pylist() == [1]
-    object_id = f"{schema.strip(chr(34)).replace('.', '$')}$new"
-    assert listed(root)[object_id].endswith(f"_{object_id}")
 
 
 def test_a_name_that_another_server_gives_meanwhile_stays_with_its_table(
@@ -175,11 +147,6 @@ def test_a_schema_that_is_a_directory_as_well_takes_new_tables_there(engine: Eng
     engine.update("CREATE TABLE empty.new (id INT)")
     assert (root / "empty" / "new.lance").is_dir()
     assert engine.query("SELECT id FROM empty.new").num_rows == 0
-
-
-def test_an_unknown_schema_is_none(engine: Engine) -> None:
-    with pytest.raises(NotFound, match="no schema 'emty'; did you mean 'empty'"):
-        engine.update("CREATE TABLE emty.new (id INT)")
 
 
 def test_a_directory_has_the_name_that_is_listed_and_no_other(tmp_path: Path) -> None:

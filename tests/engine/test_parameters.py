@@ -105,19 +105,6 @@ def test_a_parameter_prunes_like_a_literal(database: Database, people: str) -> N
     assert [text.splitlines()[0][:17] for kind, text in plan if kind == "partitions"] == ["partitions: 1 / 2"]
 
 
-def test_a_prepared_query_runs_again_with_other_values(database: Database, people: str) -> None:
-    for number, name in [(1, "ann"), (2, "bob"), (9, None), (3, "ada")]:
-        found = database.rows(f"SELECT name FROM {people} WHERE id = ?", (number,))
-        assert found == ([] if name is None else [(name,)])
-
-
-def test_a_prepared_query_sees_rows_that_came_later(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
-    for count in range(3):
-        assert database.value(f"SELECT count(*) FROM {table} WHERE id >= ?", (0,)) == count
-        database.run(f"INSERT INTO {table} VALUES ({count})")
-
-
 def test_many_rows_of_parameters_are_one_commit(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (id INT, name VARCHAR) PARTITIONED BY (name)")
     version = manifest(database.root / table).version

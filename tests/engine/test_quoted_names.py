@@ -122,19 +122,6 @@ def test_a_schema_and_a_renamed_table_may_have_this_name(database: Database, nam
     (database.root / name).rmdir()
 
 
-@pytest.mark.parametrize(
-    "name", ["a/b", "..", "a\\b", "a@b", "a$b", "a.b", " a", "a ", "a\tb", "é" * 101, "__manifest", "%2e%2e", "a%252Fb"]
-)
-@pytest.mark.parametrize(
-    "sql",
-    ["CREATE TABLE {} (id INT)", "CREATE TABLE {} (id INT) PARTITIONED BY (id)", "CREATE TABLE {} AS SELECT 1 AS id"],
-)
-def test_a_name_that_could_mean_another_place_is_refused(database: Database, name: str, sql: str) -> None:
-    before = sorted(database.root.iterdir())
-    assert "is not allowed" in database.refuses(sql.format(quoted(name)))
-    assert sorted(database.root.iterdir()) == before
-
-
 def test_a_name_in_another_unicode_form_is_no_second_table(database: Database) -> None:
     composed, decomposed = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
     database.run(f"CREATE TABLE {quoted(composed)} (id INT)")

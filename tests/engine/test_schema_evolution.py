@@ -167,15 +167,6 @@ def test_a_computed_column_that_is_not_null_has_none_in_files_of_one_row(databas
     assert rows(database, table) == ROWS
 
 
-@pytest.mark.parametrize("column", ["c", "s.x"])
-def test_the_last_column_stays(database: Database, table: str, column: str) -> None:
-    database.ingest(table, pa.table({"c": [1]}), partition_by="c")
-    alter(database, table, "ADD COLUMN s STRUCT<x INT>")
-    if column == "c":
-        alter(database, table, "DROP COLUMN s")
-    assert f"column '{column}' is the last one" in database.refuses(f"ALTER TABLE {table} DROP COLUMN {column}")
-
-
 def test_not_null_is_held_from_then_on(database: Database, table: str) -> None:
     made(database, table)
     alter(database, table, "ALTER COLUMN id SET NOT NULL")

@@ -104,12 +104,6 @@ def test_rows_change_whatever_spec_they_lie_under(
     assert rows(database, f"{evolved}@{before}") == ALL
 
 
-def test_the_same_once_more_changes_nothing(database: Database, evolved: str) -> None:
-    before = int(manifest(database.root / evolved).version)
-    database.run(f"ALTER TABLE {evolved} SET PARTITIONED BY ( )")
-    assert int(manifest(database.root / evolved).version) == before
-
-
 def test_two_that_make_the_partition_at_once_make_one(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR, v INT) PARTITIONED BY (p)")
     database.run(f"ALTER TABLE {table} SET PARTITIONED BY ()")

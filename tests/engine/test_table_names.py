@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.errors import NotFound
 
 LAYOUTS = pytest.mark.parametrize("layout", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
 OF_LANCE = ["_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"]
@@ -42,14 +42,6 @@ def test_a_schema_may_have_any_such_name_and_such_tables(
     assert engine.root.schemas() == sorted(["public", name])
     assert listed(engine) == [f"{name}.{table}" for table in ("_versions", "data", "t")]
     assert engine.query(f"SELECT a.id FROM {name}.t a JOIN {name}._versions b ON a.id = b.id").num_rows == 1
-
-
-@pytest.mark.parametrize("name", ["__manifest", "__manifest.t"])
-@pytest.mark.parametrize("sql", ["CREATE TABLE {} (id INT)", "CREATE TABLE {} (id INT) PARTITIONED BY (id)"])
-def test_nothing_is_created_under_the_name_of_the_manifest(tmp_path: Path, engine: Engine, sql: str, name: str) -> None:
-    with pytest.raises(InvalidInput, match="name '__manifest' is not allowed; it is"):
-        engine.update(sql.format(name))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_belongs_to_a_table_at_the_root_is_no_schema(tmp_path: Path, engine: Engine) -> None:

@@ -56,11 +56,6 @@ def test_metadata_tables_travel_too(database: Database, table: str) -> None:
         assert database.value(f"SELECT count(*) FROM {table}@{version}$files") == rows
 
 
-def test_a_version_from_before_the_table_was_partitioned_is_not_there(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
-    assert "not_found" in database.refuses(f"SELECT * FROM {table}@1")
-
-
 def test_a_statement_reads_one_snapshot_however_often_it_names_a_table(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
     database.run(f"INSERT INTO {table} VALUES (1)")
@@ -152,12 +147,6 @@ def test_a_tag_is_dropped_and_its_name_is_free_again(database: Database, table: 
     assert database.rows(f"SELECT * FROM {table}$tags") == []
     database.run(f"ALTER TABLE {table} CREATE TAG x AS OF {second}")
     assert database.value(f"SELECT count(*) FROM {table}@x") == 2
-
-
-def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(database: Database, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
-    assert "not_found" in database.refuses(f"ALTER TABLE {table} CREATE TAG x AS OF 1")
-    assert "not_found" in database.refuses("ALTER TABLE nowhere CREATE TAG x")
 
 
 # Rollbacks

@@ -174,10 +174,6 @@ def test_the_growth_of_views_within_views_is_bounded(
     assert database.value(f'SELECT count(*) FROM "{name}_{made - 1}"') <= 1
 
 
-def test_another_engine_over_the_root_sees_a_view(views: Database) -> None:
-    assert Database(views.root).rows("SELECT * FROM warm") == [("Lima", 1, 22.0)]
-
-
 NO_VIEWS = {
     "another document": "{}",
     "deep": "[" * 100_000,
