@@ -23,7 +23,7 @@ from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # random changes
 
-SEEDS, STEPS = (range(60), 30) if IS_FULL else (range(2), 14)
+SEEDS, STEPS, FILTERS = (range(60), 30, 8) if IS_FULL else (range(2), 14, 4)
 # How the table `t` is partitioned, and the later half of its rows.
 LAYOUTS = [
     (None, None),
@@ -207,7 +207,7 @@ def test_indices_find_the_rows_that_scans_find(twins: Twins, seed: int) -> None:
         for _ in range(STEPS):
             twins.change(client, changes.change())
             client.query(changes.chance.choice(MAINTENANCE))
-            filters = [f"SELECT k FROM t WHERE {changes.filter()}" for _ in range(8)]
+            filters = [f"SELECT k FROM t WHERE {changes.filter()}" for _ in range(FILTERS)]
             found = [difference(twins.peers, sql) for sql in filters]
             assert [each for each in found if each is not None] == []
         twins.check(client, "indexed")

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from lance_flight.engine.writes.ingest import IngestOptions, Replaces
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 
 from tests.engine.database import open_engine
-from tests.engine.principals import query, told
+from tests.engine.principals import query, told, transaction
 
 pytestmark = pytest.mark.slow  # every statement for every principal
 
@@ -693,30 +692,12 @@ def test_a_plan_is_kept_for_the_columns_that_it_was_made_for(full: Engine) -> No
     assert "hush" not in told(full, "SELECT * FROM customers", MASKS)
 
 
-@pytest.fixture
-def transaction(full: Engine) -> Iterator[Callable[[str, Access], str]]:
-    session = full.clients.session("x")
-    opened = full.clients.begin(session)
-
-    def run(sql: str, access: Access) -> str:
-        scope = Scope(session, opened, access=access)
-        if full.describe(sql, scope).schema is None:
-            return str(full.update(sql, scope=scope))
-        plan = full.plan(sql, scope=scope)
-        assert plan is not None
-        return str(full.run(plan.tasks[0], access=access).read_all().to_pylist())
-
-    yield run
-    full.clients.end(opened, commit=False)
-
-
-def test_a_transaction_sees_what_its_principal_may_see(transaction: Callable[[str, Access], str]) -> None:
-    assert transaction("INSERT INTO customers (id, phone) VALUES (7, '5550002')", MASKED_CLERK) == "1"
-    said = transaction("SELECT phone FROM customers WHERE id = 7", MASKED_CLERK)
-    assert said == "[{'phone': '***0002'}]"
-    assert transaction("DELETE FROM customers WHERE phone = '***0002'", MASKED_CLERK) == "2"
-    with pytest.raises(Refused):
-        transaction("UPDATE customers SET phone = NULL", MASKED_CLERK)
+def test_a_transaction_sees_what_its_principal_may_see(full: Engine) -> None:
+    with transaction(full, MASKED_CLERK) as run:
+        assert run("INSERT INTO customers (id, phone) VALUES (7, '5550002')") == "1"
+        assert run("SELECT phone FROM customers WHERE id = 7") == "[\"{'phone': '***0002'}\"]"
+        assert run("DELETE FROM customers WHERE phone = '***0002'") == "2"
+        assert run("UPDATE customers SET phone = NULL").startswith("Refused")
 
 
 def test_a_substrait_plan_reads_no_more_than_its_principal_may_see(full: Engine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from lance_flight.engine.sql.substrait import statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
 from tests.engine.database import Database, open_engine
-from tests.engine.principals import query, told
+from tests.engine.principals import query, told, transaction
 from tests.stock import stored_rows, stored_tables
 
 pytestmark = pytest.mark.slow  # every statement for every tenant
@@ -332,34 +332,14 @@ def test_a_ticket_gives_whoever_redeems_it_what_he_may_see(shared: Engine) -> No
         shared.run(task, access=NOBODY)
 
 
-@pytest.fixture
-def transaction(shared: Engine) -> Iterator[Callable[[str], str]]:
-    session = shared.clients.session("a")
-    scope = Scope(session, shared.clients.begin(session), access=A)
-
-    def run(sql: str) -> str:
-        if shared.describe(sql, scope).schema is None:
-            return str(shared.update(sql, scope=scope))
-        plan = shared.plan(sql, scope=scope)
-        assert plan is not None
-        return str(sorted(map(repr, shared.run(plan.tasks[0], access=A).read_all().to_pylist())))
-
-    yield run
-    shared.clients.end(scope.transaction or b"", commit=True)
-
-
-def test_a_transaction_sees_and_changes_the_rows_of_the_tenant(
-    shared: Engine, transaction: Callable[[str], str]
-) -> None:
-    assert transaction("UPDATE events SET note = 'changed'") == "3"
-    assert "secret" not in transaction("SELECT * FROM events")
-    assert transaction("SELECT count(*) AS n FROM events") == "[\"{'n': 3}\"]"
-    with pytest.raises(Refused):
-        transaction("INSERT INTO events VALUES ('zeta', NULL, 1, NULL)")
-    with pytest.raises(NotFound):
-        transaction("SELECT * FROM hidden_events")
-    with pytest.raises(Refused):
-        transaction("DROP TABLE events")
+def test_a_transaction_sees_and_changes_the_rows_of_the_tenant(shared: Engine) -> None:
+    with transaction(shared, A) as run:
+        assert run("UPDATE events SET note = 'changed'") == "3"
+        assert "secret" not in run("SELECT * FROM events")
+        assert run("SELECT count(*) AS n FROM events") == "[\"{'n': 3}\"]"
+        assert run("INSERT INTO events VALUES ('zeta', NULL, 1, NULL)").startswith("Refused")
+        assert run("SELECT * FROM hidden_events").startswith("NotFound")
+        assert run("DROP TABLE events").startswith("Refused")
 
 
 def test_a_branch_is_governed_by_its_table(shared: Engine) -> None:
