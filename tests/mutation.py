@@ -137,7 +137,7 @@ AREAS: dict[str, Area] = {
             planning/test_pruning_tables planning/test_pruning_namespaces planning/test_predicates planning/test_pruning_computed
             planning/test_transform_rules planning/test_pruning_certain planning/test_pruning_certain planning/test_pruning_together
             planning/test_predicates planning/test_pruning_property planning/test_pruning_minimal planning/test_pruning_zones planning/test_index_filters
-            engine/test_key_pruning engine/test_computed_conditions
+            engine/test_join_order engine/test_computed_conditions
         """,
         further="""
             planning
@@ -185,7 +185,7 @@ AREAS: dict[str, Area] = {
         tests="""
             engine/test_reading_sessions engine/test_introspection
             engine/test_policies engine/test_column_policies
-            engine/test_rights_to_rows engine/test_maintenance_policies
+            engine/test_rights_to_rows engine/test_maintenance
             service/test_policies service/test_audit
         """,
         further="""
@@ -202,7 +202,7 @@ AREAS: dict[str, Area] = {
             catalog/commits/removals.py
         """,
         tests="""
-            engine/test_merge_keys engine/test_bound_rows engine/test_drop_partition
+            engine/test_merge_keys engine/test_parameters engine/test_partition_changes
             engine/test_row_changes
             engine/test_insert differential/test_changes
         """,

@@ -37,15 +37,7 @@ LONG_MODULES = {
     "differential": ["against_duckdb", "features", "tpc"],
     "engine": [
         *("bad_ingest", "bad_sql", "broken_roots", "clauses", "clients", "computed_conditions", "damage"),
-        *(
-            "decimal_numbers",
-            "dialects",
-            "float_signs",
-            "hidden_columns",
-            "ingest",
-            "integer_overflow",
-            "introspection",
-        ),
+        *("decimal_numbers", "dialects", "float_signs", "hidden_columns", "ingest", "introspection"),
         *("keys_and_comments", "moments", "outdated_indices", "partition_changes"),
         *("partition_wise_explained", "partition_wise_lanes", "partition_wise_named", "plan_messages"),
         *("refusals", "rename"),

@@ -1,10 +1,19 @@
-"""What DataFusion reads in another way than PostgreSQL and DuckDB: it means what these say, or is refused."""
+"""What DataFusion reads or answers in another way than PostgreSQL and DuckDB: operators, sums beyond BIGINT, columns of one name."""
 
 from __future__ import annotations
 
+import random
+from decimal import Decimal
+
+import pyarrow as pa
 import pytest
+from datafusion import SessionContext
+from lance_flight.engine.sql import checked_arithmetic
+from lance_flight.engine.sql.functions import session_config
+from lance_flight.engine.sql.rewriting import for_datafusion
 
 from tests.engine.database import Database
+from tests.selection import IS_FULL
 
 # Text, pattern with its escape → what PostgreSQL answers.
 SIMILAR = {
@@ -142,3 +151,182 @@ def test_columns_are_called_as_their_casts_and_patterns_are_written(database: Da
     database.run(f"CREATE TABLE {table} AS SELECT 'abc'::varchar(2), 1 + 1")
     assert database.query(f"SELECT * FROM {table}").schema.names == ['Utf8("abc")', "Int64(1) + Int64(1)"]
     assert database.query(f"EXPLAIN {query}").num_rows > 0
+
+
+IS, IS_NOT = "IS DISTINCT FROM", "IS NOT DISTINCT FROM"
+BRACKETED = [
+    pytest.param("1 IS DISTINCT FROM 2 AND true", "(1 IS DISTINCT FROM 2) AND true", id="AND"),
+    pytest.param("1 IS NOT DISTINCT FROM 2 OR true", "(1 IS NOT DISTINCT FROM 2) OR true", id="OR"),
+    pytest.param("NOT p IS DISTINCT FROM q AND p", "NOT (p IS DISTINCT FROM q) AND p", id="NOT"),
+    pytest.param("q OR a + 1 IS DISTINCT FROM -b AND p", "q OR (a + 1 IS DISTINCT FROM -b) AND p", id="arithmetic"),
+    pytest.param("a = b IS DISTINCT FROM a < b AND p", "(a = b IS DISTINCT FROM a < b) AND p", id="comparisons"),
+    pytest.param(
+        "p AND a BETWEEN 1 AND 2 IS DISTINCT FROM b BETWEEN 1 AND 2 AND q",
+        "p AND (a BETWEEN 1 AND 2 IS DISTINCT FROM b BETWEEN 1 AND 2) AND q",
+        id="BETWEEN",
+    ),
+    pytest.param("a NOT IN (1) IS DISTINCT FROM p AND q", "(a NOT IN (1) IS DISTINCT FROM p) AND q", id="NOT IN"),
+    pytest.param("a IS NULL IS DISTINCT FROM p AND q", "(a IS NULL IS DISTINCT FROM p) AND q", id="IS NULL before"),
+    pytest.param("a IS DISTINCT FROM b IS TRUE", "(a IS DISTINCT FROM b) IS TRUE", id="IS after"),
+    ("p IS DISTINCT FROM q IS DISTINCT FROM p AND q", "((p IS DISTINCT FROM q) IS DISTINCT FROM p) AND q"),
+    ("a IS DISTINCT FROM 1 AND b IS DISTINCT FROM 2 AND p", "(a IS DISTINCT FROM 1) AND (b IS DISTINCT FROM 2) AND p"),
+    pytest.param(
+        "CASE WHEN a IS DISTINCT FROM b AND p THEN 1 END IS DISTINCT FROM 1 AND q",
+        "(CASE WHEN (a IS DISTINCT FROM b) AND p THEN 1 END IS DISTINCT FROM 1) AND q",
+        id="CASE",
+    ),
+    pytest.param("(a IS DISTINCT FROM b AND p) OR q", "((a IS DISTINCT FROM b) AND p) OR q", id="in brackets"),
+    pytest.param(
+        "array_any_match([a], x -> x IS DISTINCT FROM b AND p)",
+        "array_any_match([a], x -> (x IS DISTINCT FROM b) AND p)",
+        id="in a lambda",
+    ),
+    pytest.param(
+        "TIMESTAMP '2026-01-01' IS DISTINCT FROM a::TIMESTAMP AND p",
+        "(TIMESTAMP(6) '2026-01-01' IS DISTINCT FROM a::TIMESTAMP(6)) AND p",
+        id="types",
+    ),
+]
+LEFT = [
+    pytest.param("SELECT a IS DISTINCT FROM b AS x FROM t WHERE p AND q", id="an alias"),
+    pytest.param("SELECT a IS DISTINCT FROM b x FROM t WHERE p AND q", id="an alias without AS"),
+    pytest.param("SELECT * FROM t JOIN t AS u ON t.a IS DISTINCT FROM u.a JOIN t AS v ON p AND q", id="a join"),
+    pytest.param("SELECT a IS DISTINCT FROM b, p AND q FROM t", id="a list"),
+    pytest.param("SELECT DISTINCT a FROM t WHERE p AND q", id="DISTINCT"),
+]
+
+
+@pytest.mark.parametrize(("expression", "bracketed"), BRACKETED)
+def test_the_comparison_ends_where_something_looser_begins(expression: str, bracketed: str) -> None:
+    assert for_datafusion(f"SELECT {expression} FROM t") == f"SELECT {bracketed} FROM t"
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_what_nothing_looser_follows_is_left_alone(text: str) -> None:
+    assert for_datafusion(text) == text
+
+
+def expression(chosen: random.Random, depth: int = 0) -> tuple[str, str, int]:
+    """A condition as one would write it, the same in all its brackets, and how tightly its last operator binds."""
+    kind = (
+        chosen.choice(["OR", "AND", "NOT", IS, IS_NOT, "=", "p", "q", "p", "NULL"])
+        if depth < 4
+        else chosen.choice("pq")
+    )
+    if kind in {"p", "q", "NULL"}:
+        return kind, kind, 9
+    binds = {"OR": 1, "AND": 2, "NOT": 3, IS: 4, IS_NOT: 4, "=": 5}[kind]
+    left, right = expression(chosen, depth + 1), expression(chosen, depth + 1)
+    written = [f"({text})" if tight < binds + (binds > 3) else text for text, _, tight in (left, right)]
+    if kind == "NOT":
+        return f"NOT {written[0]}", f"(NOT {left[1]})", binds
+    return f"{written[0]} {kind} {written[1]}", f"({left[1]} {kind} {right[1]})", binds
+
+
+def test_random_conditions_mean_what_their_brackets_say() -> None:
+    chosen = random.Random(7)  # noqa: S311 - a fixed sample
+    context = SessionContext(session_config())
+    values = [True, False, None]
+    rows = [{"p": p, "q": q} for p in values for q in values]
+    context.register_record_batches(
+        "t", [[pa.RecordBatch.from_pylist(rows, pa.schema({"p": pa.bool_(), "q": pa.bool_()}))]]
+    )
+    for _ in range(3000 if IS_FULL else 150):
+        written, bracketed, _ = expression(chosen)
+        query = "SELECT CAST({} AS BOOLEAN) AS x FROM t"
+        found = context.sql(for_datafusion(query.format(written))).to_pydict()
+        assert found == context.sql(query.format(bracketed)).to_pydict(), written
+
+
+CONCATENATED = {
+    "'a' || 5 % 3": "a2",
+    "'1' || 2 * 3 || 4 - 1": "163",
+    "2 + 3 || 'a' = '5a' AND 'b' || 'c' = 'bc'": True,
+    "'x' || -1 || '*' || (3 - 2)": "x-1*1",
+    "'a' || CASE WHEN true THEN 1 + 1 ELSE 2 END": "a2",
+}
+
+
+@pytest.mark.parametrize("expression", CONCATENATED)
+def test_sums_and_products_bind_closer_than_concatenation(database: Database, expression: str) -> None:
+    assert database.value(f"SELECT {expression}") == CONCATENATED[expression]
+
+
+MOST = 2**63 - 1
+
+
+@pytest.fixture(scope="module")
+def wide(database: Database) -> Database:
+    database.run(
+        "CREATE TABLE wide (k BIGINT, i BIGINT, n INT, f DOUBLE, m DECIMAL(9, 2), d DATE, ts TIMESTAMP) PARTITIONED BY (k)"
+    )
+    database.run(
+        f"INSERT INTO wide VALUES (1, {MOST}, 2147483647, 1.5, 2.50, DATE '2024-01-01', '2024-01-01 00:00:00'),"
+        " (2, 5, 3, 2.0, 1.00, DATE '2024-01-02', '2024-01-02 00:00:00'), (3, -2, NULL, NULL, NULL, NULL, NULL)"
+    )
+    return database
+
+
+def test_more_operators_than_are_checked_are_refused(wide: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_arithmetic, "MOST_OPERATORS", 20)
+    many = " + ".join(["f"] * 22)
+    assert wide.rows(f"SELECT {many} FROM wide WHERE k = 2") == [(44.0,)]
+    assert "22 operators" in wide.refuses(f"SELECT i + 1, {many} FROM wide")
+
+
+def test_sums_keep_their_types_and_names(wide: Database) -> None:
+    found = wide.query(
+        "SELECT sum(i), sum(n), sum(f), sum(m), i + n FROM wide WHERE k = 2 GROUP BY i + n ORDER BY i + n"
+    )
+    assert [str(kind) for kind in found.schema.types] == ["int64", "int64", "double", "decimal128(19, 2)", "int64"]
+    assert found.column_names == ["sum(wide.i)", "sum(wide.n)", "sum(wide.f)", "sum(wide.m)", "wide.i + wide.n"]
+    assert [float(value) for value in found.to_pylist()[0].values()] == [5, 3, 2, 1, 8]
+    assert wide.value(f"SELECT sum(i) FROM (SELECT i - {MOST} AS i FROM wide WHERE k = 1) AS q") == 0
+    assert wide.value("SELECT CAST(sum(CAST(i AS DECIMAL(38, 0))) AS VARCHAR) FROM wide WHERE k < 3") == str(MOST + 5)
+
+
+def test_a_condition_with_arithmetic_prunes(wide: Database) -> None:
+    plan = wide.query("EXPLAIN SELECT i FROM wide WHERE k + 1 = 3")["plan"].to_pylist()
+    assert any("partitions: 1 / 3" in line for line in plan), plan
+
+
+def test_a_condition_without_rows_is_planned_beside_a_check(wide: Database) -> None:
+    assert wide.rows("SELECT i + 3 FROM wide WHERE NULL AND f >= f ORDER BY i") == []
+
+
+# Query → the names and the values of its only row.
+REPEATED = {
+    "SELECT a, a FROM {t}": (["a", "a"], [1, 1]),
+    "SELECT a, b, a, a FROM {t} ORDER BY a": (["a", "b", "a", "a"], [1, "x", 1, 1]),
+    "SELECT *, a FROM {t}": (["a", "b", "a"], [1, "x", 1]),
+    "SELECT b, * FROM {t}": (["b", "a", "b"], ["x", 1, "x"]),
+    "SELECT count(*), count(*) FROM {t}": (["count(*)", "count(*)"], [1, 1]),
+    "SELECT 1 AS x, 2 AS x": (["x", "x"], [1, 2]),
+    'SELECT 1 x, 2 "x", 3 AS X': (["x", "x", "x"], [1, 2, 3]),
+    "SELECT {t}.a, a, sum(a) s, sum(a) s FROM {t} GROUP BY a": (["a", "a", "s", "s"], [1, 1, 1, 1]),
+    "WITH w AS (SELECT a FROM {t}) SELECT a, a FROM w": (["a", "a"], [1, 1]),
+    "SELECT a, a FROM {t} UNION SELECT 1, 1": (["a", "a"], [1, 1]),
+    "SELECT DISTINCT a, a FROM {t} LIMIT 1": (["a", "a"], [1, 1]),
+    "SELECT CAST(a AS INT), CAST(a AS SMALLINT), a + 1, a::INT FROM {t}": (
+        ["{t}.a", "{t}.a", "{t}.a + Int64(1)", "{t}.a"],
+        [1, 1, 2, 1],
+    ),
+    "SELECT CAST('1.005' AS DECIMAL(10, 2)), CAST(1.005 AS DECIMAL(10, 2))": (
+        ['Utf8("1.005")'] * 2,
+        [Decimal("1.01")] * 2,
+    ),
+    "SELECT 1.0 = 1, 1e0 = 1": (["Float64(1) = Int64(1)"] * 2, [True, True]),
+    "SELECT ?::BIGINT AS p, ?::BIGINT AS p": (["p", "p"], [7, 8]),
+}
+
+
+@pytest.mark.parametrize("sql", REPEATED)
+def test_columns_of_one_name_are_all_there(database: Database, table: str, sql: str) -> None:
+    database.run(f"CREATE TABLE {table} AS SELECT 1 AS a, 'x' AS b")
+    text = sql.format(t=table)
+    found = database.query(text, [7, 8] if "?" in sql else None)
+    names, values = REPEATED[sql]
+    assert found.schema.names == [name.format(t=table) for name in names]
+    assert [column.to_pylist() for column in found.columns] == [[value] for value in values]
+    described = database.engine.describe(text).schema
+    assert (described.names, described.types) == (found.schema.names, found.schema.types)
