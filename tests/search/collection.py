@@ -25,6 +25,8 @@ from lance_flight.errors import LanceFlightError
 from tests.engine.database import open_engine
 
 DIMENSIONS = 8
+VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
+"""What most searches are for."""
 EXACTLY = QueryOptions(exact_search=True)
 TENANTS = ("a", "b", "c", "d", None)
 WORDS = ("lance", "arrow", "flight", "spark", "format", "table", "open", "file", "index", "vector")
@@ -90,14 +92,24 @@ def store(of: Engine, documents: Documents, name: str = "docs") -> None:
     of.ingest(TableName(PUBLIC, name), documents.table.to_reader(), create_missing=False, existing=IfExists.APPEND)
 
 
-def made(root: Path, documents: Documents, partitioned_by: str = "tenant", *, stable_row_ids: bool = False) -> Engine:
+def made(
+    root: Path,
+    documents: Documents,
+    partitioned_by: str = "tenant",
+    *,
+    stable_row_ids: bool = False,
+    vector_index: str | None = None,
+) -> Engine:
     """A table with these rows, which keep their ids or not: a copy of the first one that was made of them."""
     key = repr((documents.rows, partitioned_by, stable_row_ids))
     template = _templates() / sha256(key.encode()).hexdigest()
     if not template.exists():
         fill(open_engine(template), documents, partitioned_by, stable_row_ids=stable_row_ids)
     shutil.copytree(template, root, dirs_exist_ok=True)
-    return open_engine(root)
+    engine = open_engine(root)
+    if vector_index is not None:
+        engine.update(f"CREATE INDEX v ON docs (embedding) USING {vector_index}")
+    return engine
 
 
 @cache
@@ -132,6 +144,13 @@ def told(of: Engine, sql: str, access: Access = UNLIMITED) -> str:
         return str(query(of, sql, access=access))
     except LanceFlightError as error:
         return f"{type(error).__name__}: {error}"
+
+
+def same(rows: list[dict[str, Any]], expected: list[tuple[float, int]]) -> bool:
+    """Tell whether rows are these, in this order, with these distances."""
+    return [row["id"] for row in rows] == [number for _, number in expected] and bool(
+        np.allclose([row["_distance"] for row in rows], [distance for distance, _ in expected], atol=1e-4)
+    )
 
 
 def literal(vector: list[float]) -> str:

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
+from tests.search.collection import VECTOR, Documents, literal, made, query, same, store, told
 
 pytestmark = pytest.mark.slow  # a long property
 
 ROWS = 600
-VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 INDICES = {
     "none": (None, ""),
     "flat": ("ivf_flat WITH (min_rows = 1, num_partitions = 3)", ", nprobes => 100"),
@@ -47,9 +46,7 @@ def docs(
     request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Engine, str]:
     index, exactly = INDICES[request.param]
-    of = made(tmp_path_factory.mktemp("docs") / "root", documents)
-    if index is not None:
-        of.update(f"CREATE INDEX v ON docs (embedding) USING {index}")
+    of = made(tmp_path_factory.mktemp("docs") / "root", documents, vector_index=index)
     return of, exactly
 
 
@@ -57,12 +54,6 @@ def search(docs: tuple[Engine, str], arguments: str, parameters: pa.RecordBatch 
     of, exactly = docs
     sql = f"SELECT id, _distance FROM vector_search('docs', 'embedding', {literal(VECTOR)}{exactly}, {arguments})"
     return query(of, sql, parameters)
-
-
-def same(rows: list[dict[str, Any]], expected: list[tuple[float, int]]) -> bool:
-    return [row["id"] for row in rows] == [number for _, number in expected] and bool(
-        np.allclose([row["_distance"] for row in rows], [distance for distance, _ in expected], atol=1e-4)
-    )
 
 
 @given(st.data())

@@ -20,11 +20,10 @@ from lance_flight.engine.query.search.distance_ranges import DistanceRange, Inte
 from lance_flight.engine.sql.vector_functions import DISTANCES
 
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, EXACTLY, Documents, literal, made, query, searches
+from tests.search.collection import DIMENSIONS, EXACTLY, VECTOR, Documents, literal, made, query, searches
 
 pytestmark = pytest.mark.slow  # a long property
 
-VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 NEAR = literal(VECTOR)
 INDICES = {
     "no index": None,
@@ -74,10 +73,7 @@ def documents() -> Documents:
 
 @pytest.fixture(scope="module", params=INDICES)
 def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    of = made(tmp_path_factory.mktemp("docs") / "root", documents())
-    if INDICES[request.param] is not None:
-        of.update(f"CREATE INDEX v ON docs (embedding) USING {INDICES[request.param]}")
-    return of
+    return made(tmp_path_factory.mktemp("docs") / "root", documents(), vector_index=INDICES[request.param])
 
 
 Holds = Callable[[float, float, float, dict[str, Any]], bool]

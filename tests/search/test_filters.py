@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from datafusion import SessionContext
 from hypothesis import given
@@ -15,12 +14,11 @@ from lance_flight.engine.query.policies.file import Policies
 
 from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
+from tests.search.collection import VECTOR, Documents, literal, made, query, same, store, told
 from tests.search.layouts import COLUMNS, lance_plans
 
 pytestmark = pytest.mark.slow  # a long property
 
-VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 EXACTLY = "nprobes => 100, refine => 50"
 
 
@@ -67,12 +65,6 @@ def texts(of: Engine, condition: str | None, words: str = "lance vector", count:
     where = "" if condition is None else ", filter => '{}'".format(condition.replace("'", "''"))
     found = query(of, f"SELECT id, _score FROM full_text_search('docs', 'body', '{words}', k => {count}{where})")
     return {row["id"]: row["_score"] for row in found}
-
-
-def same(rows: list[dict[str, Any]], expected: list[tuple[float, int]]) -> bool:
-    return [row["id"] for row in rows] == [number for _, number in expected] and bool(
-        np.allclose([row["_distance"] for row in rows], [distance for distance, _ in expected], atol=1e-4)
-    )
 
 
 CONDITIONS = [

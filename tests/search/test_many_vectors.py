@@ -40,9 +40,7 @@ def documents() -> Documents:
 @pytest.fixture(scope="module", params=INDICES)
 def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, str]:
     index, exactly = INDICES[request.param]
-    of = made(tmp_path_factory.mktemp("docs") / "root", documents())
-    if index is not None:
-        of.update(f"CREATE INDEX v ON docs (embedding) USING {index}")
+    of = made(tmp_path_factory.mktemp("docs") / "root", documents(), vector_index=index)
     store(of, Documents.random(40, seed=8, start=1000))
     questions = Documents.random(30, seed=9)
     of.update(f"CREATE TABLE questions (name VARCHAR, e FLOAT[{DIMENSIONS}])")

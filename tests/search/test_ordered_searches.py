@@ -20,12 +20,11 @@ from lance_flight.errors import LanceFlightError
 
 from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, EXACTLY, Documents, literal, made, query, searches, store
+from tests.search.collection import DIMENSIONS, EXACTLY, VECTOR, Documents, literal, made, query, searches, store
 
 pytestmark = pytest.mark.slow  # a long property, and every change
 
 ROWS = 500
-VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 NEAR = literal(VECTOR)
 INDICES = {
     "no index": None,

@@ -18,11 +18,10 @@ from lance_flight.errors import LanceFlightError
 
 from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
+from tests.search.collection import DIMENSIONS, VECTOR, Documents, literal, made, query, store, told
 
 pytestmark = pytest.mark.slow  # every page over every layout
 
-VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 ORIGIN = literal([0] * DIMENSIONS)
 CODES = ", nprobes => 99"
 FOUND_FIRST = {"price % 3 > 0"}
@@ -57,9 +56,7 @@ def documents(count: int = 360, start: int = 0) -> Documents:
 @pytest.fixture(scope="module", params=TABLES)
 def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, str]:
     index, exactly, is_stable = TABLES[request.param]
-    of = made(tmp_path_factory.mktemp("docs") / "root", documents(), stable_row_ids=is_stable)
-    if index is not None:
-        of.update(f"CREATE INDEX v ON docs (embedding) USING {index}")
+    of = made(tmp_path_factory.mktemp("docs") / "root", documents(), stable_row_ids=is_stable, vector_index=index)
     if "quantised" not in request.param and "refined" not in request.param:
         # The rows of one partition have other files without an index, and some are gone.
         store(of, Documents([{**row, "tenant": "a"} for row in documents(40, start=1000).rows]))

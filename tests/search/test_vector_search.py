@@ -19,12 +19,11 @@ from lance_flight.errors import InvalidInput, NotFound, SqlError
 
 from tests.engine.database import open_engine
 from tests.examples import examples
-from tests.search.collection import DIMENSIONS, Documents, literal, made, query, store, told
+from tests.search.collection import DIMENSIONS, VECTOR, Documents, literal, made, query, store, told
 
 pytestmark = pytest.mark.slow  # every metric over every layout
 
 ROWS = 900
-VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
 INDICES = [
     None,
     "ivf_flat WITH (min_rows = 1, num_partitions = 3)",
@@ -57,10 +56,7 @@ def documents() -> Documents:
 
 @pytest.fixture(scope="module", params=INDICES, ids=lambda index: str(index).split(" ", 1)[0])
 def docs(request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    made_of = made(tmp_path_factory.mktemp("docs") / "root", documents)
-    if request.param is not None:
-        made_of.update(f"CREATE INDEX v ON docs (embedding) USING {request.param}")
-    return made_of
+    return made(tmp_path_factory.mktemp("docs") / "root", documents, vector_index=request.param)
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
