@@ -416,3 +416,9 @@ def test_bound_rows_are_one_commit_in_their_order(engine: Engine) -> None:
     rows = pa.record_batch({"1": [f"row {n}" for n in range(5000)], "2": list(range(5000))})
     assert engine.update("INSERT INTO t (b, a) VALUES (?, ?)", rows) == 5000
     assert engine.query("SELECT b, a FROM t").to_pylist() == [{"b": f"row {n}", "a": n} for n in range(5000)]
+
+
+def test_bound_rows_of_another_width_are_refused(engine: Engine) -> None:
+    engine.update("CREATE TABLE t (a BIGINT, b VARCHAR)")
+    with pytest.raises(LanceFlightError, match=r"INSERT INTO t has 1 values for 2 columns \(a, b\)"):
+        engine.update("INSERT INTO t VALUES (?)", pa.record_batch({"1": [1]}))
