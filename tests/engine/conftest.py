@@ -41,6 +41,12 @@ def table() -> str:
 
 
 @pytest.fixture
+def copied(database: Database, template: str, table: str) -> str:
+    """A copy of the partitioned table `template` of a module, which nobody else changes."""
+    return database.copy(template, table)
+
+
+@pytest.fixture
 def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
     """The command line, within this process."""
     return Commands(capsys)

@@ -27,12 +27,6 @@ def template(database: Database) -> str:
     return "template"
 
 
-@pytest.fixture
-def branched(database: Database, template: str, table: str) -> str:
-    """A copy of that table."""
-    return database.copy(template, table)
-
-
 def on(database: Database, table: str, statements: str, *, branch: bool = False) -> None:
     """Run statements, one a line, on `{t}`, which is main or the branch; one that does not name it says how to alter it."""
     name = f'"{table}@draft"' if branch else table
@@ -76,25 +70,25 @@ CHANGES = [
 
 @pytest.mark.parametrize(("statements", "expected"), CHANGES)
 def test_what_changes_on_a_branch_comes_to_main_in_one_commit(
-    database: Database, branched: str, statements: str, expected: Rows
+    database: Database, copied: str, statements: str, expected: Rows
 ) -> None:
-    before = int(manifest(database.root / branched).version)
-    untouched = manifest_rows(database.root / branched), manifest(database.root / branched).metadata
-    on(database, branched, statements, branch=True)
-    assert rows(database, f"{branched}@draft") == expected
-    assert rows(database, branched) == OLD
-    assert (manifest_rows(database.root / branched), manifest(database.root / branched).metadata) == untouched
-    columns = database.query(f'SELECT * FROM "{branched}@draft"').schema
-    publish(database, branched)
-    assert rows(database, branched) == stored(database, branched) == expected
-    assert database.query(f"SELECT * FROM {branched}").schema == columns
-    done = database.rows(f"SELECT version FROM {branched}$snapshots WHERE operation = 'publish branch draft'")
+    before = int(manifest(database.root / copied).version)
+    untouched = manifest_rows(database.root / copied), manifest(database.root / copied).metadata
+    on(database, copied, statements, branch=True)
+    assert rows(database, f"{copied}@draft") == expected
+    assert rows(database, copied) == OLD
+    assert (manifest_rows(database.root / copied), manifest(database.root / copied).metadata) == untouched
+    columns = database.query(f'SELECT * FROM "{copied}@draft"').schema
+    publish(database, copied)
+    assert rows(database, copied) == stored(database, copied) == expected
+    assert database.query(f"SELECT * FROM {copied}").schema == columns
+    done = database.rows(f"SELECT version FROM {copied}$snapshots WHERE operation = 'publish branch draft'")
     assert len(done) == 1
-    assert rows(database, f"{branched}@{before}") == OLD
-    assert rows(database, f"{branched}@{done[0][0]}") == expected
-    version = int(manifest(database.root / branched).version)
-    publish(database, branched)
-    assert int(manifest(database.root / branched).version) == version
+    assert rows(database, f"{copied}@{before}") == OLD
+    assert rows(database, f"{copied}@{done[0][0]}") == expected
+    version = int(manifest(database.root / copied).version)
+    publish(database, copied)
+    assert int(manifest(database.root / copied).version) == version
 
 
 MERGED = [
@@ -123,33 +117,33 @@ MERGED = [
 
 @pytest.mark.parametrize(("branch", "main", "expected"), MERGED)
 def test_what_both_have_changed_apart_from_each_other_comes_together(
-    database: Database, branched: str, branch: str, main: str, expected: Rows
+    database: Database, copied: str, branch: str, main: str, expected: Rows
 ) -> None:
-    on(database, branched, branch, branch=True)
-    on(database, branched, main)
-    before, version = rows(database, branched), int(manifest(database.root / branched).version)
-    changed = rows(database, f"{branched}@draft")
-    publish(database, branched)
-    assert rows(database, branched) == stored(database, branched) == expected
-    assert rows(database, f"{branched}@{version}") == before
-    assert rows(database, f"{branched}@draft") == changed
+    on(database, copied, branch, branch=True)
+    on(database, copied, main)
+    before, version = rows(database, copied), int(manifest(database.root / copied).version)
+    changed = rows(database, f"{copied}@draft")
+    publish(database, copied)
+    assert rows(database, copied) == stored(database, copied) == expected
+    assert rows(database, f"{copied}@{version}") == before
+    assert rows(database, f"{copied}@draft") == changed
     for row in expected:
         for name, value in row.items():
             literal = "NULL" if value is None else f"'{value}'" if isinstance(value, str) else value
-            found = database.query(f"SELECT * FROM {branched} WHERE {name} IS NOT DISTINCT FROM {literal}").to_pylist()
+            found = database.query(f"SELECT * FROM {copied} WHERE {name} IS NOT DISTINCT FROM {literal}").to_pylist()
             assert sorted(map(str, found)) == sorted(str(each) for each in expected if each[name] == value)
-    kinds = {field.name: field.type for field in manifest(database.root / branched).schema}
-    for spec in specs(database, branched).values():
+    kinds = {field.name: field.type for field in manifest(database.root / copied).schema}
+    for spec in specs(database, copied).values():
         for each in spec["fields"]:
             assert (
                 str(kinds[f"partition_field_{each['field_id']}"]).replace("string", "utf8")
                 == each["result_type"]["type"]
             )
-    database.rows(f"ALTER TABLE {branched} REWRITE PARTITIONS")
-    database.rows(f"ALTER TABLE {branched} COMPACT")
-    database.rows(f"VACUUM {branched}")
-    assert rows(database, branched) == stored(database, branched) == expected
-    assert rows(database, f"{branched}@draft") == changed
+    database.rows(f"ALTER TABLE {copied} REWRITE PARTITIONS")
+    database.rows(f"ALTER TABLE {copied} COMPACT")
+    database.rows(f"VACUUM {copied}")
+    assert rows(database, copied) == stored(database, copied) == expected
+    assert rows(database, f"{copied}@draft") == changed
 
 
 REFUSED = [
@@ -174,101 +168,99 @@ REFUSED = [
 
 @pytest.mark.parametrize(("branch", "main", "says"), REFUSED)
 def test_what_both_have_changed_is_refused_and_named(
-    database: Database, branched: str, branch: str, main: str, says: list[str]
+    database: Database, copied: str, branch: str, main: str, says: list[str]
 ) -> None:
-    on(database, branched, branch, branch=True)
-    on(database, branched, main)
-    before = manifest_rows(database.root / branched)
-    message = database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    on(database, copied, branch, branch=True)
+    on(database, copied, main)
+    before = manifest_rows(database.root / copied)
+    message = database.refuses(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
     assert [part for part in ("serialization_failure", "'draft'", *says) if part not in message] == []
-    assert manifest_rows(database.root / branched) == before
+    assert manifest_rows(database.root / copied) == before
 
 
-def test_a_branch_goes_on_after_its_publication(database: Database, branched: str) -> None:
+def test_a_branch_goes_on_after_its_publication(database: Database, copied: str) -> None:
     on(
         database,
-        branched,
+        copied,
         "ADD COLUMN c INT DEFAULT 7\nINSERT INTO {t} VALUES (4, 'a', 40, 8)",
         branch=True,
     )
-    on(database, branched, "ADD COLUMN d INT\nINSERT INTO {t} VALUES (5, 'n', 50, 9)")
-    publish(database, branched)
+    on(database, copied, "ADD COLUMN d INT\nINSERT INTO {t} VALUES (5, 'n', 50, 9)")
+    publish(database, copied)
     on(
         database,
-        branched,
+        copied,
         "ALTER COLUMN v TYPE BIGINT\nINSERT INTO {t} VALUES (6, 'a', 5000000000, 1)",
         branch=True,
     )
-    on(database, branched, "RENAME COLUMN d TO e")
-    publish(database, branched)
-    found = [(row["id"], row["v"], row["c"], row["e"]) for row in rows(database, branched)]
+    on(database, copied, "RENAME COLUMN d TO e")
+    publish(database, copied)
+    found = [(row["id"], row["v"], row["c"], row["e"]) for row in rows(database, copied)]
     assert found == [
         (1, 10, 7, None), (2, 20, 7, None), (3, 30, 7, None), (4, 40, 8, None), (5, 50, 7, 9),
         (6, 5000000000, 1, None),
     ]  # fmt: skip
-    assert stored(database, branched) == rows(database, branched)
-    on(database, branched, "INSERT INTO {t} VALUES (7, 'n', 70, 2)", branch=True)
-    assert "was changed on the main branch" in database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    database.run(f"ALTER TABLE {branched} DROP BRANCH draft")
-    database.run(f"VACUUM {branched}")
-    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 4, 5, 6]
+    assert stored(database, copied) == rows(database, copied)
+    on(database, copied, "INSERT INTO {t} VALUES (7, 'n', 70, 2)", branch=True)
+    assert "was changed on the main branch" in database.refuses(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    database.run(f"ALTER TABLE {copied} DROP BRANCH draft")
+    database.run(f"VACUUM {copied}")
+    assert [row["id"] for row in rows(database, copied)] == [1, 2, 3, 4, 5, 6]
 
 
-def test_comments_and_keys_come_along_and_write_no_table(database: Database, branched: str) -> None:
-    database.run(f"COMMENT ON COLUMN \"{branched}@draft\".v IS 'a value'")
-    database.run(f"COMMENT ON TABLE \"{branched}@draft\" IS 'a table'")
-    on(database, branched, "RENAME COLUMN v TO w")
-    pins = [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / branched)]
-    publish(database, branched)
-    assert [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / branched)] == pins
-    assert "a value" in str(database.rows(f"DESCRIBE {branched}"))
-    schema = json.loads(manifest(database.root / branched).metadata["schema"])
+def test_comments_and_keys_come_along_and_write_no_table(database: Database, copied: str) -> None:
+    database.run(f"COMMENT ON COLUMN \"{copied}@draft\".v IS 'a value'")
+    database.run(f"COMMENT ON TABLE \"{copied}@draft\" IS 'a table'")
+    on(database, copied, "RENAME COLUMN v TO w")
+    pins = [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / copied)]
+    publish(database, copied)
+    assert [(row["read_branch"], row["read_version"]) for row in manifest_rows(database.root / copied)] == pins
+    assert "a value" in str(database.rows(f"DESCRIBE {copied}"))
+    schema = json.loads(manifest(database.root / copied).metadata["schema"])
     assert schema["metadata"]["comment"] == "a table"
     assert [field["name"] for field in schema["fields"]] == ["id", "p", "w"]
 
 
-def test_two_branches_add_columns_and_both_are_published(database: Database, branched: str) -> None:
-    database.run(f"ALTER TABLE {branched} CREATE BRANCH other")
-    on(database, branched, "ADD COLUMN c INT DEFAULT 7", branch=True)
-    database.run(f'ALTER TABLE "{branched}@other" ADD COLUMN d INT DEFAULT 8')
-    publish(database, branched)
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH other")
-    assert rows(database, branched) == stored(database, branched) == [{**row, "c": 7, "d": 8} for row in OLD]
-    on(database, branched, "ADD COLUMN e INT")
-    schema = json.loads(manifest(database.root / branched).metadata["schema"])
+def test_two_branches_add_columns_and_both_are_published(database: Database, copied: str) -> None:
+    database.run(f"ALTER TABLE {copied} CREATE BRANCH other")
+    on(database, copied, "ADD COLUMN c INT DEFAULT 7", branch=True)
+    database.run(f'ALTER TABLE "{copied}@other" ADD COLUMN d INT DEFAULT 8')
+    publish(database, copied)
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH other")
+    assert rows(database, copied) == stored(database, copied) == [{**row, "c": 7, "d": 8} for row in OLD]
+    on(database, copied, "ADD COLUMN e INT")
+    schema = json.loads(manifest(database.root / copied).metadata["schema"])
     ids = [int(field["metadata"]["lance:field_id"]) for field in schema["fields"]]
     assert len(set(ids)) == len(ids) == 6
 
 
-def test_a_rollback_goes_behind_a_publication_and_what_changed_is_told(database: Database, branched: str) -> None:
-    before = int(manifest(database.root / branched).version)
-    database.run(f"ALTER TABLE {branched} CREATE TAG good")
-    on(database, branched, "ADD COLUMN c INT\nINSERT INTO {t} VALUES (4, 'a', 40, 8)", branch=True)
-    publish(database, branched)
-    newest = int(manifest(database.root / branched).version)
-    changes = database.rows(f"SELECT id, c, _change FROM table_changes('{branched}', {before}, {newest})")
+def test_a_rollback_goes_behind_a_publication_and_what_changed_is_told(database: Database, copied: str) -> None:
+    before = int(manifest(database.root / copied).version)
+    database.run(f"ALTER TABLE {copied} CREATE TAG good")
+    on(database, copied, "ADD COLUMN c INT\nINSERT INTO {t} VALUES (4, 'a', 40, 8)", branch=True)
+    publish(database, copied)
+    newest = int(manifest(database.root / copied).version)
+    changes = database.rows(f"SELECT id, c, _change FROM table_changes('{copied}', {before}, {newest})")
     assert changes == [(4, 8, "insert")]
-    assert rows(database, f"{branched}@good") == OLD
-    database.run(f"ALTER TABLE {branched} ROLLBACK TO good")
-    assert rows(database, branched) == OLD
-    on(database, branched, "INSERT INTO {t} VALUES (9, 'a', 90)")
-    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 9]
+    assert rows(database, f"{copied}@good") == OLD
+    database.run(f"ALTER TABLE {copied} ROLLBACK TO good")
+    assert rows(database, copied) == OLD
+    on(database, copied, "INSERT INTO {t} VALUES (9, 'a', 90)")
+    assert [row["id"] for row in rows(database, copied)] == [1, 2, 3, 9]
 
 
 BRANCH = "ALTER COLUMN v TYPE BIGINT\nSET PARTITIONED BY (v)\nINSERT INTO {t} VALUES (4, 'c', 40)"
 
 
-def test_others_write_to_main_while_a_branch_is_published_and_nothing_is_lost(
-    database: Database, branched: str
-) -> None:
-    on(database, branched, BRANCH, branch=True)
+def test_others_write_to_main_while_a_branch_is_published_and_nothing_is_lost(database: Database, copied: str) -> None:
+    on(database, copied, BRANCH, branch=True)
     begun, ended, written = Event(), Event(), list[int]()
 
     def insert() -> None:
         while not ended.is_set() or len(written) < 3:
             number = 1000 + len(written)
             partition = "ab"[len(written) % 2]
-            database.run(f"INSERT INTO {branched} VALUES ({number}, '{partition}', {number})")
+            database.run(f"INSERT INTO {copied} VALUES ({number}, '{partition}', {number})")
             written.append(number)
             begun.set()
 
@@ -276,10 +268,10 @@ def test_others_write_to_main_while_a_branch_is_published_and_nothing_is_lost(
     writer.start()
     begun.wait(60)
     try:
-        publish(database, branched)
+        publish(database, copied)
     finally:
         ended.set()
         writer.join()
-    assert database.query(f"SELECT v FROM {branched}").schema.types == [pa.int64()]
-    assert [row["id"] for row in rows(database, branched)] == [1, 2, 3, 4, *written]
-    assert stored(database, branched) == rows(database, branched)
+    assert database.query(f"SELECT v FROM {copied}").schema.types == [pa.int64()]
+    assert [row["id"] for row in rows(database, copied)] == [1, 2, 3, 4, *written]
+    assert stored(database, copied) == rows(database, copied)

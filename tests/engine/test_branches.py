@@ -21,12 +21,6 @@ def template(database: Database) -> str:
     return "template"
 
 
-@pytest.fixture
-def branched(database: Database, template: str, table: str) -> str:
-    """A copy of that table."""
-    return database.copy(template, table)
-
-
 def ids(database: Database, reference: str, where: str = "true") -> list[int]:
     return [number for (number,) in database.rows(f'SELECT id FROM "{reference}" WHERE {where} ORDER BY id')]
 
@@ -55,20 +49,20 @@ WRITES = [
 
 @pytest.mark.parametrize(("write", "expected"), WRITES)
 def test_a_write_on_a_branch_is_seen_there_alone_until_it_is_published(
-    database: Database, branched: str, write: str, expected: list[int]
+    database: Database, copied: str, write: str, expected: list[int]
 ) -> None:
-    before = manifest_rows(database.root / branched)
-    database.run(write.format(t=f'"{branched}@draft"'))
-    assert ids(database, f"{branched}@draft") == expected
-    assert database.value(f"SELECT count(*) FROM {branched}@draft") == len(expected)
-    assert ids(database, branched) == [1, 2, 3]
-    assert manifest_rows(database.root / branched) == before
-    version = int(manifest(database.root / branched).version)
-    assert database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft") == 0
-    assert int(manifest(database.root / branched).version) == version + 1
-    assert ids(database, branched) == ids(database, f"{branched}@draft") == expected
-    assert stored_ids(database, branched) == expected
-    assert ids(database, f"{branched}@{version}") == [1, 2, 3]
+    before = manifest_rows(database.root / copied)
+    database.run(write.format(t=f'"{copied}@draft"'))
+    assert ids(database, f"{copied}@draft") == expected
+    assert database.value(f"SELECT count(*) FROM {copied}@draft") == len(expected)
+    assert ids(database, copied) == [1, 2, 3]
+    assert manifest_rows(database.root / copied) == before
+    version = int(manifest(database.root / copied).version)
+    assert database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft") == 0
+    assert int(manifest(database.root / copied).version) == version + 1
+    assert ids(database, copied) == ids(database, f"{copied}@draft") == expected
+    assert stored_ids(database, copied) == expected
+    assert ids(database, f"{copied}@{version}") == [1, 2, 3]
 
 
 def test_many_tables_that_were_written_anew_on_a_branch_are_read_there_and_after_its_publication(
@@ -83,30 +77,30 @@ def test_many_tables_that_were_written_anew_on_a_branch_are_read_there_and_after
     assert ids(database, table) == list(range(101, 141))
 
 
-def test_a_branch_is_written_again_and_again_and_each_write_goes_on_top(database: Database, branched: str) -> None:
+def test_a_branch_is_written_again_and_again_and_each_write_goes_on_top(database: Database, copied: str) -> None:
     for number in range(4, 8):
-        database.run(f"INSERT INTO \"{branched}@draft\" VALUES ({number}, 'a'), ({number}0, 'new')")
-    database.run(f'DELETE FROM "{branched}@draft" WHERE id IN (5, 50, 1)')
+        database.run(f"INSERT INTO \"{copied}@draft\" VALUES ({number}, 'a'), ({number}0, 'new')")
+    database.run(f'DELETE FROM "{copied}@draft" WHERE id IN (5, 50, 1)')
     expected = [2, 3, 4, 6, 7, 40, 60, 70]
-    assert ids(database, f"{branched}@draft") == expected
-    assert ids(database, f"{branched}@draft", "p = 'a'") == [2, 4, 6, 7]
-    database.run(f"INSERT INTO {branched} VALUES (8, 'b')")
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    assert ids(database, branched) == stored_ids(database, branched) == sorted([*expected, 8])
+    assert ids(database, f"{copied}@draft") == expected
+    assert ids(database, f"{copied}@draft", "p = 'a'") == [2, 4, 6, 7]
+    database.run(f"INSERT INTO {copied} VALUES (8, 'b')")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == sorted([*expected, 8])
 
 
-def test_main_is_written_on_after_a_publication_and_the_branch_too(database: Database, branched: str) -> None:
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'new')")
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    database.run(f"INSERT INTO {branched} VALUES (6, 'a'), (7, 'new'), (8, 'b')")
-    database.run(f"DELETE FROM {branched} WHERE id = 4")
-    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 5, 6, 7, 8]
-    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5]
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (9, 'c')")
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 5, 6, 7, 8, 9]
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (10, 'a')")
-    assert "serialization_failure" in database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+def test_main_is_written_on_after_a_publication_and_the_branch_too(database: Database, copied: str) -> None:
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a'), (5, 'new')")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    database.run(f"INSERT INTO {copied} VALUES (6, 'a'), (7, 'new'), (8, 'b')")
+    database.run(f"DELETE FROM {copied} WHERE id = 4")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 5, 6, 7, 8]
+    assert ids(database, f"{copied}@draft") == [1, 2, 3, 4, 5]
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (9, 'c')")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 5, 6, 7, 8, 9]
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (10, 'a')")
+    assert "serialization_failure" in database.refuses(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
 
 
 MEANWHILE = [
@@ -117,92 +111,90 @@ MEANWHILE = [
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_what_main_changed_as_well_is_not_published_over(database: Database, branched: str, meanwhile: str) -> None:
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'new'), (6, 'c')")
-    database.run(meanwhile.format(t=branched))
-    before = manifest_rows(database.root / branched)
-    message = database.refuses(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+def test_what_main_changed_as_well_is_not_published_over(database: Database, copied: str, meanwhile: str) -> None:
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a'), (5, 'new'), (6, 'c')")
+    database.run(meanwhile.format(t=copied))
+    before = manifest_rows(database.root / copied)
+    message = database.refuses(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
     (changed,) = {"a", "new"}.intersection(
         row["partition_field_p"] for row in before if row["object_id"] in message and row["object_type"] == "table"
     )
     assert changed in meanwhile or "DELETE" in meanwhile
     assert "serialization_failure" in message
-    assert manifest_rows(database.root / branched) == before
-    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5, 6]
+    assert manifest_rows(database.root / copied) == before
+    assert ids(database, f"{copied}@draft") == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_name_that_was_dropped_is_used_again_and_what_was_published_under_it_stays(
-    database: Database, branched: str
+    database: Database, copied: str
 ) -> None:
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'b')")
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (6, 'a')")
-    database.run(f"ALTER TABLE {branched} DROP BRANCH draft")
-    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 4, 5]
-    assert "not_found" in database.refuses(f"SELECT * FROM {branched}@draft")
-    database.run(f"ALTER TABLE {branched} CREATE BRANCH draft")
-    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5]
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (7, 'a')")
-    database.run(f"INSERT INTO {branched} VALUES (8, 'b')")
-    assert ids(database, f"{branched}@draft") == [1, 2, 3, 4, 5, 7]
-    assert ids(database, branched) == [1, 2, 3, 4, 5, 8]
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    assert ids(database, branched) == stored_ids(database, branched) == [1, 2, 3, 4, 5, 7, 8]
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a'), (5, 'b')")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (6, 'a')")
+    database.run(f"ALTER TABLE {copied} DROP BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 4, 5]
+    assert "not_found" in database.refuses(f"SELECT * FROM {copied}@draft")
+    database.run(f"ALTER TABLE {copied} CREATE BRANCH draft")
+    assert ids(database, f"{copied}@draft") == [1, 2, 3, 4, 5]
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (7, 'a')")
+    database.run(f"INSERT INTO {copied} VALUES (8, 'b')")
+    assert ids(database, f"{copied}@draft") == [1, 2, 3, 4, 5, 7]
+    assert ids(database, copied) == [1, 2, 3, 4, 5, 8]
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 4, 5, 7, 8]
 
 
-def test_a_branch_begins_where_it_is_told(database: Database, branched: str) -> None:
-    first = int(manifest(database.root / branched).version)
-    database.run(f"INSERT INTO {branched} VALUES (4, 'a')")
-    database.run(f"ALTER TABLE {branched} CREATE TAG good AS OF {first}")
+def test_a_branch_begins_where_it_is_told(database: Database, copied: str) -> None:
+    first = int(manifest(database.root / copied).version)
+    database.run(f"INSERT INTO {copied} VALUES (4, 'a')")
+    database.run(f"ALTER TABLE {copied} CREATE TAG good AS OF {first}")
     for name, at in (("by_number", first), ("by_tag", "good")):
-        database.run(f"ALTER TABLE {branched} CREATE BRANCH {name} AS OF {at}")
-        database.run(f"INSERT INTO \"{branched}@{name}\" VALUES (5, 'a')")
-        assert ids(database, f"{branched}@{name}") == [1, 2, 3, 5]
-    assert ids(database, branched) == [1, 2, 3, 4]
+        database.run(f"ALTER TABLE {copied} CREATE BRANCH {name} AS OF {at}")
+        database.run(f"INSERT INTO \"{copied}@{name}\" VALUES (5, 'a')")
+        assert ids(database, f"{copied}@{name}") == [1, 2, 3, 5]
+    assert ids(database, copied) == [1, 2, 3, 4]
 
 
-def test_branches_are_listed_with_their_versions(database: Database, branched: str) -> None:
-    forked = int(manifest(database.root / branched).version)
-    database.run(f"ALTER TABLE {branched} CREATE BRANCH other")
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a')")
-    assert database.rows(f"SELECT * FROM {branched}$branches ORDER BY name") == [
+def test_branches_are_listed_with_their_versions(database: Database, copied: str) -> None:
+    forked = int(manifest(database.root / copied).version)
+    database.run(f"ALTER TABLE {copied} CREATE BRANCH other")
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a')")
+    assert database.rows(f"SELECT * FROM {copied}$branches ORDER BY name") == [
         ("draft", forked, forked + 1),
         ("other", forked, forked),
     ]
     newest = database.rows(
-        f'SELECT version, operation, tables_changed FROM "{branched}@draft$snapshots" ORDER BY version DESC LIMIT 1'
+        f'SELECT version, operation, tables_changed FROM "{copied}@draft$snapshots" ORDER BY version DESC LIMIT 1'
     )
     assert newest == [(forked + 1, "append 1 rows into 1 partitions", 1)]
-    assert int(database.value(f"SELECT max(version) FROM {branched}$snapshots")) == forked
-    pins = database.rows(f'SELECT p, read_branch IS NULL FROM "{branched}@draft$partitions" ORDER BY p')
+    assert int(database.value(f"SELECT max(version) FROM {copied}$snapshots")) == forked
+    pins = database.rows(f'SELECT p, read_branch IS NULL FROM "{copied}@draft$partitions" ORDER BY p')
     assert pins == [("a", False), ("b", True)]
 
 
-def test_files_are_listed_where_they_lie_on_a_branch_and_after_its_publication(
-    database: Database, branched: str
-) -> None:
+def test_files_are_listed_where_they_lie_on_a_branch_and_after_its_publication(database: Database, copied: str) -> None:
     def listed(reference: str) -> list[str]:
         return [path for (path,) in database.rows(f'SELECT path FROM "{reference}$files"')]
 
-    database.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'new')")
-    on_branch = listed(f"{branched}@draft")
-    database.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
-    database.run(f"ALTER TABLE {branched} CREATE BRANCH again")
-    database.run(f"INSERT INTO \"{branched}@again\" VALUES (6, 'a')")
-    for paths, count in ((on_branch, 4), (listed(branched), 4), (listed(f"{branched}@again"), 5)):
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a'), (5, 'new')")
+    on_branch = listed(f"{copied}@draft")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    database.run(f"ALTER TABLE {copied} CREATE BRANCH again")
+    database.run(f"INSERT INTO \"{copied}@again\" VALUES (6, 'a')")
+    for paths, count in ((on_branch, 4), (listed(copied), 4), (listed(f"{copied}@again"), 5)):
         assert len(paths) == count
-        assert [path for path in paths if not (database.root / branched / path).is_file()] == []
+        assert [path for path in paths if not (database.root / copied / path).is_file()] == []
 
 
-def test_a_branch_is_a_table_to_ingest_describe_and_join(database: Database, branched: str) -> None:
-    name = f"{branched}@draft"
-    assert database.ingest(name, database.query(f"SELECT id + 10 AS id, p FROM {branched}"), mode="append") == 3
+def test_a_branch_is_a_table_to_ingest_describe_and_join(database: Database, copied: str) -> None:
+    name = f"{copied}@draft"
+    assert database.ingest(name, database.query(f"SELECT id + 10 AS id, p FROM {copied}"), mode="append") == 3
     assert ids(database, name) == [1, 2, 3, 11, 12, 13]
     assert [row[0] for row in database.rows(f'DESCRIBE "{name}"')] == ["id", "p"]
-    new = f'SELECT d.id FROM "{name}" d LEFT JOIN {branched} m ON d.id = m.id WHERE m.id IS NULL ORDER BY 1'
+    new = f'SELECT d.id FROM "{name}" d LEFT JOIN {copied} m ON d.id = m.id WHERE m.id IS NULL ORDER BY 1'
     assert database.rows(new) == [(11,), (12,), (13,)]
-    database.run(f'INSERT INTO {branched} SELECT id, p FROM "{name}" WHERE id > 12')
-    assert ids(database, branched) == [1, 2, 3, 13]
+    database.run(f'INSERT INTO {copied} SELECT id, p FROM "{name}" WHERE id > 12')
+    assert ids(database, copied) == [1, 2, 3, 13]
 
 
 @pytest.fixture

@@ -30,12 +30,6 @@ def template(database: Database) -> str:
     return "template"
 
 
-@pytest.fixture
-def many(database: Database, template: str, table: str) -> str:
-    """A copy of that table."""
-    return database.copy(template, table)
-
-
 def left_behind(place: Path) -> Path:
     """A data file of a partition that is part of no version, as a writer leaves it that was killed."""
     data = place / stored_tables(place)[0].row["location"] / "data"
@@ -46,36 +40,36 @@ def files_of(database: Database, table: str) -> int:
     return database.query(f'SELECT * FROM "{table}$files"').num_rows
 
 
-def test_alter_table_compact_returns_what_it_did(database: Database, many: str) -> None:
-    before = database.rows(SUM.format(many))
-    report = database.query(f"ALTER TABLE {many} COMPACT")
+def test_alter_table_compact_returns_what_it_did(database: Database, copied: str) -> None:
+    before = database.rows(SUM.format(copied))
+    report = database.query(f"ALTER TABLE {copied} COMPACT")
     assert report["files_before"].to_pylist() == [3, 3]
     assert report["files_after"].to_pylist() == [1, 1]
     assert report["is_lost"].to_pylist() == [False, False]
-    assert files_of(database, many) == 2
-    assert database.rows(SUM.format(many)) == before
-    assert database.query(f"ALTER TABLE public.{many} COMPACT;").num_rows == 0
+    assert files_of(database, copied) == 2
+    assert database.rows(SUM.format(copied)) == before
+    assert database.query(f"ALTER TABLE public.{copied} COMPACT;").num_rows == 0
 
 
-def test_vacuum_says_what_goes_and_then_lets_it_go(database: Database, many: str) -> None:
-    database.query(f"ALTER TABLE {many} COMPACT")
-    age(database.root / many, hours=200)
-    before = file_names(database.root / many)
-    planned = database.query(f"VACUUM {many} DRY RUN")
-    assert file_names(database.root / many) == before
-    done = database.query(f"VACUUM {many}")
+def test_vacuum_says_what_goes_and_then_lets_it_go(database: Database, copied: str) -> None:
+    database.query(f"ALTER TABLE {copied} COMPACT")
+    age(database.root / copied, hours=200)
+    before = file_names(database.root / copied)
+    planned = database.query(f"VACUUM {copied} DRY RUN")
+    assert file_names(database.root / copied) == before
+    done = database.query(f"VACUUM {copied}")
     assert done.to_pylist() == planned.to_pylist()
-    assert sum(done["files"].to_pylist()) == len(before) - len(file_names(database.root / many))
-    assert database.value(f'SELECT count(*) FROM "{many}$snapshots"') == 1
-    assert database.value(f"SELECT sum(id) FROM {many}") == 15
+    assert sum(done["files"].to_pylist()) == len(before) - len(file_names(database.root / copied))
+    assert database.value(f'SELECT count(*) FROM "{copied}$snapshots"') == 1
+    assert database.value(f"SELECT sum(id) FROM {copied}") == 15
 
 
-def test_less_than_the_floor_has_to_be_forced(database: Database, many: str) -> None:
-    assert "[refused]" in database.refuses(f"VACUUM {many} RETAIN 1 HOUR")
-    database.run(f"ALTER TABLE {many} CREATE TAG kept")
-    database.run(f"DELETE FROM {many} WHERE id = 0")
+def test_less_than_the_floor_has_to_be_forced(database: Database, copied: str) -> None:
+    assert "[refused]" in database.refuses(f"VACUUM {copied} RETAIN 1 HOUR")
+    database.run(f"ALTER TABLE {copied} CREATE TAG kept")
+    database.run(f"DELETE FROM {copied} WHERE id = 0")
     # The statements before may be fetched again for some time: their snapshots stay.
-    said = database.query(f"VACUUM {many} RETAIN 0 HOURS DRY RUN FORCE").to_pylist()
+    said = database.query(f"VACUUM {copied} RETAIN 0 HOURS DRY RUN FORCE").to_pylist()
     assert [(each["kind"], each["files"]) for each in said] == [("nothing", None)]
     for reason in (
         "1 snapshots have a tag",
@@ -85,37 +79,37 @@ def test_less_than_the_floor_has_to_be_forced(database: Database, many: str) -> 
         assert reason in said[0]["note"]
 
 
-def test_what_was_never_committed_goes_at_the_age_that_the_statement_names(database: Database, many: str) -> None:
-    loose = left_behind(database.root / many)
-    age(database.root / many, hours=3)
-    database.query(f"VACUUM {many}")
+def test_what_was_never_committed_goes_at_the_age_that_the_statement_names(database: Database, copied: str) -> None:
+    loose = left_behind(database.root / copied)
+    age(database.root / copied, hours=3)
+    database.query(f"VACUUM {copied}")
     assert loose.exists(), "a transaction may take a day"
-    database.query(f"VACUUM {many} TRANSACTIONS 4 HOURS")
+    database.query(f"VACUUM {copied} TRANSACTIONS 4 HOURS")
     assert loose.exists()
-    planned = database.query(f"VACUUM {many} TRANSACTIONS 2 HOURS DRY RUN")
+    planned = database.query(f"VACUUM {copied} TRANSACTIONS 2 HOURS DRY RUN")
     assert loose.exists()
-    assert database.query(f"VACUUM {many} DRY RUN TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist() != []
-    assert database.query(f"VACUUM {many} TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist()
+    assert database.query(f"VACUUM {copied} DRY RUN TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist() != []
+    assert database.query(f"VACUUM {copied} TRANSACTIONS 2 HOURS").to_pylist() == planned.to_pylist()
     assert not loose.exists()
-    assert database.rows(SUM.format(many)) == [("a", 3, 6), ("b", 3, 9)]
+    assert database.rows(SUM.format(copied)) == [("a", 3, 6), ("b", 3, 9)]
 
 
-def test_less_than_a_transaction_may_take_has_to_be_forced(database: Database, many: str) -> None:
-    loose = left_behind(database.root / many)
-    age(database.root / many, hours=1.5)
-    said = database.refuses(f"VACUUM {many} TRANSACTIONS 1 HOUR")
+def test_less_than_a_transaction_may_take_has_to_be_forced(database: Database, copied: str) -> None:
+    loose = left_behind(database.root / copied)
+    age(database.root / copied, hours=1.5)
+    said = database.refuses(f"VACUUM {copied} TRANSACTIONS 1 HOUR")
     assert "[refused] what is not committed is kept for 2 hours, got 1" in said
     assert loose.exists()
-    database.query(f"VACUUM {many} TRANSACTIONS 1 HOUR FORCE")
+    database.query(f"VACUUM {copied} TRANSACTIONS 1 HOUR FORCE")
     assert not loose.exists()
-    assert database.rows(SUM.format(many)) == [("a", 3, 6), ("b", 3, 9)]
+    assert database.rows(SUM.format(copied)) == [("a", 3, 6), ("b", 3, 9)]
 
 
-def test_repair_table_mends_and_says_how(database: Database, many: str) -> None:
-    assert database.query(f"REPAIR TABLE {many}").num_rows == 0
-    (gone,) = [table for table in stored_tables(database.root / many) if table.values["p"] == "b"]
-    shutil.rmtree(database.root / many / gone.row["location"])
-    assert database.query(f"REPAIR TABLE {many} DRY RUN").to_pylist() == [
+def test_repair_table_mends_and_says_how(database: Database, copied: str) -> None:
+    assert database.query(f"REPAIR TABLE {copied}").num_rows == 0
+    (gone,) = [table for table in stored_tables(database.root / copied) if table.values["p"] == "b"]
+    shutil.rmtree(database.root / copied / gone.row["location"])
+    assert database.query(f"REPAIR TABLE {copied} DRY RUN").to_pylist() == [
         {
             "kind": "missing directory",
             "name": gone.object_id,
@@ -123,8 +117,8 @@ def test_repair_table_mends_and_says_how(database: Database, many: str) -> None:
             "mended": None,
         }
     ]
-    assert database.query(f"REPAIR TABLE {many}")["mended"].to_pylist() == ["row removed"]
-    assert database.rows(SUM.format(many)) == [("a", 3, 6)]
+    assert database.query(f"REPAIR TABLE {copied}")["mended"].to_pylist() == ["row removed"]
+    assert database.rows(SUM.format(copied)) == [("a", 3, 6)]
 
 
 def test_a_stream_goes_on_while_its_table_is_compacted_and_vacuumed(
@@ -144,20 +138,20 @@ def test_a_stream_goes_on_while_its_table_is_compacted_and_vacuumed(
     assert sorted(ids) == list(range(400, 400_000))
 
 
-def test_the_commands_do_the_same_from_outside(database: Database, many: str, commands: Commands) -> None:
-    before = database.rows(SUM.format(many))
-    done = commands.run("compact", database.root, many)
-    assert done.out == f"{many}: 2 of 2 partition tables compacted, 6 files into 2\n"
-    age(database.root / many, hours=200)
-    planned = commands.run("vacuum", database.root, many, "--dry-run").out.splitlines()
+def test_the_commands_do_the_same_from_outside(database: Database, copied: str, commands: Commands) -> None:
+    before = database.rows(SUM.format(copied))
+    done = commands.run("compact", database.root, copied)
+    assert done.out == f"{copied}: 2 of 2 partition tables compacted, 6 files into 2\n"
+    age(database.root / copied, hours=200)
+    planned = commands.run("vacuum", database.root, copied, "--dry-run").out.splitlines()
     assert "would go" in planned[0]
     assert sorted(line.split()[0] for line in planned[1:]) == ["snapshots", "versions", "versions"]
-    age(database.root / many, hours=1)  # the leases of the statements before are over
-    removed = commands.run("vacuum", database.root, many)
+    age(database.root / copied, hours=1)  # the leases of the statements before are over
+    removed = commands.run("vacuum", database.root, copied)
     assert removed.status == 0
     assert "removed" in removed.out
-    assert commands.run("repair", database.root, many).out == f"{many}: nothing is wrong\n"
-    assert database.rows(SUM.format(many)) == before
+    assert commands.run("repair", database.root, copied).out == f"{copied}: nothing is wrong\n"
+    assert database.rows(SUM.format(copied)) == before
 
 
 def test_a_command_without_a_table_takes_them_all(tmp_path: Path, commands: Commands) -> None:

@@ -162,14 +162,6 @@ def test_field_ids_count_depth_first(database: Database, table: str) -> None:
     assert [(row[0], row[3]) for row in database.rows(f"DESCRIBE {table}")] == [("a", 0), ("n", 1), ("z", 5)]
 
 
-def test_show_tables_lists_plain_and_partitioned_ones(database: Database, events: str, table: str) -> None:
-    database.run(f"CREATE TABLE {table} (id INT)")
-    listed = database.rows("SHOW TABLES")
-    assert ("public", events, True) in listed
-    assert ("public", table, False) in listed
-    assert listed == sorted(listed)
-
-
 @pytest.mark.parametrize(
     ("condition", "values"),
     [

@@ -31,19 +31,13 @@ def template(database: Database) -> str:
     return "months"
 
 
-@pytest.fixture
-def flights(database: Database, template: str, table: str) -> str:
-    """Three months of two origins and of none."""
-    return database.copy(template, table)
-
-
-def test_a_partition_dropped_on_a_branch_is_there_on_main(database: Database, flights: str) -> None:
-    database.run(f"ALTER TABLE {flights} CREATE BRANCH b")
+def test_a_partition_dropped_on_a_branch_is_there_on_main(database: Database, copied: str) -> None:
+    database.run(f"ALTER TABLE {copied} CREATE BRANCH b")
     with database.client() as client:
         client.run("SET branch = 'b'")
-        assert client.run(f"ALTER TABLE {flights} DROP PARTITION (month = 3)") == 6
-        assert client.value(f"SELECT count(*) FROM {flights}") == 12
-    assert database.value(f"SELECT count(*) FROM {flights}") == 18
+        assert client.run(f"ALTER TABLE {copied} DROP PARTITION (month = 3)") == 6
+        assert client.value(f"SELECT count(*) FROM {copied}") == 12
+    assert database.value(f"SELECT count(*) FROM {copied}") == 18
 
 
 # Tables that come from elsewhere.
@@ -71,22 +65,22 @@ WAYS = ["'{x}'", "'{x}.lance'", "{x}", "'public/{x}.lance'"]
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("trusted", ["", " TRUSTED"], ids=["checked", "trusted"])
 def test_an_attached_table_is_a_partition_and_no_table_any_more(
-    database: Database, flights: str, way: str, trusted: str
+    database: Database, copied: str, way: str, trusted: str
 ) -> None:
-    name = outside(database, f"{flights}_june")
-    before, version = stored_by_value(database.root / flights, "n"), manifest(database.root / flights).version
-    sql = f"ALTER TABLE {flights} ATTACH TABLE {way.format(x=name)} PARTITION ({JUNE}){trusted}"
+    name = outside(database, f"{copied}_june")
+    before, version = stored_by_value(database.root / copied, "n"), manifest(database.root / copied).version
+    sql = f"ALTER TABLE {copied} ATTACH TABLE {way.format(x=name)} PARTITION ({JUNE}){trusted}"
     assert database.run(sql) == 2
-    assert stored_by_value(database.root / flights, "n") == before | {(6, "SFO"): [{"n": 1}, {"n": 2}]}
-    assert manifest(database.root / flights).version == version + 1, "one commit"
+    assert stored_by_value(database.root / copied, "n") == before | {(6, "SFO"): [{"n": 1}, {"n": 2}]}
+    assert manifest(database.root / copied).version == version + 1, "one commit"
     assert not (database.root / f"{name}.lance").exists()
     assert "not_found" in database.refuses(f"SELECT * FROM {name}")
-    assert database.rows(f"SELECT day, n FROM {flights} WHERE origin = 'SFO' ORDER BY n") == [
+    assert database.rows(f"SELECT day, n FROM {copied} WHERE origin = 'SFO' ORDER BY n") == [
         (date(2025, 6, 1), 1),
         (date(2025, 6, 2), 2),
     ]
-    assert database.value(f"SELECT count(*) FROM {flights}@{version}") == 18
-    found = partition(database, flights, 6, "SFO")
+    assert database.value(f"SELECT count(*) FROM {copied}@{version}") == 18
+    found = partition(database, copied, 6, "SFO")
     assert found is not None
     assert found.row["location"].endswith(f"_{found.object_id}"), "a place of the usual form"
     ids = {field.name: field.metadata[b"lance_flight:field_id"] for field in found.dataset.schema}
@@ -94,20 +88,20 @@ def test_an_attached_table_is_a_partition_and_no_table_any_more(
 
 
 def test_an_attached_table_is_written_changed_compacted_and_vacuumed_like_any_other(
-    database: Database, flights: str
+    database: Database, copied: str
 ) -> None:
-    name = outside(database, f"{flights}_june", extra=["x", "y"])
-    database.run(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION ({JUNE})")
-    database.run(f"INSERT INTO {flights} VALUES ('2025-06-03', 'SFO', 3)")
-    assert database.run(f"UPDATE {flights} SET n = n * 10 WHERE origin = 'SFO'") == 3
-    assert database.run(f"DELETE FROM {flights} WHERE n = 10") == 1
-    database.rows(f"ALTER TABLE {flights} COMPACT")
-    database.rows(f"VACUUM {flights} RETAIN 0 HOURS FORCE")
-    found = partition(database, flights, 6, "SFO")
+    name = outside(database, f"{copied}_june", extra=["x", "y"])
+    database.run(f"ALTER TABLE {copied} ATTACH TABLE '{name}' PARTITION ({JUNE})")
+    database.run(f"INSERT INTO {copied} VALUES ('2025-06-03', 'SFO', 3)")
+    assert database.run(f"UPDATE {copied} SET n = n * 10 WHERE origin = 'SFO'") == 3
+    assert database.run(f"DELETE FROM {copied} WHERE n = 10") == 1
+    database.rows(f"ALTER TABLE {copied} COMPACT")
+    database.rows(f"VACUUM {copied} RETAIN 0 HOURS FORCE")
+    found = partition(database, copied, 6, "SFO")
     assert found is not None
     rows = found.dataset.to_table(columns=["n", "extra"]).to_pylist()
     assert sorted(rows, key=str) == [{"n": 20, "extra": None}, {"n": 30, "extra": None}]
-    assert sorted(database.rows(f"SELECT n FROM {flights} WHERE origin = 'SFO'")) == [(20,), (30,)]
+    assert sorted(database.rows(f"SELECT n FROM {copied} WHERE origin = 'SFO'")) == [(20,), (30,)]
 
 
 @pytest.mark.parametrize(
@@ -120,20 +114,20 @@ def test_an_attached_table_is_written_changed_compacted_and_vacuumed_like_any_ot
     ],
 )
 def test_a_table_with_other_columns_is_attached_where_it_can_be_read(
-    database: Database, flights: str, columns: dict[str, Any], shown: list[int]
+    database: Database, copied: str, columns: dict[str, Any], shown: list[int]
 ) -> None:
-    name = outside(database, f"{flights}_june", **columns)
-    assert database.run(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION ({JUNE})") == 2
-    assert database.rows(f"SELECT n FROM {flights} WHERE date_part('month', day) = 6 ORDER BY n") == [
+    name = outside(database, f"{copied}_june", **columns)
+    assert database.run(f"ALTER TABLE {copied} ATTACH TABLE '{name}' PARTITION ({JUNE})") == 2
+    assert database.rows(f"SELECT n FROM {copied} WHERE date_part('month', day) = 6 ORDER BY n") == [
         (n,) for n in shown
     ]
 
 
-def test_a_column_that_is_missing_is_null(database: Database, flights: str) -> None:
-    place = str(database.root / f"{flights}_june.lance")
+def test_a_column_that_is_missing_is_null(database: Database, copied: str) -> None:
+    place = str(database.root / f"{copied}_june.lance")
     lance.write_dataset(pa.table({"day": [date(2025, 6, 1)]}), place)
-    database.run(f"ALTER TABLE {flights} ATTACH TABLE '{flights}_june' PARTITION (month = 6, origin = NULL)")
-    assert database.rows(f"SELECT origin, n FROM {flights} WHERE day = '2025-06-01'") == [(None, None)]
+    database.run(f"ALTER TABLE {copied} ATTACH TABLE '{copied}_june' PARTITION (month = 6, origin = NULL)")
+    assert database.rows(f"SELECT origin, n FROM {copied} WHERE day = '2025-06-01'") == [(None, None)]
 
 
 NOT_ATTACHED = [
@@ -156,25 +150,25 @@ NOT_ATTACHED = [
 
 @pytest.mark.parametrize(("columns", "values", "message"), NOT_ATTACHED)
 def test_what_is_no_such_partition_stays_a_table(
-    database: Database, flights: str, columns: dict[str, Any], values: str, message: str
+    database: Database, copied: str, columns: dict[str, Any], values: str, message: str
 ) -> None:
-    name = outside(database, f"{flights}_june", **columns)
-    before = manifest_rows(database.root / flights), {path.name for path in (database.root / flights).iterdir()}
-    assert message in database.refuses(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION {values}")
+    name = outside(database, f"{copied}_june", **columns)
+    before = manifest_rows(database.root / copied), {path.name for path in (database.root / copied).iterdir()}
+    assert message in database.refuses(f"ALTER TABLE {copied} ATTACH TABLE '{name}' PARTITION {values}")
     assert (
-        manifest_rows(database.root / flights),
-        {path.name for path in (database.root / flights).iterdir()},
+        manifest_rows(database.root / copied),
+        {path.name for path in (database.root / copied).iterdir()},
     ) == before
     assert database.value(f"SELECT count(*) FROM {name}") == 2
 
 
-def test_rows_are_not_looked_at_where_they_are_trusted(database: Database, flights: str) -> None:
-    name = outside(database, f"{flights}_june", n=["1", "x"])
+def test_rows_are_not_looked_at_where_they_are_trusted(database: Database, copied: str) -> None:
+    name = outside(database, f"{copied}_june", n=["1", "x"])
     assert (
-        database.run(f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION (month = 7, origin = 'SFO') TRUSTED") == 2
+        database.run(f"ALTER TABLE {copied} ATTACH TABLE '{name}' PARTITION (month = 7, origin = 'SFO') TRUSTED") == 2
     )
-    assert "holds 'x'" in database.refuses(f"SELECT n FROM {flights}")
-    assert database.value(f"SELECT count(day) FROM {flights}") == 20
+    assert "holds 'x'" in database.refuses(f"SELECT n FROM {copied}")
+    assert database.value(f"SELECT count(day) FROM {copied}") == 20
 
 
 def test_a_null_in_a_column_that_has_none_is_named(database: Database, table: str) -> None:
@@ -202,74 +196,74 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("path", "message"), PATHS)
-def test_no_path_leads_out_of_the_root(database: Database, flights: str, path: str, message: str) -> None:
+def test_no_path_leads_out_of_the_root(database: Database, copied: str, path: str, message: str) -> None:
     secret = database.root.parent / "secret.lance"
     if not secret.exists():
         lance.write_dataset(pa.table({"day": [date(2025, 6, 1)], "origin": ["SFO"], "n": [1]}), str(secret))
-    sql = f"ALTER TABLE {flights} ATTACH TABLE '{path.format(t=flights)}' PARTITION ({JUNE})"
+    sql = f"ALTER TABLE {copied} ATTACH TABLE '{path.format(t=copied)}' PARTITION ({JUNE})"
     assert message in database.refuses(sql)
     assert secret.exists()
-    assert len(stored_tables(database.root / flights)) == 9
+    assert len(stored_tables(database.root / copied)) == 9
 
 
-def test_no_link_is_attached(database: Database, flights: str) -> None:
-    elsewhere = database.root.parent / f"{flights}_elsewhere"
+def test_no_link_is_attached(database: Database, copied: str) -> None:
+    elsewhere = database.root.parent / f"{copied}_elsewhere"
     lance.write_dataset(pa.table({"day": [date(2025, 6, 1)], "origin": ["SFO"], "n": [1]}), str(elsewhere))
-    (database.root / f"{flights}_link.lance").symlink_to(elsewhere)
-    sql = f"ALTER TABLE {flights} ATTACH TABLE '{flights}_link' PARTITION ({JUNE})"
+    (database.root / f"{copied}_link.lance").symlink_to(elsewhere)
+    sql = f"ALTER TABLE {copied} ATTACH TABLE '{copied}_link' PARTITION ({JUNE})"
     assert "is a symbolic link" in database.refuses(sql)
-    outside(database, f"{flights}_june")
-    (file, *_) = (database.root / f"{flights}_june.lance" / "data").iterdir()
+    outside(database, f"{copied}_june")
+    (file, *_) = (database.root / f"{copied}_june.lance" / "data").iterdir()
     file.rename(elsewhere / file.name)
     file.symlink_to(elsewhere / file.name)
     assert "in another place" in database.refuses(sql.replace("_link", "_june"))
 
 
-def test_a_table_with_branches_is_not_attached(database: Database, flights: str) -> None:
-    name = outside(database, f"{flights}_june")
+def test_a_table_with_branches_is_not_attached(database: Database, copied: str) -> None:
+    name = outside(database, f"{copied}_june")
     lance.dataset(str(database.root / f"{name}.lance")).create_branch("w")
-    sql = f"ALTER TABLE {flights} ATTACH TABLE '{name}' PARTITION ({JUNE})"
+    sql = f"ALTER TABLE {copied} ATTACH TABLE '{name}' PARTITION ({JUNE})"
     assert "has the branch 'w'" in database.refuses(sql)
     assert database.value(f"SELECT count(*) FROM {name}") == 2
 
 
-def test_nothing_is_attached_or_detached_on_a_branch_or_in_a_transaction(database: Database, flights: str) -> None:
-    name = outside(database, f"{flights}_june")
-    database.run(f"ALTER TABLE {flights} CREATE BRANCH b")
+def test_nothing_is_attached_or_detached_on_a_branch_or_in_a_transaction(database: Database, copied: str) -> None:
+    name = outside(database, f"{copied}_june")
+    database.run(f"ALTER TABLE {copied} CREATE BRANCH b")
     statements = [f"ATTACH TABLE '{name}' PARTITION ({JUNE})", "DETACH PARTITION (month = 3, origin = 'JFK')"]
     for statement in statements:
         with database.client() as client:
             client.run("SET branch = 'b'")
-            assert "on the main branch only" in client.refuses(f"ALTER TABLE {flights} {statement}")
+            assert "on the main branch only" in client.refuses(f"ALTER TABLE {copied} {statement}")
     for statement in [*statements, "DROP PARTITION (month = 3)"]:
         with database.client(autocommit=False) as client:
-            assert "not altered inside a transaction" in client.refuses(f"ALTER TABLE {flights} {statement}")
-    assert len(stored_tables(database.root / flights)) == 9
+            assert "not altered inside a transaction" in client.refuses(f"ALTER TABLE {copied} {statement}")
+    assert len(stored_tables(database.root / copied)) == 9
 
 
 # And back again.
 
 
-def test_a_detached_partition_is_a_table_and_no_partition_any_more(database: Database, flights: str) -> None:
-    before, version = stored_by_value(database.root / flights, "n"), manifest(database.root / flights).version
-    assert database.run(f"ALTER TABLE {flights} DETACH PARTITION (month = 3, origin = NULL) TO {flights}_out") == 2
-    assert stored_by_value(database.root / flights, "n") == {v: n for v, n in before.items() if v != (3, None)}
-    assert manifest(database.root / flights).version == version + 1
-    assert database.rows(f"SELECT * FROM {flights}_out ORDER BY n") == [(date(2025, 3, 1), None, n) for n in (1, 2)]
-    assert lance.dataset(str(database.root / f"{flights}_out.lance")).count_rows() == 2
-    assert database.value(f"SELECT count(*) FROM {flights}@{version}") == 18, "older snapshots have it"
-    database.run(f"ALTER TABLE {flights} ATTACH TABLE '{flights}_out' PARTITION (month = 3, origin = NULL)")
-    assert stored_by_value(database.root / flights, "n") == before
+def test_a_detached_partition_is_a_table_and_no_partition_any_more(database: Database, copied: str) -> None:
+    before, version = stored_by_value(database.root / copied, "n"), manifest(database.root / copied).version
+    assert database.run(f"ALTER TABLE {copied} DETACH PARTITION (month = 3, origin = NULL) TO {copied}_out") == 2
+    assert stored_by_value(database.root / copied, "n") == {v: n for v, n in before.items() if v != (3, None)}
+    assert manifest(database.root / copied).version == version + 1
+    assert database.rows(f"SELECT * FROM {copied}_out ORDER BY n") == [(date(2025, 3, 1), None, n) for n in (1, 2)]
+    assert lance.dataset(str(database.root / f"{copied}_out.lance")).count_rows() == 2
+    assert database.value(f"SELECT count(*) FROM {copied}@{version}") == 18, "older snapshots have it"
+    database.run(f"ALTER TABLE {copied} ATTACH TABLE '{copied}_out' PARTITION (month = 3, origin = NULL)")
+    assert stored_by_value(database.root / copied, "n") == before
 
 
-def test_what_is_detached_is_what_the_pin_shows(database: Database, flights: str) -> None:
-    database.run(f"UPDATE {flights} SET n = 7 WHERE date_part('month', day) = 3 AND origin = 'JFK' AND n = 2")
-    found = partition(database, flights, 3, "JFK")
+def test_what_is_detached_is_what_the_pin_shows(database: Database, copied: str) -> None:
+    database.run(f"UPDATE {copied} SET n = 7 WHERE date_part('month', day) = 3 AND origin = 'JFK' AND n = 2")
+    found = partition(database, copied, 3, "JFK")
     assert found is not None
     dead = pa.table({"day": [date(2025, 3, 1)], "origin": ["JFK"], "n": pa.array([666], pa.int32())})
     lance.write_dataset(dead, found.dataset.uri, mode="append")
-    database.run(f"ALTER TABLE {flights} DETACH PARTITION (month = 3, origin = 'JFK')")
-    assert sorted(database.rows(f"SELECT n FROM {flights}_3_jfk")) == [(1,), (7,)]
+    database.run(f"ALTER TABLE {copied} DETACH PARTITION (month = 3, origin = 'JFK')")
+    assert sorted(database.rows(f"SELECT n FROM {copied}_3_jfk")) == [(1,), (7,)]
 
 
 def test_there_is_nothing_to_detach_from_an_empty_table(database: Database, table: str) -> None:

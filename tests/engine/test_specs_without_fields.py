@@ -28,12 +28,6 @@ def template(database: Database) -> str:
     return "without_fields"
 
 
-@pytest.fixture
-def evolved(database: Database, template: str, table: str) -> str:
-    """A copy of it."""
-    return database.copy(template, table)
-
-
 def rows(database: Database, reference: str, where: str = "true") -> list[tuple[int, str | None, int]]:
     return database.rows(f'SELECT id, p, v FROM "{reference}" WHERE {where} ORDER BY id')
 
@@ -52,15 +46,15 @@ def scanned(database: Database, table: str, where: str) -> str:
     return "; ".join(line.split("  table")[0].strip() for line in text.splitlines() if "/" in line)
 
 
-def test_new_rows_lie_in_one_table_right_below_the_spec(database: Database, evolved: str) -> None:
-    said = json.loads(manifest(database.root / evolved).metadata["partition_spec_v2"])
+def test_new_rows_lie_in_one_table_right_below_the_spec(database: Database, copied: str) -> None:
+    said = json.loads(manifest(database.root / copied).metadata["partition_spec_v2"])
     assert said == {"id": 2, "fields": []}
-    assert stored(database, evolved) == {"v1 a": [1, 2], "v1 b": [3], "v2 None": [4, 5, 6]}
-    ids = [row["object_id"] for row in manifest_rows(database.root / evolved) if row["object_id"].startswith("v2")]
+    assert stored(database, copied) == {"v1 a": [1, 2], "v1 b": [3], "v2 None": [4, 5, 6]}
+    ids = [row["object_id"] for row in manifest_rows(database.root / copied) if row["object_id"].startswith("v2")]
     assert ids == ["v2", "v2$dataset"]
-    assert rows(database, evolved) == OLD + NEW
-    database.run(f"INSERT INTO {evolved} VALUES (7, 'z', 70)")
-    assert stored(database, evolved)["v2 None"] == [4, 5, 6, 7]
+    assert rows(database, copied) == OLD + NEW
+    database.run(f"INSERT INTO {copied} VALUES (7, 'z', 70)")
+    assert stored(database, copied)["v2 None"] == [4, 5, 6, 7]
 
 
 PRUNED = [
@@ -74,10 +68,10 @@ PRUNED = [
 
 @pytest.mark.parametrize(("where", "partitions", "ids"), PRUNED)
 def test_old_specs_prune_and_the_one_without_fields_is_read(
-    database: Database, evolved: str, where: str, partitions: str | None, ids: list[int]
+    database: Database, copied: str, where: str, partitions: str | None, ids: list[int]
 ) -> None:
-    assert [row[0] for row in rows(database, evolved, where)] == ids
-    assert partitions is None or scanned(database, evolved, where) == partitions
+    assert [row[0] for row in rows(database, copied, where)] == ids
+    assert partitions is None or scanned(database, copied, where) == partitions
 
 
 ALL = OLD + NEW
@@ -95,13 +89,13 @@ CHANGES = [
 
 @pytest.mark.parametrize(("change", "expected"), CHANGES)
 def test_rows_change_whatever_spec_they_lie_under(
-    database: Database, evolved: str, change: str, expected: list[tuple[int, str | None, int]]
+    database: Database, copied: str, change: str, expected: list[tuple[int, str | None, int]]
 ) -> None:
-    before = int(manifest(database.root / evolved).version)
-    database.run(change.format(t=evolved))
-    assert rows(database, evolved) == expected
-    assert sorted(n for ids in stored(database, evolved).values() for n in ids) == [row[0] for row in expected]
-    assert rows(database, f"{evolved}@{before}") == ALL
+    before = int(manifest(database.root / copied).version)
+    database.run(change.format(t=copied))
+    assert rows(database, copied) == expected
+    assert sorted(n for ids in stored(database, copied).values() for n in ids) == [row[0] for row in expected]
+    assert rows(database, f"{copied}@{before}") == ALL
 
 
 def test_two_that_make_the_partition_at_once_make_one(database: Database, table: str) -> None:
@@ -116,15 +110,15 @@ def test_two_that_make_the_partition_at_once_make_one(database: Database, table:
     assert rows(database, table) == [(1, "a", 0), (2, "a", 0)]
 
 
-def test_rows_come_by_ingest_and_go_back_with_a_rollback(database: Database, evolved: str) -> None:
-    before = int(manifest(database.root / evolved).version)
+def test_rows_come_by_ingest_and_go_back_with_a_rollback(database: Database, copied: str) -> None:
+    before = int(manifest(database.root / copied).version)
     data = pa.table({"id": range(100, 200), "p": ["x", "y"] * 50, "v": pa.array(range(100), pa.int32())})
-    assert database.ingest(evolved, data, mode="append") == 100
-    assert len(stored(database, evolved)) == 3
-    assert database.value(f"SELECT count(*) FROM {evolved} WHERE p = 'x'") == 50
-    assert len(database.rows(f"SELECT id FROM table_changes('{evolved}', {before}, {before + 1})")) == 100
-    database.run(f"ALTER TABLE {evolved} ROLLBACK TO {before}")
-    assert rows(database, evolved) == ALL
+    assert database.ingest(copied, data, mode="append") == 100
+    assert len(stored(database, copied)) == 3
+    assert database.value(f"SELECT count(*) FROM {copied} WHERE p = 'x'") == 50
+    assert len(database.rows(f"SELECT id FROM table_changes('{copied}', {before}, {before + 1})")) == 100
+    database.run(f"ALTER TABLE {copied} ROLLBACK TO {before}")
+    assert rows(database, copied) == ALL
 
 
 JOINS = [
@@ -139,25 +133,25 @@ JOINS = [
 
 
 @pytest.mark.parametrize(("query", "count"), JOINS)
-def test_what_is_run_by_partitions_elsewhere_is_right(database: Database, evolved: str, query: str, count: int) -> None:
-    name = f"{evolved}_n"
+def test_what_is_run_by_partitions_elsewhere_is_right(database: Database, copied: str, query: str, count: int) -> None:
+    name = f"{copied}_n"
     database.run(f"CREATE TABLE {name} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
     database.run(f"INSERT INTO {name} VALUES (71, 'a'), (72, 'q')")
-    database.run(f"CREATE TABLE {evolved}_plain AS SELECT * FROM {evolved}")
-    sources = (evolved, f"{evolved}_plain")
+    database.run(f"CREATE TABLE {copied}_plain AS SELECT * FROM {copied}")
+    sources = (copied, f"{copied}_plain")
     found, expected = (sorted(map(str, database.rows(query.format(t=each, n=name)))) for each in sources)
     assert found == expected
     assert len(found) == count
 
 
-def test_what_there_is_to_know_of_it_is_told(database: Database, evolved: str) -> None:
-    assert database.rows(f"SELECT spec_id, field_id, is_current, tables, rows FROM {evolved}$specs ORDER BY 1") == [
+def test_what_there_is_to_know_of_it_is_told(database: Database, copied: str) -> None:
+    assert database.rows(f"SELECT spec_id, field_id, is_current, tables, rows FROM {copied}$specs ORDER BY 1") == [
         (1, "p", False, 2, 3),
         (2, None, True, 1, 3),
     ]
-    assert database.rows(f"SELECT spec_id, p, rows FROM {evolved}$partitions ORDER BY 1, 2") == [
+    assert database.rows(f"SELECT spec_id, p, rows FROM {copied}$partitions ORDER BY 1, 2") == [
         (1, "a", 2),
         (1, "b", 1),
         (2, None, 3),
     ]
-    assert [row[0] for row in database.rows(f"DESCRIBE {evolved}")] == ["id", "p", "v"]
+    assert [row[0] for row in database.rows(f"DESCRIBE {copied}")] == ["id", "p", "v"]

@@ -49,12 +49,6 @@ def template(database: Database) -> str:
     return "held"
 
 
-@pytest.fixture
-def held(database: Database, template: str, table: str) -> str:
-    """A table with two partitions of one row."""
-    return database.copy(template, table)
-
-
 BEFORE = [(1, "a"), (2, "b")]
 
 
@@ -96,64 +90,64 @@ CHANGES = [
 
 @pytest.mark.parametrize(("statements", "expected"), CHANGES)
 def test_changes_are_seen_inside_at_once_by_nobody_after_a_rollback_and_by_others_after_the_commit(
-    database: Database, client: Client, held: str, statements: list[str], expected: Rows
+    database: Database, client: Client, copied: str, statements: list[str], expected: Rows
 ) -> None:
-    before, version = manifest_rows(database.root / held), manifest(database.root / held).version
+    before, version = manifest_rows(database.root / copied), manifest(database.root / copied).version
     for ends in (client.rollback, client.commit):
-        assert (manifest_rows(database.root / held), manifest(database.root / held).version) == (before, version)
+        assert (manifest_rows(database.root / copied), manifest(database.root / copied).version) == (before, version)
         for statement in statements:
-            client.run(statement.format(t=held))
-        assert contents(client, held) == expected
-        assert contents(database, held) == stored(database, held) == BEFORE
+            client.run(statement.format(t=copied))
+        assert contents(client, copied) == expected
+        assert contents(database, copied) == stored(database, copied) == BEFORE
         ends()
-    assert contents(client, held) == contents(database, held) == stored(database, held) == expected
+    assert contents(client, copied) == contents(database, copied) == stored(database, copied) == expected
     changed = statements != ["DELETE FROM {t} WHERE id = 99"]
-    assert manifest(database.root / held).version == version + changed
+    assert manifest(database.root / copied).version == version + changed
     # Whoever writes next must not take along what was staged.
-    database.run(f"INSERT INTO {held} VALUES (5, 'a'), (6, 'b'), (7, 'new')")
+    database.run(f"INSERT INTO {copied} VALUES (5, 'a'), (6, 'b'), (7, 'new')")
     later = sorted([*expected, (5, "a"), (6, "b"), (7, "new")], key=str)
-    assert sorted(contents(database, held), key=str) == sorted(stored(database, held), key=str) == later
+    assert sorted(contents(database, copied), key=str) == sorted(stored(database, copied), key=str) == later
 
 
 def test_all_statements_of_a_transaction_are_one_commit_which_says_what_they_did(
-    database: Database, client: Client, held: str
+    database: Database, client: Client, copied: str
 ) -> None:
-    client.run(f"INSERT INTO {held} VALUES (3, 'new')")
-    client.run(f"UPDATE {held} SET id = 10 WHERE id = 1")
-    client.run(f"DELETE FROM {held} WHERE id = 2")
+    client.run(f"INSERT INTO {copied} VALUES (3, 'new')")
+    client.run(f"UPDATE {copied} SET id = 10 WHERE id = 1")
+    client.run(f"DELETE FROM {copied} WHERE id = 2")
     client.commit()
-    *_, (last,) = database.rows(f"SELECT operation FROM {held}$snapshots ORDER BY version")
+    *_, (last,) = database.rows(f"SELECT operation FROM {copied}$snapshots ORDER BY version")
     assert last == "append 1 rows into 1 partitions; update 1 rows in 1 partitions; delete 1 rows in 1 partitions"
 
 
-def test_a_transaction_reads_what_was_there_when_it_first_read(database: Database, client: Client, held: str) -> None:
-    assert contents(client, held) == BEFORE
-    database.run(f"INSERT INTO {held} VALUES (3, 'a')")
-    assert contents(client, held) == BEFORE
+def test_a_transaction_reads_what_was_there_when_it_first_read(database: Database, client: Client, copied: str) -> None:
+    assert contents(client, copied) == BEFORE
+    database.run(f"INSERT INTO {copied} VALUES (3, 'a')")
+    assert contents(client, copied) == BEFORE
     client.commit()
-    assert contents(client, held) == [*BEFORE, (3, "a")]
+    assert contents(client, copied) == [*BEFORE, (3, "a")]
 
 
 def test_a_statement_that_fails_changes_nothing_and_the_transaction_goes_on(
-    database: Database, client: Client, held: str
+    database: Database, client: Client, copied: str
 ) -> None:
-    client.run(f"INSERT INTO {held} VALUES (3, 'a')")
-    assert "NOT NULL" in client.refuses(f"INSERT INTO {held} VALUES (4, 'a'), (NULL, 'new')")
-    assert "NOT NULL" in client.refuses(f"UPDATE {held} SET id = NULL WHERE id = 1")
-    assert contents(client, held) == [*BEFORE, (3, "a")]
+    client.run(f"INSERT INTO {copied} VALUES (3, 'a')")
+    assert "NOT NULL" in client.refuses(f"INSERT INTO {copied} VALUES (4, 'a'), (NULL, 'new')")
+    assert "NOT NULL" in client.refuses(f"UPDATE {copied} SET id = NULL WHERE id = 1")
+    assert contents(client, copied) == [*BEFORE, (3, "a")]
     client.commit()
-    assert contents(database, held) == stored(database, held) == [*BEFORE, (3, "a")]
+    assert contents(database, copied) == stored(database, copied) == [*BEFORE, (3, "a")]
 
 
 def test_of_a_statement_that_fails_half_way_nothing_can_be_committed(
-    database: Database, client: Client, held: str
+    database: Database, client: Client, copied: str
 ) -> None:
     with pytest.raises(DataError, match="NOT NULL"):
-        client.run(f"UPDATE {held} SET id = ? WHERE id = ?", bound_rows([(10, 1), (None, 2)]))
-    assert "can only be rolled back" in client.refuses(f"SELECT * FROM {held}")
+        client.run(f"UPDATE {copied} SET id = ? WHERE id = ?", bound_rows([(10, 1), (None, 2)]))
+    assert "can only be rolled back" in client.refuses(f"SELECT * FROM {copied}")
     with pytest.raises(Conflict, match="can only be rolled back"):
         client.commit()
-    assert contents(database, held) == stored(database, held) == BEFORE
+    assert contents(database, copied) == stored(database, copied) == BEFORE
 
 
 ROWS = pa.table({"id": [7], "p": ["a"]})
@@ -178,13 +172,13 @@ def test_an_ingest_that_makes_its_table_makes_it_at_the_commit(
 
 
 def test_an_ingest_that_replaces_a_table_replaces_it_at_the_commit(
-    database: Database, client: Client, held: str
+    database: Database, client: Client, copied: str
 ) -> None:
-    client.ingest(held, pa.table({"other": [1.5]}), "replace")
-    assert client.rows(f"SELECT * FROM {held}") == [(1.5,)]
-    assert contents(database, held) == BEFORE
+    client.ingest(copied, pa.table({"other": [1.5]}), "replace")
+    assert client.rows(f"SELECT * FROM {copied}") == [(1.5,)]
+    assert contents(database, copied) == BEFORE
     client.commit()
-    assert database.rows(f"SELECT * FROM {held}") == [(1.5,)]
+    assert database.rows(f"SELECT * FROM {copied}") == [(1.5,)]
 
 
 def places(root: Path) -> set[str]:
@@ -254,18 +248,20 @@ def test_a_new_table_that_is_dropped_again_was_never_there(database: Database, c
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 @pytest.mark.parametrize("first", ["SELECT * FROM {t}", "INSERT INTO {t} VALUES (3, 'new')", "DELETE FROM {t}"])
-def test_a_table_is_dropped_at_the_commit(database: Database, client: Client, held: str, first: str, ends: str) -> None:
-    client.rows(first.format(t=held))
-    client.run(f"DROP TABLE {held}")
-    assert "dropped in this transaction" in client.refuses(f"SELECT * FROM {held}")
-    assert held not in [name for _, name, _ in client.rows("SHOW TABLES")]
-    assert contents(database, held) == stored(database, held) == BEFORE
+def test_a_table_is_dropped_at_the_commit(
+    database: Database, client: Client, copied: str, first: str, ends: str
+) -> None:
+    client.rows(first.format(t=copied))
+    client.run(f"DROP TABLE {copied}")
+    assert "dropped in this transaction" in client.refuses(f"SELECT * FROM {copied}")
+    assert copied not in [name for _, name, _ in client.rows("SHOW TABLES")]
+    assert contents(database, copied) == stored(database, copied) == BEFORE
     getattr(client, ends)()
     if ends == "commit":
-        assert "not_found" in database.refuses(f"SELECT * FROM {held}")
-        assert not (database.root / held).exists()
+        assert "not_found" in database.refuses(f"SELECT * FROM {copied}")
+        assert not (database.root / copied).exists()
     else:
-        assert contents(database, held) == stored(database, held) == BEFORE
+        assert contents(database, copied) == stored(database, copied) == BEFORE
 
 
 SECOND = [
@@ -283,11 +279,11 @@ SECOND = [
 
 @pytest.mark.parametrize(("first", "second"), SECOND)
 def test_a_second_table_is_refused_and_the_first_one_can_be_committed(
-    database: Database, client: Client, held: str, first: str, second: str
+    database: Database, client: Client, copied: str, first: str, second: str
 ) -> None:
-    other = f"{held}_other"
-    database.copy(held, other)
-    names = {"t": held, "u": other, "n": f"{held}_new"}
+    other = f"{copied}_other"
+    database.copy(copied, other)
+    names = {"t": copied, "u": other, "n": f"{copied}_new"}
     client.run(first.format(**names))
     message = client.refuses(second.format(**names))
     assert "[unsupported] this transaction has changed table" in message
@@ -295,12 +291,12 @@ def test_a_second_table_is_refused_and_the_first_one_can_be_committed(
     assert contents(client, other) == BEFORE
     client.commit()
     assert contents(database, other) == stored(database, other) == BEFORE
-    assert "not_found" in database.refuses(f"SELECT * FROM {held}_new_2")
+    assert "not_found" in database.refuses(f"SELECT * FROM {copied}_new_2")
 
 
-def test_a_dropped_table_cannot_be_made_again_in_its_transaction(client: Client, held: str) -> None:
-    client.run(f"DROP TABLE {held}")
-    assert "[unsupported] this transaction has dropped" in client.refuses(f"CREATE TABLE {held} (x INT)")
+def test_a_dropped_table_cannot_be_made_again_in_its_transaction(client: Client, copied: str) -> None:
+    client.run(f"DROP TABLE {copied}")
+    assert "[unsupported] this transaction has dropped" in client.refuses(f"CREATE TABLE {copied} (x INT)")
 
 
 PLAIN = [
@@ -341,11 +337,11 @@ def test_a_plain_table_is_read_at_one_version(database: Database, client: Client
     assert sorted(client.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
 
 
-def test_a_query_shows_what_the_transaction_had_done_when_it_was_planned(client: Client, held: str) -> None:
-    states = [client.plan(f"SELECT id FROM {held}")]
+def test_a_query_shows_what_the_transaction_had_done_when_it_was_planned(client: Client, copied: str) -> None:
+    states = [client.plan(f"SELECT id FROM {copied}")]
     for statement in ("INSERT INTO {t} VALUES (3, 'new')", "UPDATE {t} SET id = id + 10", "DELETE FROM {t}"):
-        client.run(statement.format(t=held))
-        states.append(client.plan(f"SELECT id FROM {held}"))
+        client.run(statement.format(t=copied))
+        states.append(client.plan(f"SELECT id FROM {copied}"))
     expected = [[1, 2], [1, 2, 3], [11, 12, 13], []]
     assert [sorted(client.read(planned)["id"].to_pylist()) for planned in reversed(states)] == expected[::-1]
 
@@ -391,19 +387,21 @@ def test_write_skew_is_kept_out_by_serializable_alone(
 
 
 def test_a_serializable_transaction_that_nobody_gets_in_the_way_of_commits(
-    database: Database, client: Client, held: str
+    database: Database, client: Client, copied: str
 ) -> None:
     client.run("SET isolation = 'serializable'")
-    assert contents(client, held) == BEFORE
-    client.run(f"INSERT INTO {held} SELECT id + 10, p FROM {held}")
+    assert contents(client, copied) == BEFORE
+    client.run(f"INSERT INTO {copied} SELECT id + 10, p FROM {copied}")
     client.commit()
-    assert contents(database, held) == [*BEFORE, (11, "a"), (12, "b")]
+    assert contents(database, copied) == [*BEFORE, (11, "a"), (12, "b")]
 
 
-def test_a_serializable_transaction_that_only_reads_never_fails(database: Database, client: Client, held: str) -> None:
+def test_a_serializable_transaction_that_only_reads_never_fails(
+    database: Database, client: Client, copied: str
+) -> None:
     client.run("SET isolation = 'serializable'")
-    assert contents(client, held) == BEFORE
-    database.run(f"INSERT INTO {held} VALUES (3, 'a')")
+    assert contents(client, copied) == BEFORE
+    database.run(f"INSERT INTO {copied} VALUES (3, 'a')")
     client.commit()
 
 
@@ -423,18 +421,18 @@ def test_serializable_statements_of_their_own_run_again_until_they_fit(database:
 
 
 def test_statements_of_their_own_that_change_the_same_rows_run_again_until_they_fit(
-    database: Database, held: str
+    database: Database, copied: str
 ) -> None:
     writers, rounds = 4, 5
 
     def write(_: int) -> None:
         with database.client() as client:
             for _ in range(rounds):
-                assert client.run(f"UPDATE {held} SET id = id + 10 WHERE p = 'a'") == 1
+                assert client.run(f"UPDATE {copied} SET id = id + 10 WHERE p = 'a'") == 1
 
     with ThreadPoolExecutor(writers) as pool:
         list(pool.map(write, range(writers)))
-    assert stored(database, held) == [(2, "b"), (1 + 10 * writers * rounds, "a")]
+    assert stored(database, copied) == [(2, "b"), (1 + 10 * writers * rounds, "a")]
 
 
 # SET
