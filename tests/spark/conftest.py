@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from lance_flight.catalog.bulk.pieces import Threads
-from lance_flight_client.spark import maintenance
+from lance_flight_client.spark import activate, maintenance
 from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING, jar
 from lance_flight_client.spark.machine import prepare
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from tests.engine.database import Database
 from tests.selection import IS_FULL, SPARK_SESSION
 from tests.service.server_process import Server, serving
+from tests.spark.faulty import FaultySource
 from tests.spark.offers import Offers, make_tables
 from tests.spark.planner import Catalog
 from tests.spark.tables import SHAPES
@@ -84,6 +85,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def faulty(spark: SparkSession) -> SparkSession:
+    """The same session with the faulty source, and active: what writes looks for sources in the session that is."""
+    activate(spark)
+    spark.dataSource.register(FaultySource)
+    return spark
 
 
 @pytest.fixture(scope="session")
@@ -178,3 +187,11 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def table() -> str:
     """A table name that no other test uses."""
     return f"t{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def held(server: Server, table: str) -> str:
+    """A table of the server's, with a row in each of its three partitions."""
+    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    server.run(f"INSERT INTO {table} VALUES (100, 0), (101, 1), (102, 2)")
+    return table

@@ -39,14 +39,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture
-def held(server: Server, table: str) -> str:
-    """A table of the server's, with three partitions."""
-    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
-    server.run(f"INSERT INTO {table} VALUES (100, 0), (101, 1), (102, 2)")
-    return table
-
-
 @contextmanager
 def driving(
     running: Cluster, server: Server, *told: str, module: str = "cluster_driver"

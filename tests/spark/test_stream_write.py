@@ -14,24 +14,15 @@ from lance_flight.catalog.bulk.stream_batches import last_batches
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight_client.spark import activate
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.selection import IS_FULL
 from tests.service.server_process import Server
-from tests.spark.faulty import FORMAT, FaultySource
+from tests.spark.faulty import FORMAT
 from tests.spark.written_rows import check
 
 Change = Callable[[DataFrame], DataFrame]
-
-
-@pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    """The shared session with the faulty source, and active: streams look for sources in the session that is."""
-    activate(spark)
-    spark.dataSource.register(FaultySource)
-    return spark
 
 
 class Stream:
@@ -81,8 +72,8 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, server: Server, table: str, tmp_path: Path) -> Stream:
-    return Stream(spark, server.root, table, tmp_path)
+def stream(faulty: SparkSession, server: Server, table: str, tmp_path: Path) -> Stream:
+    return Stream(faulty, server.root, table, tmp_path)
 
 
 def test_each_batch_is_one_commit_and_one_that_spark_repeats_counts_once(stream: Stream, server: Server) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from lance_flight.faults import POINTS
-from lance_flight_client.spark import activate
 from lance_flight_client.spark.commits import committed
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.selection import IS_FULL
 from tests.service.server_process import Server
-from tests.spark.faulty import FORMAT, FaultySource
+from tests.spark.faulty import FORMAT
 from tests.spark.written_rows import check
 
 TASKS = 2
@@ -22,22 +21,6 @@ IDS = list(range(10))
 SELECT = "SELECT id, id % 3 AS p FROM range(10)"
 HELD = [100, 101, 102]
 """What a table holds before; one of them in each of its partitions."""
-
-
-@pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    """The shared session with the faulty source, and active: `save()` looks for sources in the session that is."""
-    activate(spark)
-    spark.dataSource.register(FaultySource)
-    return spark
-
-
-@pytest.fixture
-def held(server: Server, table: str) -> str:
-    """A table of the server's, with three partitions."""
-    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
-    server.run(f"INSERT INTO {table} VALUES (100, 0), (101, 1), (102, 2)")
-    return table
 
 
 def write(spark: SparkSession, root: Path, table: str, mode: str = "append", **options: str) -> None:
@@ -67,22 +50,22 @@ AGAIN = [
 
 @pytest.mark.parametrize(("fault", "mode"), AGAIN)
 def test_work_that_is_done_again_counts_once(
-    spark: SparkSession, server: Server, held: str, *, fault: str, mode: str
+    faulty: SparkSession, server: Server, held: str, *, fault: str, mode: str
 ) -> None:
-    write(spark, server.root, held, mode, fault=fault)
+    write(faulty, server.root, held, mode, fault=fault)
     check(server, held, IDS + HELD if mode == "append" else IDS)
 
 
-def test_a_write_that_is_given_up_leaves_nothing(spark: SparkSession, server: Server, held: str) -> None:
+def test_a_write_that_is_given_up_leaves_nothing(faulty: SparkSession, server: Server, held: str) -> None:
     before, version = data_files(server.root / held), last_version(server, held)
     with pytest.raises(PySparkException, match="whenever it runs"):
-        write(spark, server.root, held, fault="the last task fails")
+        write(faulty, server.root, held, fault="the last task fails")
     check(server, held, HELD)
     assert last_version(server, held) == version
     # A task that has succeeded told which its files are; of the one that failed nobody knows.
     assert len(data_files(server.root / held) - before) <= TASKS * len(HELD)
     server.run(f"VACUUM {held}")
-    write(spark, server.root, held)
+    write(faulty, server.root, held)
     check(server, held, IDS + HELD)
 
 
@@ -95,15 +78,15 @@ def last_version(server: Server, table: str) -> int:
     "point", ["manifest_written", "committed", *(["table_staged", "all_staged"] if IS_FULL else [])]
 )
 def test_a_commit_that_is_killed_is_done_or_not_and_its_id_says_which(
-    spark: SparkSession, server: Server, held: str, *, point: str, mode: str
+    faulty: SparkSession, server: Server, held: str, *, point: str, mode: str
 ) -> None:
     is_done = list(POINTS).index(point) >= list(POINTS).index("committed")
     then = IDS + HELD if mode == "append" else IDS
     with pytest.raises((PySparkException, Py4JJavaError)):
-        write(spark, server.root, held, mode, fault=point, commit_id="job")
+        write(faulty, server.root, held, mode, fault=point, commit_id="job")
     check(server, held, then if is_done else HELD)
     assert (committed(str(server.root), held, "job") is not None) == is_done
     version = last_version(server, held)
-    write(spark, server.root, held, mode, commit_id="job")
+    write(faulty, server.root, held, mode, commit_id="job")
     check(server, held, then)
     assert last_version(server, held) == version + (not is_done)
