@@ -36,7 +36,7 @@ LONG_MODULES = {
     "dataset": ["loaders", "shapes", "views"],
     "differential": ["against_duckdb", "features", "tpc"],
     "engine": [
-        *("bad_ingest", "bad_sql", "broken_roots", "clauses", "clients", "computed_conditions", "damage"),
+        *("bad_sql", "broken_roots", "clauses", "clients", "computed_conditions", "damage"),
         *("decimal_numbers", "dialects", "float_signs", "hidden_columns", "ingest", "introspection"),
         *("keys_and_comments", "moments", "outdated_indices", "partition_changes"),
         *("partition_wise_explained", "partition_wise_lanes", "partition_wise_named", "plan_messages"),
