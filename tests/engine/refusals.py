@@ -49,6 +49,35 @@ OPTIONS = {
 }
 
 REFUSED_STATEMENTS = {
+    "other names of tables": Refusals(
+        made=(
+            "CREATE TABLE a (id INT){layout}",
+            "CREATE TABLE taken (id INT)",
+            "CREATE TABLE parts (id INT) PARTITIONED BY (id)",
+            "CREATE SCHEMA dir",
+            "CREATE TABLE branched (id INT) PARTITIONED BY (id)",
+            "ALTER TABLE branched CREATE BRANCH b",
+            "CREATE TABLE published (id INT) PARTITIONED BY (id)",
+            "INSERT INTO published VALUES (1)",
+            "ALTER TABLE published CREATE BRANCH b",
+            'INSERT INTO "published@b" VALUES (1)',
+            "ALTER TABLE published PUBLISH BRANCH b",
+            "ALTER TABLE published DROP BRANCH b",
+        ),
+        layouts=("", " PARTITIONED BY (id)"),
+        refused={
+            "ALTER TABLE a RENAME TO taken": "[already_exists] … 'taken' is there already",
+            "ALTER TABLE a RENAME TO parts": "[already_exists] … 'parts' is there already",
+            "ALTER TABLE a RENAME TO a": "[already_exists] … 'a' is there already",
+            'ALTER TABLE a RENAME TO "b/c"': "[invalid_input] … 'b/c' is not allowed",
+            "ALTER TABLE a RENAME TO __manifest": "[invalid_input] … not allowed",
+            "ALTER TABLE nothing RENAME TO b": "[not_found] … no table 'nothing'",
+            "ALTER TABLE parts RENAME TO dir": "[already_exists] … 'dir' lies there already",
+            'ALTER TABLE "branched@b" RENAME TO c': "[unsupported] … is a branch",
+            "ALTER TABLE branched RENAME TO c": "[unsupported] … 'branched' has branches",
+            "ALTER TABLE published RENAME TO c": "[unsupported] … written on one",
+        },
+    ),
     "schemas": Refusals(
         made=(
             'CREATE SCHEMA "a.b"',
