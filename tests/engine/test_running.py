@@ -17,6 +17,7 @@ from lance_flight.backend_values import CancelStatus, IfExists
 from lance_flight.catalog.commits.staging import Staging
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.leases import SnapshotId, leased, leases
+from lance_flight.engine import operations
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.statement_context import Scope
@@ -26,7 +27,6 @@ from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.streams import cancellable
-from lance_flight.engine.statements import maintenance
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
 from tests.engine.database import open_engine
@@ -303,14 +303,14 @@ def test_maintenance_can_be_cancelled_but_not_a_repair(
 ) -> None:
     outcomes: list[CancelStatus] = []
     work = {"VERIFY TABLE t": "verify", "REPAIR TABLE t": "repair"}[sql]
-    begun = getattr(maintenance, work)
+    begun = getattr(operations, work)
 
     def cancelled(*args: Any, **options: Any) -> Any:
         (record,) = engine.running.records()
         outcomes.append(engine.running.cancel(record.id, ALICE))
         return begun(*args, **options)
 
-    monkeypatch.setattr(maintenance, work, cancelled)
+    monkeypatch.setattr(operations, work, cancelled)
     with pytest.raises(Cancelled) if is_ended else nullcontext():
         planned(engine, sql)
     until(lambda: outcomes)
