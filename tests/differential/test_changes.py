@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -155,11 +156,12 @@ class Twins:
             peer.commit()
             assert count in ([], [found]), sql
 
-    def check(self, client: Client, told: str) -> None:
-        """Check that both have the same rows."""
-        found = Counter(tuple(map(comparable, row)) for row in client.rows("SELECT * FROM t"))
-        rows = self.peers.peer.execute("SELECT * FROM t").fetchall()
-        assert found == Counter(tuple(map(comparable, row)) for row in rows), told
+    def check(self, client: Client, told: str) -> list[tuple[Any, ...]]:
+        """Check that both have the same rows; return them."""
+        found, rows = client.rows("SELECT * FROM t"), self.peers.peer.execute("SELECT * FROM t").fetchall()
+        one, other = (Counter(tuple(map(comparable, row)) for row in each) for each in (found, rows))
+        assert one == other, told
+        return found
 
     def check_places(self) -> None:
         """Check that each stored row lies in the one table of its partition."""
@@ -293,14 +295,13 @@ def test_columns_and_partitionings_change_between_changes_of_rows(twins: Twins, 
                 client.query(sql)
             for each in others:
                 peer.execute(each)
-            twins.check(client, sql)
-            version = client.value("SELECT max(version) FROM t$snapshots")
-            history[version] = str(sorted(map(str, client.rows("SELECT * FROM t"))))
+            rows = twins.check(client, sql)
+            history[client.value("SELECT max(version) FROM t$snapshots")] = sorted(map(str, rows))
             twins.change(client, evolution.change())
             filtered = f"SELECT * FROM t WHERE {evolution.filter()}"
             assert difference(twins.peers, filtered) is None
-        for version, rows in history.items():
-            assert str(sorted(map(str, client.rows(f'SELECT * FROM "t@{version}"')))) == rows, version
+        for version, then in history.items():
+            assert sorted(map(str, client.rows(f'SELECT * FROM "t@{version}"'))) == then, version
     twins.check_places()
 
 
