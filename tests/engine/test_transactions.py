@@ -407,7 +407,7 @@ def test_a_serializable_transaction_that_only_reads_never_fails(
 
 def test_serializable_statements_of_their_own_run_again_until_they_fit(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (n BIGINT) PARTITIONED BY (n)")
-    writers, rounds = 4, 5
+    writers, rounds = 4, 3
 
     def write(_: int) -> None:
         with database.client() as client:
@@ -423,7 +423,7 @@ def test_serializable_statements_of_their_own_run_again_until_they_fit(database:
 def test_statements_of_their_own_that_change_the_same_rows_run_again_until_they_fit(
     database: Database, copied: str
 ) -> None:
-    writers, rounds = 4, 5
+    writers, rounds = 4, 3
 
     def write(_: int) -> None:
         with database.client() as client:
