@@ -71,6 +71,9 @@ def test_less_than_the_floor_has_to_be_forced(database: Database, copied: str) -
     # The statements before may be fetched again for some time: their snapshots stay.
     said = database.query(f"VACUUM {copied} RETAIN 0 HOURS DRY RUN FORCE").to_pylist()
     assert [(each["kind"], each["files"]) for each in said] == [("nothing", None)]
+    assert database.query(f"VACUUM {copied} RETAIN 0 HOURS FORCE")["kind"].to_pylist() == ["nothing"]
+    told = commands.run("vacuum", database.root, copied, "--retain", "0", "--force").out
+    assert "nothing     1 snapshots have a tag" in told
     for reason in (
         "1 snapshots have a tag",
         "snapshots were the newest within the last 60 seconds",
