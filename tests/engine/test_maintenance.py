@@ -64,7 +64,7 @@ def test_vacuum_says_what_goes_and_then_lets_it_go(database: Database, copied: s
     assert database.value(f"SELECT sum(id) FROM {copied}") == 15
 
 
-def test_less_than_the_floor_has_to_be_forced(database: Database, copied: str) -> None:
+def test_less_than_the_floor_has_to_be_forced(database: Database, copied: str, commands: Commands) -> None:
     assert "[refused]" in database.refuses(f"VACUUM {copied} RETAIN 1 HOUR")
     database.run(f"ALTER TABLE {copied} CREATE TAG kept")
     database.run(f"DELETE FROM {copied} WHERE id = 0")
