@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from datafusion import Expr, LogicalPlan
 from datafusion import expr as nodes
 
@@ -46,3 +48,12 @@ def operands_of(expression: Expr) -> list[Expr]:
         return list(expression.rex_call_operands())
     except RuntimeError:
         return []
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """Yield the conditions that an expression joins by AND."""
+    if condition.variant_name() == "BinaryExpr" and condition.rex_call_operator() == "AND":
+        for part in operands_of(condition):
+            yield from conjuncts(part)
+    else:
+        yield condition

@@ -102,7 +102,7 @@ FEW_TABLES = 1_000
 MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
 _OF_NULLS, _FLATTENING = " DISTINCT FROM ", "eliminate_cross_join"
-"""A comparison in which NULL is equal to NULL, and the rule of DataFusion 55 that makes `=` of it where it takes inner joins within others apart."""
+"""A comparison in which NULL is equal to NULL, and the rule of DataFusion 55 that takes inner joins within others apart, orders them anew, and makes `=` of it."""
 _PUSHING = "push_down_filter"
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
 """Bytes of a batch as far as the text of a statement tells, those of a text in a column that it reads, and rows of its copies."""
@@ -507,6 +507,13 @@ class QuerySession:
             return frame
         self._optimised = coerced, plan
         return coerced
+
+    def keep_joins(self) -> None:
+        """Leave the joins of plans that are made from here on in the order in which they are made.
+
+        A plan that was optimised before has no pair of tables without a condition that DataFusion would have to order for it.
+        """
+        self.datafusion.remove_optimizer_rule(_FLATTENING)
 
     def misplaces_conditions(self, frame: DataFrame) -> bool:
         """Return whether DataFusion moves a condition of a query to the wrong side of a join."""

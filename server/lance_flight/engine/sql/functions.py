@@ -45,6 +45,8 @@ def session_config(target_partitions: int = 1) -> SessionConfig:
                 "datafusion.sql_parser.recursion_limit": RECURSION_LIMIT,
                 "datafusion.execution.time_zone": "UTC",
                 "datafusion.execution.collect_statistics": "false",
+                # The smaller side of a join is looked up in one table: the rows of the other are not distributed for that.
+                "datafusion.optimizer.repartition_joins": "false",
                 # It finds the columns of such a filter by their names (https://github.com/apache/datafusion/issues/25296).
                 "datafusion.optimizer.enable_dynamic_filter_pushdown": "false",
                 # DataFusion 55 forgets of some conditions that they are never NULL, and refuses to aggregate them then.

@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
+from datafusion.expr import Join
 
 from lance_flight.engine.query.few_keys import MOST_KEYS
 from lance_flight.engine.query.partition_wise import join_order, key_pruning, scalar_subqueries, statistics
@@ -105,15 +106,18 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
         if ordered is not None:
             frame, shape = ordered, session.learned(ordered, _shape)
             root = shape.root
-    if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in shape.worth):
+    concerns = any(is_told or concerns_partitions(session, node) for node in shape.worth)
+    if session.share.of > 1 or not (concerns or any(isinstance(node.variant, Join) for node in shape.worth)):
         return Division(session=session, whole=frame)
     counts = RowCounts(session, session.prune(frame))
     pruned: tuple[str, ...] = ()
-    if session.execution.dynamic_pruning:
+    if concerns and session.execution.dynamic_pruning:
         pruned = _prune_by_keys(session, frame, root, counts, ask_keys=ask_keys)
     swapped = statistics.small_first(session, root, counts)
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimised(swapped))
+    if not concerns:
+        return Division(session=session, whole=frame)
     if not session.execution.partition_wise_join:
         return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
     divider = CopartitioningAnalysis({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
@@ -158,6 +162,7 @@ def _is_all(parts: tuple[Part, ...], root: Node) -> bool:
 
 def _outer(session: QuerySession, root: Node, parts: tuple[Part, ...]) -> DataFrame:
     """Return what is left of a query."""
+    session.keep_joins()
     replaced = {}
     # Rows in an order stay so on their way through one lane alone.
     target_partitions = (

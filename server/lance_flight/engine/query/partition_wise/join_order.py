@@ -13,12 +13,12 @@ from functools import partial
 from itertools import combinations
 
 from datafusion import DataFrame, Expr
-from datafusion.expr import Aggregate, Filter, Join, Projection, TableScan
+from datafusion.expr import Join, Projection, TableScan
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, selected
 from lance_flight.engine.query.partition_wise.plans import ColumnKey, Node, column_key, expressions, join_type
-from lance_flight.engine.query.partition_wise.statistics import RowCounts
-from lance_flight.engine.query.plan_expressions import operands_of
+from lance_flight.engine.query.partition_wise.statistics import OTHER_SHARE, RowCounts, share
+from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
 
@@ -26,10 +26,6 @@ _FEWEST, _MOST = 3, 24
 """Fewest sides of joins that have another order, and most that are looked at."""
 _WORTH, _MANY = 0.5, 1_000_000
 """Share of the rows of the written order that another one has to stay below, and how many fewer it has to be: joins may lose their groups."""
-_SHARES: Mapping[str, float] = {"=": 0.05, "<": 0.3, "<=": 0.3, ">": 0.3, ">=": 0.3}
-_OTHER_SHARE, _LIST_SHARE = 0.4, 0.1
-_GROUPS = 0.3
-"""Share of rows that a condition leaves, by its operator, and that an aggregate makes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +54,7 @@ def join_trees(root: Node) -> list[JoinTree]:
 def reordered(session: QuerySession, root: Node, trees: Sequence[JoinTree], counts: RowCounts) -> DataFrame | None:
     """Return the query with its joins in an order of fewer rows; None if there is none, or the plan cannot be rebuilt."""
     replaced: dict[Node, DataFrame] = {}
+    session.keep_joins()
     try:
         for tree in trees:
             order = _Order.of(tree, counts)
@@ -96,7 +93,7 @@ def _tree(top: Node) -> JoinTree:
             continue
         equalities += [(Expr(mine), Expr(theirs)) for mine, theirs in inner.variant.on()]
         if inner.variant.filter() is not None:
-            conditions += _conjuncts(Expr(inner.variant.filter()))
+            conditions += conjuncts(Expr(inner.variant.filter()))
         waiting += reversed(inner.inputs)
     return JoinTree(top, tuple(sides), tuple(equalities), tuple(conditions))
 
@@ -106,14 +103,6 @@ def _only_leaves_out(node: Node) -> bool:
     return isinstance(node.variant, Projection) and all(
         each.variant_name() == "Column" for each in expressions(node.variant.projections())
     )
-
-
-def _conjuncts(condition: Expr) -> Iterator[Expr]:
-    if condition.variant_name() == "BinaryExpr" and condition.rex_call_operator() == "AND":
-        for part in operands_of(condition):
-            yield from _conjuncts(part)
-    else:
-        yield condition
 
 
 def _is_known(tree: JoinTree) -> bool:
@@ -171,7 +160,7 @@ class _Order:
             # Two keys of the same two tables are one of two columns.
             most = max(stored[place] for place in pair[0] | pair[1])
             equalities[pair] = min(equalities.get(pair, 1.0) * values[tuple(sorted(_columns(one)))], most)
-        rows = tuple(max(count * _share(side), 1.0) for count, side in zip(stored, tree.sides, strict=True))
+        rows = tuple(max(count * share(side), 1.0) for count, side in zip(stored, tree.sides, strict=True))
         return cls(tree, rows, equalities, tuple(map(sides, tree.conditions)))
 
     def best(self) -> list[Step] | None:
@@ -221,7 +210,7 @@ class _Order:
                 size *= self.rows[place]
             for (mine, theirs), values in self.equalities.items():
                 size /= values if mine | theirs <= sides else 1.0
-            size *= _OTHER_SHARE ** sum(condition <= sides for condition in self.conditions)
+            size *= OTHER_SHARE ** sum(condition <= sides for condition in self.conditions)
             self.sizes[sides] = max(size, 1.0)
         return self.sizes[sides]
 
@@ -248,35 +237,6 @@ def _values(
         fewest = min(stored[place] for place in sides)
         found |= dict.fromkeys(members, fewest if len(tables) > 1 else fewest**0.5)
     return found
-
-
-def _share(side: Node) -> float:
-    """Return the share of the rows of its largest table that a side is taken to have."""
-    share = 1.0
-    for node in side.walk():
-        match node.variant:
-            case TableScan() as scan:
-                for condition in scan.filters():
-                    share *= _share_of(Expr(condition))
-            case Filter() as found:
-                for condition in _conjuncts(Expr(found.predicate())):
-                    share *= _share_of(condition)
-            case Aggregate():
-                share *= _GROUPS
-    return share
-
-
-def _share_of(condition: Expr) -> float:
-    match condition.variant_name():
-        case "BinaryExpr" if condition.rex_call_operator() == "OR":
-            return min(sum(map(_share_of, operands_of(condition))), 0.9)
-        case "BinaryExpr":
-            return _SHARES.get(condition.rex_call_operator(), _OTHER_SHARE)
-        case "InList":
-            return _LIST_SHARE
-        case "IsNotNull":
-            return 0.95
-    return _OTHER_SHARE
 
 
 def _joined(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
-from datafusion import DataFrame
-from datafusion.expr import Join, TableScan
+from datafusion import DataFrame, Expr
+from datafusion.expr import Aggregate, Filter, Join, TableScan
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type, table_key
+from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows
 from lance_flight.errors import SqlError, Unsupported
@@ -39,6 +41,10 @@ class RowCounts:
         scans = (each.variant for each in node.walk() if isinstance(each.variant, TableScan))
         return max((self._table(table_key(scan, self.session.db_schema)) for scan in scans), default=0)
 
+    def estimated(self, node: Node) -> float:
+        """Return how many rows a node is taken to have: the share of its largest table that its conditions leave."""
+        return self.of(node) * share(node)
+
     def _table(self, name: str) -> int:
         if name not in self._known:
             self._known[name] = self._count(name)
@@ -51,15 +57,54 @@ class RowCounts:
         return sum(int(counts.sum()) for counts in view.row_counts(read_tables(self.prunings.get(name, ()))))
 
 
-TOO_LARGE = 2
-"""Ratio of the left to the right side's rows from which on they are swapped."""
+OTHER_SHARE, _LIST_SHARE = 0.4, 0.1
+_SHARES: Mapping[str, float] = MappingProxyType({"=": 0.05, "<": 0.3, "<=": 0.3, ">": 0.3, ">=": 0.3})
+_GROUPS = 0.3
+"""Share of rows that a condition leaves, by its operator, and that an aggregate makes."""
+
+
+def share(side: Node) -> float:
+    """Return the share of the rows of its largest table that a side is taken to have."""
+    left = 1.0
+    for node in side.walk():
+        match node.variant:
+            case TableScan() as scan:
+                for condition in scan.filters():
+                    left *= _share_of(Expr(condition))
+            case Filter() as found:
+                for condition in conjuncts(Expr(found.predicate())):
+                    left *= _share_of(condition)
+            case Aggregate():
+                left *= _GROUPS
+    return left
+
+
+def _share_of(condition: Expr) -> float:
+    match condition.variant_name():
+        case "BinaryExpr" if condition.rex_call_operator() == "OR":
+            return min(sum(map(_share_of, operands_of(condition))), 0.9)
+        case "BinaryExpr":
+            return _SHARES.get(condition.rex_call_operator(), OTHER_SHARE)
+        case "InList":
+            return _LIST_SHARE
+        case "IsNotNull":
+            return 0.95
+    return OTHER_SHARE
+
+
+TOO_LARGE, MANY = 2, 20_000
+"""Ratio of the left to the right side's rows from which on they are swapped, and fewest rows of the left side for that."""
 
 
 def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFrame | None:
-    """Return the query with the smaller sides of its joins on the left; None if nothing changes, or the plan cannot be rebuilt."""
+    """Return the query with the smaller sides of its joins on the left; None if nothing changes, or the plan cannot be rebuilt.
+
+    DataFusion keeps the rows of the left side in memory, where it looks up those of the right one.
+    """
     exchanged = frozenset(node for node in root.walk() if _is_wrong(node, counts))
     if not exchanged:
         return None
+    session.keep_joins()
     try:
         swapped = session.planned(partial(rebuilt, session.datafusion, root, {}, exchanged))
         return None if session.misplaces_conditions(swapped) else swapped
@@ -70,5 +115,6 @@ def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFra
 def _is_wrong(node: Node, counts: RowCounts) -> bool:
     if not isinstance(node.variant, Join) or join_type(node.variant) not in BOTH_SIDES or not node.variant.on():
         return False
-    left, right = (counts.of(side) for side in node.inputs)
-    return right > 0 and left > TOO_LARGE * right and not node.variant.null_equals_null() and node.outputs is not None
+    left, right = (counts.estimated(side) for side in node.inputs)
+    is_larger = right > 0 and left > TOO_LARGE * right and left > MANY
+    return is_larger and not node.variant.null_equals_null() and node.outputs is not None
