@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query import few_keys
-from lance_flight.engine.query.partition_wise import join_order
+from lance_flight.engine.query import few_keys, provider
+from lance_flight.engine.query.partition_wise import join_order, key_pruning, statistics
 
 from tests.engine.database import Database, open_engine
 
@@ -104,6 +106,34 @@ def test_two_facts_are_joined_when_few_of_their_rows_are_left(
     assert len(ordered) == 4
 
 
+def test_the_order_is_kept_when_the_plan_is_optimised(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_order, "_WORTH", float("inf"))
+    monkeypatch.setattr(join_order, "_MANY", -float("inf"))
+    chosen: list[Sequence[join_order.Step]] = []
+    best = join_order._Order.best
+
+    def noting(order: join_order._Order) -> list[join_order.Step] | None:
+        steps = best(order)
+        chosen.append(steps or ())
+        return steps
+
+    monkeypatch.setattr(join_order._Order, "best", noting)
+    sql = f"{QUERIES['two facts']}  "
+    first = joins(database, sql)[-1]
+    (one, other) = chosen[0][0]
+    # The sides as they are written: s, t, i, d1, d2.
+    names = [["s", "t", "i", "d1", "d2"][place] for place in (*one, *other)]
+    assert all(f"{name}." in first for name in names), (names, first)
+
+
+def test_the_side_with_fewer_rows_left_is_looked_up(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = "SELECT count(*) FROM sales s JOIN stock t ON s.item = t.item"
+    assert "s.item = t.item" in joins(database, sql)[0]
+    monkeypatch.setattr(statistics, "MANY", 0)
+    assert "t.item = s.item" in joins(database, f"{sql} WHERE t.n = 3 AND t.day = 4")[0]
+    assert "s.item = t.item" in joins(database, f"{sql} WHERE s.n = 3 AND s.day = 4")[0]
+
+
 MOST = 3
 JOIN = "SELECT DISTINCT t.k FROM t JOIN d ON t.k = d.k WHERE d.label = '{}' ORDER BY t.k"
 
@@ -137,3 +167,73 @@ def test_keys_that_a_limit_cuts_off_prune_nothing(
     plan = engine.query(f"EXPLAIN ANALYZE {sql}").to_pylist()
     (said,) = [row["plan"] for row in plan if row["plan_type"] == "dynamic pruning"]
     assert said.endswith("there are more than 10000" if name == "many" else "2 of 40 partitions are left")
+
+
+FILTERED = {
+    "inner": "SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a'",
+    "a text": "SELECT f.n FROM facts f JOIN names d ON f.t = d.t WHERE d.label = 'a'",
+    "a date": "SELECT f.n FROM facts f JOIN names d ON f.d = d.d WHERE d.label = 'a'",
+    "of another type": "SELECT f.n FROM facts f JOIN names d ON f.k = d.small WHERE d.label = 'a'",
+    "no key": "SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'none'",
+    "NULL alone": "SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'null'",
+    "two dimensions": "SELECT f.n FROM facts f JOIN names d ON f.k = d.k JOIN names e ON f.t = e.t WHERE d.label = 'a' AND e.label <> 'b'",
+    "semi": "SELECT n FROM facts WHERE k IN (SELECT k FROM names WHERE label = 'a')",
+    "anti": "SELECT n FROM facts WHERE k NOT IN (SELECT k FROM names WHERE label = 'a')",
+    "NOT EXISTS": "SELECT n FROM facts f WHERE NOT EXISTS (SELECT 1 FROM names d WHERE d.k = f.k AND label = 'a')",
+    "left": "SELECT f.n, d.label FROM facts f LEFT JOIN (SELECT * FROM names WHERE label = 'a') d ON f.k = d.k",
+    "right": "SELECT f.n, d.label FROM facts f RIGHT JOIN (SELECT * FROM names WHERE label = 'a') d ON f.k = d.k",
+    "full": "SELECT f.n, d.label FROM facts f FULL JOIN (SELECT * FROM names WHERE label = 'a') d ON f.k = d.k",
+    "left of a filtered side": "SELECT f.n, d.label FROM (SELECT * FROM names WHERE label = 'a') d LEFT JOIN facts f ON f.k = d.k",
+    "right of a filtered side": "SELECT f.n, d.label FROM (SELECT * FROM names WHERE label = 'a') d RIGHT JOIN facts f ON f.k = d.k",
+    "full of a filtered side": "SELECT f.n, d.label FROM (SELECT * FROM names WHERE label = 'a') d FULL JOIN facts f ON f.k = d.k",
+    "NULL beside NULL": "SELECT f.n FROM facts f JOIN names d ON f.k IS NOT DISTINCT FROM d.k WHERE d.label IN ('a', 'null')",
+    "groups": "SELECT g.s, g.k FROM (SELECT k, sum(n) AS s FROM facts GROUP BY k) g JOIN names d ON g.k = d.k WHERE d.label = 'a'",
+    "groups by another": "SELECT g.s FROM (SELECT n % 3 AS k, count(*) AS s FROM facts GROUP BY n % 3) g JOIN names d ON g.k = d.k WHERE d.label = 'a'",
+    "a window of all": "SELECT w.r FROM (SELECT k, count(*) OVER () AS r FROM facts) w JOIN names d ON w.k = d.k WHERE d.label = 'a'",
+    "a window of keys": "SELECT w.r FROM (SELECT k, count(*) OVER (PARTITION BY k) AS r FROM facts) w JOIN names d ON w.k = d.k WHERE d.label = 'a'",
+    "a limit": "SELECT count(*) FROM (SELECT k FROM facts ORDER BY n LIMIT 7) f JOIN names d ON f.k = d.k WHERE d.label <> 'zzz'",
+    "below an outer join": "SELECT f.n, x.n FROM names d JOIN facts f ON f.k = d.k LEFT JOIN facts x ON x.n = f.n + 1 WHERE d.label = 'a'",
+    "padded by an outer join": "SELECT y.n FROM names e JOIN (SELECT f.k AS fk, f.n FROM names d LEFT JOIN facts f ON f.k = d.k) y ON y.fk = e.k WHERE e.label = 'a'",
+}
+"""Joins with a filtered side; each has rows with and without a match, and NULLs on both sides."""
+
+
+@pytest.fixture(scope="module", params=["", " PARTITIONED BY (bucket(3, n))"], ids=["plain", "partitioned"])
+def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Database:
+    database = Database(tmp_path_factory.mktemp("facts") / "root")
+    database.run(f"CREATE TABLE facts (n BIGINT, k BIGINT, t VARCHAR, d DATE){request.param}")
+    database.run(
+        "INSERT INTO facts SELECT v, nullif(v % 20, 3), nullif('t' || (v % 20), 't4'), DATE '2024-01-01' + CAST(v % 20 AS INT)"
+        " FROM (SELECT unnest(range(0, 400)) AS v) AS numbers"
+    )
+    database.run("CREATE TABLE names (k BIGINT, small SMALLINT, t VARCHAR, d DATE, label VARCHAR)")
+    database.run(
+        "INSERT INTO names VALUES (1, 1, 't1', DATE '2024-01-02', 'a'), (2, 2, 't2', DATE '2024-01-03', 'a'), (77, 77, 't77', NULL, 'a'),"
+        " (3, 3, 't3', DATE '2024-01-04', 'b'), (NULL, NULL, NULL, NULL, 'a'), (NULL, NULL, NULL, NULL, 'null')"
+    )
+    return database
+
+
+@pytest.mark.parametrize("sql", FILTERED.values(), ids=FILTERED)
+def test_rows_that_find_none_to_join_with_are_left_out_and_no_others(
+    facts: Database, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    with facts.client() as client:
+        client.run("SET dynamic_pruning = 'off'")
+        expected = Counter(client.rows(sql))
+    for name, value in (("_MANY", 0), ("_FEWER", 0), ("_SHARE", 1)):
+        monkeypatch.setattr(key_pruning, name, value)
+    assert Counter(facts.rows(sql)) == expected
+
+
+def test_explain_tells_how_many_keys_filter_rows(facts: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_pruning, "_MANY", 0)
+    rows = facts.rows(f"EXPLAIN ANALYZE {FILTERED['inner']}")
+    assert ("dynamic pruning", "k of facts by the keys d.k: rows with one of 3 are joined") in rows
+
+
+def test_filtering_by_keys_ends_where_nearly_all_rows_have_one() -> None:
+    schema = pa.schema({"k": pa.int64()})
+    joining = provider._joining({"k": pa.array(range(9))}, schema)
+    batch = pa.record_batch({"k": range(10)}, schema=schema)
+    assert [joining(batch).num_rows for _ in range(6)] == [9, 9, 9, 9, 10, 10]

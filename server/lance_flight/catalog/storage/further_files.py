@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset
@@ -48,7 +49,7 @@ class FileLayout:
         """Begin a file at a place; one that `is_small` is kept in memory until it is whole."""
         return LanceFileWriter(
             place.uri_for_small_files if is_small else place.uri,
-            schema,
+            quickly_read(schema),
             data_cache_bytes=cache_bytes,
             version=self.version,
             storage_options=place.options or None,
@@ -58,6 +59,30 @@ class FileLayout:
         """Describe a file of this layout, as a commit refers to it."""
         file = DataFile(name, list(self.fields), list(self.column_indices), self.major, self.minor, size)
         return FragmentMetadata(id=0, files=[file], physical_rows=rows)
+
+
+_WIDTH, _NO_DICTIONARY = 64, MappingProxyType({b"lance-encoding:dict-divisor": b"1000000"})
+
+
+def quickly_read(schema: pa.Schema) -> pa.Schema:
+    """Return a schema by which Lance writes columns of 64-bit numbers and times without a dictionary.
+
+    It makes one where values repeat, which takes twice as long to write and to read as what it packs into fewer bits.
+
+    >>> quickly_read(pa.schema({"id": pa.int64(), "name": pa.utf8()})).field("id").metadata
+    {b'lance-encoding:dict-divisor': b'1000000'}
+    """
+    return pa.schema(
+        [
+            field.with_metadata({**(field.metadata or {}), **_NO_DICTIONARY}) if _is_of_64_bits(field.type) else field
+            for field in schema
+        ],
+        schema.metadata,
+    )
+
+
+def _is_of_64_bits(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) and not pa.types.is_floating(kind) and kind.bit_width == _WIDTH)
 
 
 class FurtherFiles:

@@ -46,14 +46,31 @@ HIDDEN_COLUMNS = (PARTITION_FIELD, ROW_NAME_FIELD)
 
 @dataclass(slots=True)
 class InferredFilters:
-    """Predicates inferred beyond the filters of scans: by table (`schema.name`), and on the target of the statement."""
+    """Predicates inferred beyond the filters of scans: by table (`schema.name`), and on the target of the statement.
+
+    `by_table` prune. `keys` are the values of columns, by table, in rows that find one to join with: the others may be left out.
+    """
 
     by_table: Mapping[str, Predicate] = field(default_factory=dict)
     of_target: Predicate = ALWAYS
+    keys: dict[str, dict[str, pa.Array]] = field(default_factory=dict)
+
+    def begin(self, by_table: Mapping[str, Predicate]) -> None:
+        """Replace all predicates by table by those of another plan."""
+        self.by_table = by_table
+        self.keys.clear()
 
     def add(self, table: str, predicate: Predicate) -> None:
-        """Add a predicate for a table."""
+        """Add a predicate that prunes a table."""
         self.by_table = {**self.by_table, table: all_of([self.by_table.get(table, ALWAYS), predicate])}
+
+    def add_keys(self, table: str, column: str, values: pa.Array) -> None:
+        """Add the values of a column in rows that find one to join with."""
+        self.keys.setdefault(table, {})[column] = values
+
+    def keys_of(self, table: str) -> Mapping[str, pa.Array]:
+        """Return what `add_keys` has added for a table."""
+        return self.keys.get(table, {})
 
     def of(self, table: str, *, is_target: bool) -> Predicate:
         """Return the conjunction of the predicates known for a table."""
@@ -294,6 +311,7 @@ class NamedTables:
             share=self._context.share,
             log=self._log,
             hint=partial(self.hints.of, key, is_target=is_target),
+            keys=partial(self.hints.keys_of, key),
             evaluate=self._evaluate,
             targets=self.targets if is_target else None,
             extra_columns=(

@@ -9,7 +9,7 @@ Any order in which partitions are read puts rows beside those with the same hidd
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,6 +105,11 @@ class ScanPlan(Protocol):
     @property
     def arrange(self) -> Arrange | None:
         """Return what changes the order of the rows of a lane; None for the order in which they lie."""
+        ...
+
+    @property
+    def keys(self) -> Mapping[str, pa.Array]:
+        """Return for some columns the values of the rows that find one to join with: the others may be left out."""
         ...
 
 
@@ -204,10 +209,11 @@ class PlannedRead:
     def _stored_batches(
         self, work: Sequence[tuple[Predicate | None, Sequence[Open]]], schema: pa.Schema, batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
+        joining = _joining(self.plan.keys, schema)
         for residual, tables in work:
             for batch in self._scan(residual, schema, batch_rows).read(tables):
                 self.log.cancellation.check()
-                yield batch
+                yield joining(batch)
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
         source = self.readable.schema
@@ -253,6 +259,30 @@ class _LaneScanner:
         """Yield the lane's rows, which DataFusion's workers take batch by batch."""
         keep_worker_state()
         yield from self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
+
+
+_TRIED, _KEPT = 4, 0.7
+"""Batches that are filtered by keys in any case, and the share of rows that is left where it goes on costing more than it spares."""
+
+
+def _joining(keys: Mapping[str, pa.Array], schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return what leaves rows out that find none to join with, as long as these are many."""
+    listed = [(schema.get_field_index(name), values) for name, values in keys.items() if name in schema.names]
+    if not listed:
+        return lambda batch: batch
+    batches = read = left = 0
+
+    def joining(batch: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal batches, read, left
+        if batches >= _TRIED and left > _KEPT * read:
+            return batch
+        found = batch
+        for place, values in listed:
+            found = found.filter(pc.is_in(found.column(place), values))
+        batches, read, left = batches + 1, read + batch.num_rows, left + found.num_rows
+        return found
+
+    return joining
 
 
 def arrow_filter(filter: pc.Expression, source: pa.Schema) -> tuple[pc.Expression | None, tuple[str, ...]]:

@@ -613,10 +613,12 @@ class QuerySession:
         """Collect the predicates that prune beyond the pushed filters from the optimised plan, custom expressions included."""
         if self.views and self._prepared is not frame:
             found = hints(self.logical_scans(frame) or ())
-            self.named.hints.by_table = {
-                table: self.views[table].with_stored_expressions(hint) if table in self.views else hint
-                for table, hint in found.items()
-            }
+            self.named.hints.begin(
+                {
+                    table: self.views[table].with_stored_expressions(hint) if table in self.views else hint
+                    for table, hint in found.items()
+                }
+            )
             self.settle(frame)
             self._prepared = frame
 
@@ -681,6 +683,10 @@ class QuerySession:
         """Prune a table (`schema.name`) by a predicate on its relevant rows, for all plans that are made from here on."""
         self.named.hints.add(table, predicate)
 
+    def filter_by(self, table: str, column: str, keys: pa.Array) -> None:
+        """Leave rows of a table (`schema.name`) out that have none of the values which the other side of a join has."""
+        self.named.hints.add_keys(table, column, keys)
+
     def plan(self, frame: DataFrame) -> ExecutionPlan:
         """Create the physical plan of a query; its scans are recorded in the log."""
         self.log.begin_plan()
@@ -705,7 +711,7 @@ class QuerySession:
     def whole(self, db_schema: str, reference: str) -> TableView | None:
         """Return a stored table all rows of which are searched, whatever plans before required; None if the name is no such table's."""
         table = self.resolve(db_schema, reference)
-        self.named.hints.by_table = {}
+        self.named.hints.begin({})
         return self.scanned.get(f"{db_schema}.{reference}") if isinstance(table, Provider) else None
 
     def search_again(self, sql: str, parameters: pa.RecordBatch | None) -> bool:

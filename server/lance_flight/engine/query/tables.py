@@ -184,6 +184,7 @@ class Lanes:
     lanes: Sequence[Sequence[Work]]
     index_filter: IndexFilter | None = None
     arrange: Arrange | None = None
+    keys: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 class UnpinnedResolver:
@@ -281,7 +282,7 @@ class TableView:
     """Table at one snapshot, as one statement scans it.
 
     It is scanned in `target_partitions` lanes. `only` are the partition tables that may be read (None: all), and
-    `hint` says what the plan requires of every scan beyond its pushed filters. `extra_columns` are columns that a scan makes: of
+    `hint` says what the plan requires of every scan beyond its pushed filters, and `keys` the values of columns in rows that find one to join with. `extra_columns` are columns that a scan makes: of
     merged tables it can `_partition` alone. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
 
     `visible` are the stored columns that it has for the principal (None: all). Where it `hides_layout`, nothing tells which rows lie in one
@@ -297,6 +298,7 @@ class TableView:
     share: Split
     log: ScanLog
     hint: Callable[[], Predicate]
+    keys: Callable[[], Mapping[str, pa.Array]]
     evaluate: Evaluate
     pruned: list[Pruned] = field(default_factory=list)
     only: Rows | None = None
@@ -335,7 +337,7 @@ class TableView:
             target_partitions = 1
         is_merging = all(each.name == PARTITION for each in self.extra_columns)
         lanes = deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging)
-        return Lanes(lanes, index_filter, self.arrange)
+        return Lanes(lanes, index_filter, self.arrange, self.keys())
 
     @property
     def arrange(self) -> Arrange | None:

@@ -111,7 +111,7 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
         return Division(session=session, whole=frame)
     counts = RowCounts(session, session.prune(frame))
     pruned: tuple[str, ...] = ()
-    if concerns and session.execution.dynamic_pruning:
+    if session.execution.dynamic_pruning:
         pruned = _prune_by_keys(session, frame, root, counts, ask_keys=ask_keys)
     swapped = statistics.small_first(session, root, counts)
     if swapped is not None:
@@ -208,12 +208,18 @@ def _prune_by_keys(
         if not ask_keys:
             notes.append(f"{each}, when it is run")
             continue
+        values = key_pruning.keys(session, each)
+        if values is None:
+            notes.append(f"{each}: there are more than {MOST_KEYS}")
+            continue
+        if each.is_compared_alike:
+            session.filter_by(each.table, each.column, values)
+        if not each.is_of_partitions:
+            notes.append(f"{each}: rows with one of {len(values)} are joined")
+            continue
         before = session.prune(frame)[each.table][-1].scanned
-        predicate = key_pruning.keys(session, each)
-        if predicate is not None:
-            session.prune_by(each.table, predicate)
-            session.settle(frame)
+        session.prune_by(each.table, key_pruning.predicate_of(each, values))
+        session.settle(frame)
         after = session.prune(frame)[each.table][-1].scanned
-        said = f"there are more than {MOST_KEYS}" if predicate is None else f"{after} of {before} partitions are left"
-        notes.append(f"{each}: {said}")
+        notes.append(f"{each}: {after} of {before} partitions are left")
     return tuple(notes)

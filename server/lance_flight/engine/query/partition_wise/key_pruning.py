@@ -1,7 +1,8 @@
-"""Dynamic partition pruning: the few keys of one side of a join prune the partitions of the other.
+"""Dynamic pruning: the few keys of one side of a join prune the partitions of the other, and filter its rows.
 
 The keys are read before the join is planned, and prune like an IN. Only sides are read that return the same rows whenever
-they are read, that are filtered, and that have no more rows than the side that they prune.
+they are read, that are filtered, and that have no more rows than the side that they prune. Rows are filtered where they are many:
+what reads the keys costs a few milliseconds, and a row that is left out early some ten nanoseconds at each join above.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
 
-from lance_flight.engine.query.few_keys import few_keys
+from lance_flight.engine.query.few_keys import MOST_KEYS, few_keys
 from lance_flight.engine.query.partition_wise.plans import (
     Node,
     column_key,
@@ -23,11 +24,13 @@ from lance_flight.engine.query.partition_wise.plans import (
     origin,
     table_key,
 )
-from lance_flight.engine.query.partition_wise.statistics import RowCounts
+from lance_flight.engine.query.partition_wise.statistics import RowCounts, share
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.routines import volatile_functions
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 
+_MANY, _FEWER, _SHARE = 200_000, 4, 0.3
+"""Fewest rows that are filtered by keys, how many times fewer the other side reads, and the share of that which its conditions may leave."""
 _STEADY = (TableScan, Filter, Projection, SubqueryAlias, Join, Aggregate)
 
 # For each side of a join, the types in which its rows without a match count for nothing.
@@ -37,13 +40,19 @@ _RIGHT_NEEDS_MATCH = frozenset({"Inner", "Left", "LeftSemi", "RightSemi", "LeftA
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPruning:
-    """An equality of a join that can prune: partitions of `table` (`schema.name`) by the values of `expression` in the rows of `keys`."""
+    """An equality of a join: the values of `expression` in the rows of `keys` filter the rows of `table` (`schema.name`).
+
+    They prune its partitions where it `is_of_partitions`, and filter its rows where Arrow finds values of its type in a list just as a
+    join does (`is_compared_alike`).
+    """
 
     scan: Node
     table: str
     column: str
     keys: Node
     expression: Expr
+    is_of_partitions: bool
+    is_compared_alike: bool
 
     def __str__(self) -> str:
         return f"{Column(self.column)} of {self.table.partition('.')[2]} by the keys {self.expression.schema_name()}"
@@ -59,22 +68,34 @@ def found(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruni
         for node in root.walk()
         if isinstance(node.variant, Join)
         for each in _of_join(session, node)
-        if scans.count(each.table) == 1 and counts.of(each.keys) <= counts.of(each.scan)
+        if scans.count(each.table) == 1 and _is_worth(each, counts)
     ]
 
 
-def keys(session: QuerySession, pruning: KeyPruning) -> Predicate | None:
-    """Return what the keys say of the table that they prune; None where they are too many."""
+def _is_worth(pruning: KeyPruning, counts: RowCounts) -> bool:
+    others, rows = counts.of(pruning.keys), counts.of(pruning.scan)
+    if pruning.is_of_partitions:
+        return others <= rows
+    is_small = others * _FEWER <= rows and counts.estimated(pruning.keys) <= MOST_KEYS
+    return rows >= _MANY and is_small and share(pruning.keys) <= _SHARE
+
+
+def keys(session: QuerySession, pruning: KeyPruning) -> pa.Array | None:
+    """Return the keys, none of them NULL, in the type of the column that they prune; None where they are too many or of another kind."""
     frame = session.datafusion.create_dataframe_from_logical_plan(pruning.keys.plan)
     values = few_keys(session, frame.select(pruning.expression.alias("key")))
     if values is None:
         return None
-    kind = session.divisible[pruning.table].schema.field(pruning.column).type
+    kind = session.scanned[pruning.table].schema.field(pruning.column).type
     try:
-        stored = values.cast(kind)
+        return values.cast(kind)
     except pa.ArrowInvalid:
         return None
-    return In(Column(pruning.column), stored) if len(stored) else NEVER
+
+
+def predicate_of(pruning: KeyPruning, values: pa.Array) -> Predicate:
+    """Return what the keys say of the rows that they prune."""
+    return In(Column(pruning.column), values) if len(values) else NEVER
 
 
 def _of_join(session: QuerySession, node: Node) -> Iterator[KeyPruning]:
@@ -95,11 +116,14 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
     if source is None:
         return
     table = table_key(source.scan.variant, session.db_schema)
-    view = session.divisible.get(table)
-    if view is None or not _is_steady(other) or not _is_filtered(other):
+    view = session.scanned.get(table)
+    if view is None or source.name not in view.ids or not _is_steady(other) or not _is_filtered(other):
         return
-    if view.snapshot.schema.ids[source.name] in view.snapshot.partition_sources:
-        yield KeyPruning(source.scan, table, source.name, other, theirs)
+    is_of_partitions = table in session.divisible and view.ids[source.name] in view.snapshot.partition_sources
+    kind = view.schema.field(source.name).type
+    is_compared_alike = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)
+    if is_of_partitions or is_compared_alike:
+        yield KeyPruning(source.scan, table, source.name, other, theirs, is_of_partitions, is_compared_alike)
 
 
 def _is_steady(node: Node) -> bool:
