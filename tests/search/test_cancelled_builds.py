@@ -24,9 +24,8 @@ from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
-from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record
-from lance_flight.errors import Cancelled, StatementTimeout
+from lance_flight.errors import Cancelled
 
 from tests.engine.database import open_engine
 from tests.engine.waiting import until
@@ -37,6 +36,15 @@ TABLES, ROWS = 5, 400
 ALICE = Issuer(principal="alice", session="a1", peer="here")
 SUM = "SELECT count(*) AS n, sum(price) AS s FROM docs"
 CREATE = "CREATE INDEX i ON docs (price) WITH (min_rows = 1)"
+
+
+def to_index(root: Path, sql: str) -> Engine:
+    """Tables without any segment, and the index where the statement is not the one that makes it."""
+    docs = made(root, Documents([]))
+    if sql != CREATE:
+        docs.update(CREATE)
+    store(docs, Documents.random(ROWS))
+    return docs
 
 
 @pytest.fixture
@@ -95,10 +103,7 @@ def is_over() -> bool:
 def test_a_build_is_cancelled_at_once_and_goes_on_where_it_was(
     tmp_path: Path, waiting: Callable[[], int], monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
-    docs = made(tmp_path / "root", Documents([]))
-    if sql != CREATE:
-        docs.update(CREATE)
-    store(docs, Documents.random(ROWS))
+    docs = to_index(tmp_path / "root", sql)
     with ThreadPoolExecutor(1) as pool:
         running, record = begin(docs, pool, sql)
         rows = query(docs, "SELECT progress, partitions_scanned, partitions_total, rows FROM system.queries")[0]
@@ -116,23 +121,52 @@ def test_a_build_is_cancelled_at_once_and_goes_on_where_it_was(
     assert query(docs, "SHOW INDEXES FROM docs")[0]["indexed_tables"] == TABLES
 
 
-def test_a_build_whose_client_goes_away_ends(docs: Engine, waiting: Callable[[], int]) -> None:
-    gone = threading.Event()
+End = Callable[[Engine, Record, threading.Event], object]
+ENDS: dict[str, tuple[End, str]] = {
+    "its client goes away": (lambda _docs, _record, gone: gone.set(), "the client disconnected"),
+    "KILL": (lambda docs, record, _: docs.update(f"KILL '{record.id}'"), "the statement was cancelled"),
+    "it takes too long": (
+        lambda docs, record, _: docs.running._statements[record.id].limit(1e-9),
+        r"ended after 1e-09 seconds \(statement_timeout\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("end", "said"), ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("sql", [CREATE, "REINDEX docs"])
+def test_a_build_is_over_at_once_where_it_cannot_stop_and_opens_no_other_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, end: End, said: str
+) -> None:
+    """A commit cannot stop, and takes long in a slow store."""
+    docs = to_index(tmp_path / "root", sql)
+    commits, may_commit, gone = threading.Event(), threading.Event(), threading.Event()
+    opened: list[object] = []
+    look, commit = indexing.missing_segment, indexing.stage
+
+    def looking(*arguments: Any) -> Any:
+        opened.append(arguments)
+        return look(*arguments)
+
+    def staged(*arguments: Any) -> Any:
+        commits.set()
+        may_commit.wait()
+        return commit(*arguments)
+
+    monkeypatch.setattr(indexing, "TABLES_PER_COMMIT", 1)
+    monkeypatch.setattr(indexing, "missing_segment", looking)
+    monkeypatch.setattr(indexing, "stage", staged)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(lambda: docs.execute(CREATE, scope=Scope(issuer=Issuer(is_gone=gone.is_set))))
-        until(lambda: [record for record in docs.running.records() if record.partitions_scanned == 2])
-        gone.set()
-        with pytest.raises(Cancelled, match="the client disconnected"):
-            running.result(10)
+        running = pool.submit(lambda: docs.execute(sql, scope=Scope(issuer=replace(ALICE, is_gone=gone.is_set))))
+        try:
+            until(commits.is_set)
+            (record,) = docs.running.records()
+            end(docs, record, gone)
+            with pytest.raises(Cancelled, match=said):
+                running.result(10)
+        finally:
+            may_commit.set()
     until(is_over)
-    assert sorted(written(docs)) == sorted(stored(docs))
-
-
-def test_a_build_that_takes_too_long_ends(docs: Engine, waiting: Callable[[], int]) -> None:
-    docs.apply(Limits(statement_timeout=0.5))
-    with pytest.raises(StatementTimeout, match=r"ended after 0.5 seconds"):
-        docs.update(CREATE)
-    until(is_over)
+    assert (len(opened), len(stored(docs))) == (1, 1)
     assert sorted(written(docs)) == sorted(stored(docs))
 
 
@@ -195,10 +229,7 @@ def test_half_of_the_cores_is_left_to_queries(
 
 @pytest.mark.parametrize("sql", [CREATE, "REINDEX docs"])
 def test_a_server_builds_as_many_segments_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
-    docs = made(tmp_path / "root", Documents([]))
-    if sql != CREATE:
-        docs.update(CREATE)
-    store(docs, Documents.random(ROWS))
+    docs = to_index(tmp_path / "root", sql)
     workers: list[int] = []
 
     class Pool(ThreadPoolExecutor):
