@@ -29,7 +29,7 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.routines import volatile_functions
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 
-_MANY, _FEWER, _SHARE = 200_000, 4, 0.3
+_MANY, _FEWER, _SHARE = 200_000, 16, 0.3
 """Fewest rows that are filtered by keys, how many times fewer the other side reads, and the share of that which its conditions may leave."""
 _STEADY = (TableScan, Filter, Projection, SubqueryAlias, Join, Aggregate)
 
