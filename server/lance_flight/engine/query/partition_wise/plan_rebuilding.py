@@ -96,6 +96,8 @@ class _Unbuildable(Unsupported):
 
 
 def _rebuild_projection(node: Node, frame: DataFrame) -> DataFrame:
+    if _GROUPING in node.said:  # a frame leaves it out
+        raise _Unbuildable(node)
     return frame.select(*expressions(node.variant.projections()))
 
 
@@ -184,6 +186,8 @@ def join_frames(
 _JOINS = MappingProxyType(
     {"Inner": "inner", "Left": "left", "Right": "right", "Full": "full", "LeftSemi": "semi", "LeftAnti": "anti"}
 )
+_GROUPING = "__grouping_id"
+"""Column of an aggregate that tells which of its columns a row is grouped by."""
 _UNNESTED = "__unnest_placeholder("
 """What columns with the lists of UNNEST are called."""
 _EXCHANGED = MappingProxyType({"left": "right", "right": "left"})
