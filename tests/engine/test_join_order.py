@@ -224,6 +224,10 @@ def test_rows_that_find_none_to_join_with_are_left_out_and_no_others(
     for name, value in (("_MANY", 0), ("_FEWER", 0), ("_SHARE", 1)):
         monkeypatch.setattr(key_pruning, name, value)
     assert Counter(facts.rows(sql)) == expected
+    # Whatever keys there are, those of Lance's rows that are not between them are not read.
+    monkeypatch.setattr(provider, "_RARE", 1)
+    monkeypatch.setattr(provider, "_DENSE", 0)
+    assert Counter(facts.rows(f"{sql} ")) == expected
 
 
 def test_explain_tells_how_many_keys_filter_rows(facts: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +238,6 @@ def test_explain_tells_how_many_keys_filter_rows(facts: Database, monkeypatch: p
 
 def test_filtering_by_keys_ends_where_nearly_all_rows_have_one() -> None:
     schema = pa.schema({"k": pa.int64()})
-    joining = provider._joining({"k": pa.array(range(9))}, schema)
+    joining = provider._joining({"k": provider.JoinedKeys(pa.array(range(9)), 1.0)}, schema)
     batch = pa.record_batch({"k": range(10)}, schema=schema)
     assert [joining(batch).num_rows for _ in range(6)] == [9, 9, 9, 9, 10, 10]

@@ -101,6 +101,20 @@ class Search(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """The first and the last value of a column in the rows that are wanted, which are few of a table."""
+
+    column: str
+    first: pa.Scalar
+    last: pa.Scalar
+
+    @property
+    def condition(self) -> pc.Expression:
+        """The condition that rows within the span fulfil."""
+        return (pc.field(self.column) >= self.first) & (pc.field(self.column) <= self.last)
+
+
+@dataclass(frozen=True, slots=True)
 class LookedUp:
     """A condition in Lance's SQL over some `columns` that indices answer: it keeps all rows that are wanted.
 
@@ -125,7 +139,7 @@ class Scan:
     `schema` may have `ADDRESS_FIELDS`, `PARTITION_FIELD`, `LINEAGE_FIELDS`, and in their place `ROW_NAME_FIELD` and `ROW_ORIGIN_FIELD`; a
     column of `ids` by the name of one of these is the table's own. A `search` finds some rows of each table, best first,
     and may add its result to `schema`; tables without its column have none. `among` says which rows count, by their addresses, in
-    Lance's words, where no `filter` does. Where indices answer what is `looked_up`, Lance is told that in place of the filter.
+    Lance's words, where no `filter` does. Few rows are within the `span` of a column, and no others are wanted. Where indices answer what is `looked_up`, Lance is told that in place of the filter.
     """
 
     source: pa.Schema
@@ -139,6 +153,7 @@ class Scan:
     search: Search | None = None
     among: str | None = None
     looked_up: LookedUp | None = None
+    span: Span | None = None
 
     def read(self, tables: Iterable[Open]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `tables`, one table after another, with the next ones opened ahead."""
@@ -248,9 +263,12 @@ class Scan:
             if found is not None:
                 return found
         if self.filter is None or (self.pushable and not_pushed.isdisjoint(self.filter_columns)):
+            condition, is_late = self.filter, False
+            if self.span is not None and self.span.column not in not_pushed and self._reads_flat_columns(table):
+                condition, is_late = _both(self.filter, self.span.condition), True
             try:
                 columns = [name for name in self.schema.names if name not in not_stored]
-                reader = self._reader(table, [*columns, *lineage], self.filter, self._searching())
+                reader = self._reader(table, [*columns, *lineage], condition, self._searching(), is_late=is_late)
                 return (self._to_schema(batch, None, table) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
@@ -258,6 +276,12 @@ class Scan:
         searching = self._searching(all_of=table.source)
         reader = self._reader(table, [*self._results, *table.stored, *lineage], None, searching)
         return (self._to_schema(batch, self.rest, table) for batch in reader)
+
+    def _reads_flat_columns(self, table: _Table) -> bool:
+        """Return whether nothing is read but columns whose rows Lance finds one by one as it finds them all."""
+        stored = [each for each in table.stored.values() if each is not None]
+        is_flat = not any(pa.types.is_nested(each.type) or _is_opaque(each) for each in stored)
+        return is_flat and self.search is None and not self._generated
 
     def _looked_up(
         self, table: _Table, looked_up: LookedUp, lineage: Sequence[str], not_stored: Collection[str]
@@ -310,9 +334,15 @@ class Scan:
             yield self._to_schema(pa.RecordBatch.from_arrays(columns, schema=target), self.rest, table)
 
     def _reader(
-        self, table: _Table, columns: list[str], condition: pc.Expression | str | None, searching: Mapping[str, Any]
+        self,
+        table: _Table,
+        columns: list[str],
+        condition: pc.Expression | str | None,
+        searching: Mapping[str, Any],
+        *,
+        is_late: bool = False,
     ) -> Iterable[pa.RecordBatch]:
-        """Start reading at once, in the background."""
+        """Start reading at once, in the background; with `is_late` the columns of a condition first, and the others of the rows it leaves."""
         source = table.source
         scanner = source.dataset.scanner(
             columns=columns or [_least(table.columns)],
@@ -325,7 +355,9 @@ class Scan:
             or table.fill.is_by_address
             or self.among is not None,
             use_scalar_index=False if has_outdated_index(source.dataset) else None,
-            late_materialization=_late_columns([each for each in table.columns if each.name in columns]),
+            late_materialization=_late_columns([each for each in table.columns if each.name in columns])
+            or is_late
+            or None,
             **{**_batch_bytes(table, columns), **_blob_arguments(table, columns)},
             **searching,
         )
@@ -412,6 +444,10 @@ def _blob_arguments(table: _Table, columns: Collection[str]) -> Mapping[str, Any
     if not any(is_blob(each) for each in table.columns if each.name in columns):
         return {}
     return blob_arguments(table.source.dataset, columns, table.source.fragments)
+
+
+def _both(one: pc.Expression | None, other: pc.Expression) -> pc.Expression:
+    return other if one is None else one & other
 
 
 def _late_columns(columns: Sequence[pa.Field]) -> list[str] | None:

@@ -28,7 +28,7 @@ from lance_flight.engine.query.metadata_tables import (
 )
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.restrictions import ColumnPolicy, MaskedTable, RowPolicy, stored_name, unmasked
-from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.provider import JoinedKeys, Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table
 from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
@@ -53,7 +53,7 @@ class InferredFilters:
 
     by_table: Mapping[str, Predicate] = field(default_factory=dict)
     of_target: Predicate = ALWAYS
-    keys: dict[str, dict[str, pa.Array]] = field(default_factory=dict)
+    keys: dict[str, dict[str, JoinedKeys]] = field(default_factory=dict)
 
     def begin(self, by_table: Mapping[str, Predicate]) -> None:
         """Replace all predicates by table by those of another plan."""
@@ -64,11 +64,11 @@ class InferredFilters:
         """Add a predicate that prunes a table."""
         self.by_table = {**self.by_table, table: all_of([self.by_table.get(table, ALWAYS), predicate])}
 
-    def add_keys(self, table: str, column: str, values: pa.Array) -> None:
+    def add_keys(self, table: str, column: str, keys: JoinedKeys) -> None:
         """Add the values of a column in rows that find one to join with."""
-        self.keys.setdefault(table, {})[column] = values
+        self.keys.setdefault(table, {})[column] = keys
 
-    def keys_of(self, table: str) -> Mapping[str, pa.Array]:
+    def keys_of(self, table: str) -> Mapping[str, JoinedKeys]:
         """Return what `add_keys` has added for a table."""
         return self.keys.get(table, {})
 

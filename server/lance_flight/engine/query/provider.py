@@ -28,7 +28,7 @@ from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import BATCH_ROWS, LookedUp, Scan, empty_batches, rows_within
+from lance_flight.catalog.tables.scan import BATCH_ROWS, LookedUp, Scan, Span, empty_batches, rows_within
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.streams import HeldBytes
@@ -89,6 +89,27 @@ class Run:
     log: ScanLog = field(default_factory=ScanLog)
 
 
+_RARE, _DENSE = 0.002, 0.5
+"""Share of keys from which on rows of a large table are taken to be few, and of all values between the first and the last of these keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedKeys:
+    """Values of a column in the rows that find one to join with, and what `share` they are of the rows that the other side reads."""
+
+    values: pa.Array
+    share: float
+
+    def span(self, column: str) -> Span | None:
+        """Return the span of the values if few rows are likely to be within it; None otherwise."""
+        if self.share > _RARE or not len(self.values) or not pa.types.is_integer(self.values.type):
+            return None
+        ends = pc.min_max(self.values)
+        first, last = ends["min"], ends["max"]
+        is_dense = len(self.values) >= _DENSE * (last.as_py() - first.as_py() + 1)
+        return Span(column, first, last) if is_dense else None
+
+
 class ScanPlan(Protocol):
     """Plan of one scan: groups of tables that need the same filter, distributed over lanes."""
 
@@ -108,7 +129,7 @@ class ScanPlan(Protocol):
         ...
 
     @property
-    def keys(self) -> Mapping[str, pa.Array]:
+    def keys(self) -> Mapping[str, JoinedKeys]:
         """Return for some columns the values of the rows that find one to join with: the others may be left out."""
         ...
 
@@ -228,6 +249,7 @@ class PlannedRead:
             ids=self.readable.ids,
             batch_rows=rows_within(schema, batch_rows),
             looked_up=_looked_up(self.plan.index_filter, residual),
+            span=next((span for name, keys in self.plan.keys.items() if (span := keys.span(name)) is not None), None),
         )
 
 
@@ -265,9 +287,9 @@ _TRIED, _KEPT = 4, 0.7
 """Batches that are filtered by keys in any case, and the share of rows that is left where it goes on costing more than it spares."""
 
 
-def _joining(keys: Mapping[str, pa.Array], schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+def _joining(keys: Mapping[str, JoinedKeys], schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """Return what leaves rows out that find none to join with, as long as these are many."""
-    listed = [(schema.get_field_index(name), values) for name, values in keys.items() if name in schema.names]
+    listed = [(schema.get_field_index(name), each.values) for name, each in keys.items() if name in schema.names]
     if not listed:
         return lambda batch: batch
     batches = read = left = 0

@@ -51,7 +51,7 @@ from lance_flight.engine.query.products import (
     joined,
     with_asking_conditions,
 )
-from lance_flight.engine.query.provider import Provider, Run, ScanLog
+from lance_flight.engine.query.provider import JoinedKeys, Provider, Run, ScanLog
 from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.scalar_expressions import LogicalScan, has_computed, hints, logical_scans
@@ -683,7 +683,7 @@ class QuerySession:
         """Prune a table (`schema.name`) by a predicate on its relevant rows, for all plans that are made from here on."""
         self.named.hints.add(table, predicate)
 
-    def filter_by(self, table: str, column: str, keys: pa.Array) -> None:
+    def filter_by(self, table: str, column: str, keys: JoinedKeys) -> None:
         """Leave rows of a table (`schema.name`) out that have none of the values which the other side of a join has."""
         self.named.hints.add_keys(table, column, keys)
 

@@ -27,7 +27,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
 from lance_flight.catalog.tables.pinned_tables import PinnedTable, row_counts
-from lance_flight.engine.query.provider import Arrange, ScanLog, Work, deal, is_lookup, mixed
+from lance_flight.engine.query.provider import Arrange, JoinedKeys, ScanLog, Work, deal, is_lookup, mixed
 from lance_flight.engine.query.scalar_expressions import has_computed, with_stored_expressions
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, Unsupported, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
@@ -184,7 +184,7 @@ class Lanes:
     lanes: Sequence[Sequence[Work]]
     index_filter: IndexFilter | None = None
     arrange: Arrange | None = None
-    keys: Mapping[str, pa.Array] = field(default_factory=dict)
+    keys: Mapping[str, JoinedKeys] = field(default_factory=dict)
 
 
 class UnpinnedResolver:
@@ -298,7 +298,7 @@ class TableView:
     share: Split
     log: ScanLog
     hint: Callable[[], Predicate]
-    keys: Callable[[], Mapping[str, pa.Array]]
+    keys: Callable[[], Mapping[str, JoinedKeys]]
     evaluate: Evaluate
     pruned: list[Pruned] = field(default_factory=list)
     only: Rows | None = None

@@ -19,6 +19,7 @@ from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart,
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
+from lance_flight.engine.query.provider import JoinedKeys
 from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched
 from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.errors import SqlError, Unsupported
@@ -213,7 +214,8 @@ def _prune_by_keys(
             notes.append(f"{each}: there are more than {MOST_KEYS}")
             continue
         if each.is_compared_alike:
-            session.filter_by(each.table, each.column, values)
+            share = len(values) / max(counts.of(each.keys), 1)
+            session.filter_by(each.table, each.column, JoinedKeys(values, share))
         if not each.is_of_partitions:
             notes.append(f"{each}: rows with one of {len(values)} are joined")
             continue
