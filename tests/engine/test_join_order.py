@@ -106,6 +106,13 @@ def test_two_facts_are_joined_when_few_of_their_rows_are_left(
     assert len(ordered) == 4
 
 
+def test_tables_without_a_condition_are_not_joined_first_where_the_written_order_is_kept(database: Database) -> None:
+    sql = "SELECT count(*) FROM shops p, items i, sales s WHERE s.shop = p.shop AND s.item = i.item"
+    plans = dict(database.rows(f"EXPLAIN {sql}"))
+    assert "HashJoinExec" in plans["physical_plan"]
+    assert "CrossJoinExec" not in plans["physical_plan"]
+
+
 def test_the_order_is_kept_when_the_plan_is_optimised(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_order, "_WORTH", float("inf"))
     monkeypatch.setattr(join_order, "_MANY", -float("inf"))

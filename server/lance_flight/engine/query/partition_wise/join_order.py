@@ -53,16 +53,14 @@ def join_trees(root: Node) -> list[JoinTree]:
 
 def reordered(session: QuerySession, root: Node, trees: Sequence[JoinTree], counts: RowCounts) -> DataFrame | None:
     """Return the query with its joins in an order of fewer rows; None if there is none, or the plan cannot be rebuilt."""
+    orders = [(tree, steps) for tree in trees if (steps := _Order.of(tree, counts).best()) is not None]
+    if not orders:
+        return None
     replaced: dict[Node, DataFrame] = {}
     session.keep_joins()
     try:
-        for tree in trees:
-            order = _Order.of(tree, counts)
-            steps = order.best()
-            if steps is not None:
-                replaced[tree.top] = session.planned(partial(_joined, session, tree, steps, dict(replaced)))
-        if not replaced:
-            return None
+        for tree, steps in orders:
+            replaced[tree.top] = session.planned(partial(_joined, session, tree, steps, dict(replaced)))
         frame = session.planned(partial(rebuilt, session.datafusion, root, replaced))
         return None if session.misplaces_conditions(frame) else frame
     except (Unsupported, SqlError):
