@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from datafusion import Expr
-from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
+from datafusion.expr import Aggregate, Filter, Join, Projection, RecursiveQuery, SubqueryAlias, TableScan
 
 from lance_flight.engine.query.few_keys import MOST_KEYS, few_keys
 from lance_flight.engine.query.partition_wise.plans import (
@@ -65,11 +65,19 @@ def found(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruni
     scans = [table_key(node.variant, session.db_schema) for node in root.walk() if isinstance(node.variant, TableScan)]
     return [
         each
-        for node in root.walk()
+        for node in _run_once(root)
         if isinstance(node.variant, Join)
         for each in _of_join(session, node)
         if scans.count(each.table) == 1 and _is_worth(each, counts)
     ]
+
+
+def _run_once(node: Node) -> Iterator[Node]:
+    """Yield a node and those below it, but those of recursive queries: what a step of one has found is read within it alone."""
+    if not isinstance(node.variant, RecursiveQuery):
+        yield node
+        for child in node.inputs:
+            yield from _run_once(child)
 
 
 def _is_worth(pruning: KeyPruning, counts: RowCounts) -> bool:
