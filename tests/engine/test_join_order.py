@@ -200,6 +200,7 @@ FILTERED = {
     "a window of keys": "SELECT w.r FROM (SELECT k, count(*) OVER (PARTITION BY k) AS r FROM facts) w JOIN names d ON w.k = d.k WHERE d.label = 'a'",
     "a limit": "SELECT count(*) FROM (SELECT k FROM facts ORDER BY n LIMIT 7) f JOIN names d ON f.k = d.k WHERE d.label <> 'zzz'",
     "below an outer join": "SELECT f.n, x.n FROM names d JOIN facts f ON f.k = d.k LEFT JOIN facts x ON x.n = f.n + 1 WHERE d.label = 'a'",
+    "other keys at each read": "SELECT count(f.n) > 0 FROM names d LEFT JOIN facts f ON f.k = d.k + 4 + CAST(floor(random() * 12) AS BIGINT) WHERE d.label = 'a' AND d.k = 1",
     "a recursive query": "WITH RECURSIVE r AS (SELECT CAST(1 AS BIGINT) AS k UNION ALL SELECT f.n FROM r JOIN facts f ON f.k = r.k WHERE r.k < 5 AND f.n > r.k) SELECT k FROM r",
     "padded by an outer join": "SELECT y.n FROM names e JOIN (SELECT f.k AS fk, f.n FROM names d LEFT JOIN facts f ON f.k = d.k) y ON y.fk = e.k WHERE e.label = 'a'",
 }

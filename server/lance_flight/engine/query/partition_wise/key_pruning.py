@@ -125,7 +125,7 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
         return
     table = table_key(source.scan.variant, session.db_schema)
     view = session.scanned.get(table)
-    if view is None or source.name not in view.ids or not _is_steady(other) or not _is_filtered(other):
+    if view is None or source.name not in view.ids or not _is_steady(other, theirs) or not _is_filtered(other):
         return
     is_of_partitions = table in session.divisible and view.ids[source.name] in view.snapshot.partition_sources
     kind = view.schema.field(source.name).type
@@ -134,13 +134,13 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
         yield KeyPruning(source.scan, table, source.name, other, theirs, is_of_partitions, is_compared_alike)
 
 
-def _is_steady(node: Node) -> bool:
-    """Return whether a part returns the same rows whenever it is read."""
-    return all(
+def _is_steady(node: Node, key: Expr) -> bool:
+    """Return whether a part returns the same rows, and the same key of each, whenever it is read."""
+    said = [key.canonical_name(), *(each.said for each in node.walk())]
+    return not any(f"{name}(" in text for name in volatile_functions() for text in said) and all(
         isinstance(each.variant, _STEADY)
         and not (isinstance(each.variant, TableScan) and each.variant.fetch() is not None)
         and not (isinstance(each.variant, Aggregate) and each.variant.aggregate_exprs())
-        and not any(f"{name}(" in each.said for name in volatile_functions())
         for each in node.walk()
     )
 
