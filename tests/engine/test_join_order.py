@@ -141,6 +141,16 @@ def test_the_side_with_fewer_rows_left_is_looked_up(database: Database, monkeypa
     assert "s.item = t.item" in joins(database, f"{sql} WHERE s.n = 3 AND s.day = 4")[0]
 
 
+def test_each_row_of_the_smaller_side_is_put_beside_all_of_the_other(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "MANY", 0)
+    sql = "SELECT count(*), max(m.n) FROM stock t CROSS JOIN (SELECT max(n) AS n FROM sales) m"
+    assert database.rows(sql) == [(900, 6)]
+    ((plan,),) = (row[1:] for row in database.rows(f"EXPLAIN {sql}")[:1])
+    assert plan.index("TableScan: sales") < plan.index("TableScan: stock")
+
+
 MOST = 3
 JOIN = "SELECT DISTINCT t.k FROM t JOIN d ON t.k = d.k WHERE d.label = '{}' ORDER BY t.k"
 

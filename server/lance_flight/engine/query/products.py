@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 from datafusion import DataFrame, Expr, LogicalPlan, RuntimeEnvBuilder, ScalarUDF, SessionContext, lit, udf
-from datafusion.expr import Aggregate, Join, Projection, SubqueryAlias
+from datafusion.expr import Join, SubqueryAlias
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import can_be_joined, join_frames, rebuilt
-from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type
+from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, is_one_row, join_type
 from lance_flight.engine.query.plan_bounds import JOINING_RULES, OTHER_RULES
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import Operands
@@ -60,17 +60,11 @@ def _looks_at_pairs(node: Node) -> bool:
         return False
     # One that returns rows of one side alone stops at the first pair of each, unless it has a condition.
     returns_pairs = join_type(join) in BOTH_SIDES or join.filter() is not None
-    return returns_pairs and not any(map(_is_one_row, node.inputs))
+    return returns_pairs and not any(map(is_one_row, node.inputs))
 
 
 def _has_conditions(node: Node) -> bool:
     return bool(node.variant.on()) or node.variant.filter() is not None
-
-
-def _is_one_row(node: Node) -> bool:
-    if isinstance(node.variant, Aggregate):
-        return not node.variant.group_by_exprs()
-    return isinstance(node.variant, Projection | SubqueryAlias) and _is_one_row(node.inputs[0])
 
 
 def has_unprotected_pairs(root: Node) -> bool:
@@ -107,7 +101,7 @@ def joined(plan: LogicalPlan, context: SessionContext) -> Node | None:
     }
     for node in root.walk():
         is_value = isinstance(node.variant, SubqueryAlias) and node.variant.alias().startswith(_VALUE)
-        if _SUBQUERY in node.said or (is_value and node not in keyed and not _is_one_row(node)):
+        if _SUBQUERY in node.said or (is_value and node not in keyed and not is_one_row(node)):
             raise Unsupported(f"{node.said}: a join is within a subquery as a value that may have several rows")
     return root if pair_joins(root) or has_unprotected_pairs(root) else None
 

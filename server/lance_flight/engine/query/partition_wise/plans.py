@@ -87,6 +87,13 @@ def column_key(expression: Expr) -> ColumnKey | None:
     return found.relation() or "", found.name()
 
 
+def is_one_row(node: Node) -> bool:
+    """Return whether a node has just one row: an aggregate of all rows, and its columns."""
+    if isinstance(node.variant, Aggregate):
+        return not node.variant.group_by_exprs()
+    return isinstance(node.variant, Projection | SubqueryAlias) and is_one_row(node.inputs[0])
+
+
 def table_key(scan: TableScan, default_schema: str) -> str:
     """Return the table that a scan reads, in the form that sessions use: `schema.table`."""
     _, db_schema, table = scan.fqn()

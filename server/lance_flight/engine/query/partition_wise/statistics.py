@@ -12,7 +12,7 @@ from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Filter, Join, TableScan
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
-from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type, table_key
+from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, is_one_row, join_type, table_key
 from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows
@@ -43,7 +43,7 @@ class RowCounts:
 
     def estimated(self, node: Node) -> float:
         """Return how many rows a node is taken to have: the share of its largest table that its conditions leave."""
-        return self.of(node) * share(node)
+        return 1.0 if is_one_row(node) else self.of(node) * share(node)
 
     def _table(self, name: str) -> int:
         if name not in self._known:
@@ -99,7 +99,8 @@ TOO_LARGE, MANY = 2, 20_000
 def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFrame | None:
     """Return the query with the smaller sides of its joins on the left; None if nothing changes, or the plan cannot be rebuilt.
 
-    DataFusion keeps the rows of the left side in memory, where it looks up those of the right one.
+    DataFusion keeps the rows of the left side in memory, where it looks up those of the right one; it puts each of them beside all of the
+    right side's where nothing else joins them.
     """
     exchanged = frozenset(node for node in root.walk() if _is_wrong(node, counts))
     if not exchanged:
@@ -113,7 +114,9 @@ def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFra
 
 
 def _is_wrong(node: Node, counts: RowCounts) -> bool:
-    if not isinstance(node.variant, Join) or join_type(node.variant) not in BOTH_SIDES or not node.variant.on():
+    if not isinstance(node.variant, Join) or join_type(node.variant) not in BOTH_SIDES:
+        return False
+    if not node.variant.on() and (join_type(node.variant) != "Inner" or node.variant.filter() is not None):
         return False
     left, right = (counts.estimated(side) for side in node.inputs)
     is_larger = right > 0 and left > TOO_LARGE * right and left > MANY
