@@ -50,6 +50,12 @@ QUERIES = {
     "a condition of three": "SELECT s.item, i.kind, d.week FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day AND s.n + i.item > d.week + 20",
     "within a subquery": "SELECT item FROM items WHERE item IN (SELECT s.item FROM sales s JOIN stock t ON s.item = t.item JOIN days d ON d.day = t.day JOIN shops p ON p.shop = s.shop WHERE d.year = 2022)",
     "with itself": "SELECT a.item, c.item FROM sales a JOIN sales b ON a.day = b.day AND a.shop = b.shop JOIN sales c ON c.item = b.item WHERE a.n = 1 AND b.n = 2 AND c.n = 3",
+    "common rows": "SELECT s.item, kind FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day WHERE d.year = 2021"
+    " INTERSECT SELECT t.item, kind FROM stock t JOIN items i ON i.item = t.item WHERE t.n > 4",
+    "other rows": "SELECT s.item, kind FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day"
+    " EXCEPT SELECT t.item, kind FROM stock t JOIN items i ON i.item = t.item WHERE t.item > 9",
+    "rows of three": "SELECT x.kind FROM (SELECT kind FROM sales s JOIN items i ON i.item = s.item INTERSECT SELECT kind FROM stock t JOIN items i ON i.item = t.item"
+    " EXCEPT SELECT kind FROM items WHERE kind > 'k2') x LEFT JOIN items i ON i.kind = x.kind AND i.item < 9",
     "united": "SELECT x.item, kind FROM (SELECT item, day FROM sales WHERE n = 1 UNION ALL SELECT item, day FROM stock WHERE n = 2) x JOIN items i ON i.item = x.item JOIN days d ON d.day = x.day",
 }
 

@@ -28,7 +28,14 @@ from datafusion.expr import (
 )
 
 from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, expressions, is_null_aware, join_type
+from lance_flight.engine.query.partition_wise.plans import (
+    ColumnReference,
+    Node,
+    column_key,
+    expressions,
+    is_null_aware,
+    join_type,
+)
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import Unsupported
 
@@ -156,12 +163,24 @@ def _rebuild_unnest(node: Node, frame: DataFrame) -> DataFrame:
 
 def _rebuild_join(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
     condition = node.variant.filter()
+    compare = _COMPARED_WHOLE.get(join_type(node.variant))
+    if compare is not None and condition is None and _compares_whole_rows(node):
+        return compare(left, right)
     conditions = [] if condition is None else [Expr(condition)]
     return (
         join_frames(node, right, left, conditions, exchange=True)
         if exchange
         else join_frames(node, left, right, conditions)
     )
+
+
+def _compares_whole_rows(node: Node) -> bool:
+    """Return whether a join compares all columns of one side with those of the other, NULL with NULL: as INTERSECT and EXCEPT do."""
+    if not node.variant.null_equals_null():
+        return False
+    pairs = [(column_key(Expr(mine)), column_key(Expr(theirs))) for mine, theirs in node.variant.on()]
+    sides = [[each.key for each in side.outputs or ()] for side in node.inputs]
+    return [mine for mine, _ in pairs] == sides[0] and [theirs for _, theirs in pairs] == sides[1]
 
 
 def can_be_joined(node: Node) -> bool:
@@ -185,6 +204,9 @@ def join_frames(
 
 _JOINS = MappingProxyType(
     {"Inner": "inner", "Left": "left", "Right": "right", "Full": "full", "LeftSemi": "semi", "LeftAnti": "anti"}
+)
+_COMPARED_WHOLE: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = MappingProxyType(
+    {"LeftSemi": DataFrame.intersect, "LeftAnti": DataFrame.except_all}
 )
 _GROUPING = "__grouping_id"
 """Column of an aggregate that tells which of its columns a row is grouped by."""
