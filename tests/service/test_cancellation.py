@@ -27,6 +27,8 @@ from tests.service.server_process import Server, serving
 
 LONGEST_REST = 10.0
 """Seconds within which a server stops the work of a statement that is over; a pair of batches takes longer where nothing asks."""
+PATIENCE = flight.FlightCallOptions(timeout=30)
+"""Ends a call that nothing else has ended, so that its test fails and does not hang."""
 TICKS = os.sysconf("SC_CLK_TCK")
 NUMBERS = "generate_series(1, 2000000000)"
 LONG = {
@@ -182,7 +184,7 @@ def test_a_query_is_cancelled_by_another_connection(
     with flight.connect(server.uri) as client, ThreadPoolExecutor(1) as pool:
         info = planned(client, LONG[name])
         (endpoint,) = info.endpoints
-        reading: Future[pa.Table] = pool.submit(lambda: client.do_get(endpoint.ticket).read_all())
+        reading: Future[pa.Table] = pool.submit(lambda: client.do_get(endpoint.ticket, PATIENCE).read_all())
         at_work(server)
         end(server, info)
         with pytest.raises(flight.FlightError, match=r"\[cancelled\]"):
