@@ -223,8 +223,8 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             "remove expired snapshots and files of aborted transactions",
             "Remove expired snapshots, the versions and files of partition tables that no retained snapshot needs, and the files of"
             " aborted transactions. The newest snapshot, tagged snapshots, branch points and snapshots that are being read are"
-            " retained. Snapshots are retained for seven days after they were replaced, and uncommitted files for two hours, unless"
-            " less is forced.",
+            " retained. Snapshots are retained for seven days after they were replaced, and uncommitted files for 24 hours. Less"
+            " than seven days, or than two hours, has to be forced.",
             "VACUUM {table}",
             "vacuum",
             (
