@@ -412,6 +412,13 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
+def reload_unchanged(pid: int, log: Path) -> None:
+    """Send the signal alone: a changed file is read without it, too."""
+    before = log.read_text().count("the configuration is the one that runs")
+    os.kill(pid, signal.SIGHUP)
+    wait_for(lambda: log.read_text().count("the configuration is the one that runs") > before)
+
+
 def reload_by_parent(running: Supervised | Replicated, file: Path, settings: Mapping[str, Any]) -> None:
     before = running.log.read_text().count("setting statement_limit is")
     write(file, settings)
@@ -470,6 +477,7 @@ def test_every_replica_has_its_share_of_a_new_value(tmp_path: Path, file: Path) 
         running.until("it is started again")
         wait_for(lambda: len(running.replicas()) == 2)
         reload_by_parent(running, file, {"statement_limit": 50})
+        reload_unchanged(running.process.pid, running.log)
         wait_for(lambda: {limit_of(running.uri) for _ in range(6)} == {50})
         server.close()
         running.process.terminate()
@@ -485,6 +493,7 @@ def test_options_and_the_environment_win_over_the_file_as_at_the_start(tmp_path:
         write(file, {"statement_limit": 70, "sessions": 8, "batch_limit": 1000})
         server.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "setting batch_limit is 1000 now" in log.read_text())
+        reload_unchanged(server.process.pid, log)
         assert "sessions" not in log.read_text()
         assert limit_of(server.uri) == 60
 
