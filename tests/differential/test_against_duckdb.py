@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import islice
 
 import pytest
+from lance_flight.engine.query.partition_wise import key_pruning
 from lance_flight.errors import LanceFlightError
 
 from tests.differential.comparing import answer, difference, is_explained
@@ -75,6 +76,10 @@ FOUND = {
             "a negation": "u AS a JOIN t AS b ON NOT (a.d IS DISTINCT FROM b.d) JOIN v AS c ON a.k = c.k",
         }.items()
     },
+    "one of two conditions over two joins moved": "SELECT date_trunc('day', coalesce(a1.ts, a2.ts)) AS c0, length(a3.s) AS c1 FROM t AS a1"
+    " RIGHT JOIN (SELECT k, i, j, f, m, h, r, w, 'a' AS s, d, ts, true AS b FROM u) AS a2 ON a1.i = a2.i"
+    " LEFT JOIN v AS a3 ON a2.i = a3.i AND (CAST(TIMESTAMP '1970-01-01 00:00:00' AS DATE) <> coalesce(a3.d, a3.d)) WHERE a3.j IS NOT DISTINCT FROM a1.f"
+    " AND (a1.b <= a2.b) IS DISTINCT FROM a2.b AND nullif(a2.ts, TIMESTAMP '2024-02-29 12:00:00') <= CAST(DATE '2024-02-29' AS TIMESTAMP)",
     "minus zero in a list of columns": "SELECT a1.k, a1.r IN (a1.k, 1, 2, 3) AS c1 FROM u AS a1 WHERE a1.r IN (a1.j, a1.k, a1.k, 100)",
 }
 """Statements that were answered wrongly, or not at all."""
@@ -83,6 +88,12 @@ FOUND = {
 @pytest.mark.parametrize("statement", FOUND.values(), ids=FOUND)
 def test_a_statement_that_was_found_answers_as_duckdb_does(peers: Peers, statement: str) -> None:
     assert difference(peers, statement) is None
+
+
+def test_no_keys_of_merge_joins_are_read(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_MANY", 0), ("_FEWER", 0), ("_SHARE", 1)):
+        monkeypatch.setattr(key_pruning, name, value)
+    assert difference(peers, FOUND["one of two conditions over two joins moved"] + " ") is None
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))

@@ -131,7 +131,7 @@ class QuerySession:
         self._evaluations = Evaluations()
         self._run = Run()
         self._is_steady, self._is_asking, self._asks_equalities = True, False, True
-        self._has_pushing, self._has_merge_joins = True, False
+        self._has_pushing, self.has_merge_joins = True, False
         self.is_resumed = False
         self._batch_rows = BATCH_ROWS
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
@@ -524,8 +524,9 @@ class QuerySession:
 
     def _with_merge_joins(self, frame: DataFrame) -> DataFrame:
         """Return a query whose joins by equality are merge joins, which DataFusion makes of several partitions alone."""
-        self._is_steady, self._has_merge_joins = False, True
+        self._is_steady, self.has_merge_joins = False, True
         self.datafusion.sql("SET datafusion.optimizer.prefer_hash_join = false")
+        self.datafusion.sql("SET datafusion.optimizer.repartition_joins = true")  # others are hash joins
         self.target_partitions = max(self.target_partitions, 2)
         with self.lanes(self.target_partitions):
             return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
@@ -785,7 +786,7 @@ class QuerySession:
         if _copies_collected_values(plan):
             rows = min(rows, COLLECTED_ROWS)
         # A merge join with a condition reads wrong columns.
-        if not self._has_merge_joins and _JOINING.search(plan.display_indent()) is not None:
+        if not self.has_merge_joins and _JOINING.search(plan.display_indent()) is not None:
             try:
                 root = self._joined(frame)
                 if root is not None:
