@@ -147,6 +147,30 @@ def test_the_side_with_fewer_rows_left_is_looked_up(database: Database, monkeypa
     assert "s.item = t.item" in joins(database, f"{sql} WHERE s.n = 3 AND s.day = 4")[0]
 
 
+PADDED = {
+    "right of a left join": "SELECT d.c, s.item, s.day FROM sales s LEFT JOIN (SELECT item, 'x' AS c FROM items WHERE item < 9) d ON d.item = s.item",
+    "left of a right join": "SELECT d.c, s.item, s.day FROM (SELECT item, 'x' AS c FROM items WHERE item < 9) d RIGHT JOIN sales s ON d.item = s.item",
+    "left of a full join": "SELECT d.c, s.item, s.day FROM (SELECT item, 'x' AS c FROM items WHERE item < 9) d FULL JOIN sales s ON d.item = s.item",
+    "right of a full join": "SELECT d.c, s.item, s.day FROM sales s FULL JOIN (SELECT item, 'x' AS c FROM items WHERE item < 9) d ON d.item = s.item",
+    "by a condition": "SELECT d.c, s.item, s.day FROM sales s LEFT JOIN (SELECT item, n AS c FROM stock WHERE n + 0 = 3) d ON d.item = s.item",
+}
+"""Joins that fill a column up with NULL which is the same in all rows of its side."""
+
+
+@pytest.mark.parametrize("most", [0, 1 << 40], ids=["sides exchanged", "as written"])
+@pytest.mark.parametrize("query", PADDED.values(), ids=PADDED)
+def test_rows_are_sorted_and_counted_by_a_constant_that_is_null_where_nothing_joins(
+    database: Database, peer: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, query: str, most: int
+) -> None:
+    monkeypatch.setattr(statistics, "MANY", most)
+    ordered = f"{query} ORDER BY d.c NULLS FIRST, s.item, s.day"
+    assert database.rows(ordered) == peer.execute(ordered).fetchall()
+    counted = query.replace(
+        "s.day FROM", "count(*) OVER (PARTITION BY d.c), count(*) OVER (ORDER BY d.c NULLS FIRST) FROM"
+    )
+    assert Counter(database.rows(counted)) == Counter(peer.execute(counted).fetchall())
+
+
 def test_each_row_of_the_smaller_side_is_put_beside_all_of_the_other(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

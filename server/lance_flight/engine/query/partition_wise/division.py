@@ -102,7 +102,8 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
 
 def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys: bool, is_told: bool) -> Division:
     root = shape.root
-    if session.share.of == 1 and shape.joins:
+    # A merge join reads wrong columns in a further condition, which another order may give it.
+    if session.share.of == 1 and shape.joins and not session.has_merge_joins:
         ordered = join_order.reordered(session, root, shape.joins, RowCounts(session, session.prune(frame)))
         if ordered is not None:
             frame, shape = ordered, session.learned(ordered, _shape)

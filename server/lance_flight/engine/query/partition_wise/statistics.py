@@ -9,10 +9,18 @@ from types import MappingProxyType
 
 import numpy as np
 from datafusion import DataFrame, Expr
-from datafusion.expr import Aggregate, Filter, Join, TableScan
+from datafusion.expr import Aggregate, EmptyRelation, Filter, Join, Projection, TableScan, Values
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
-from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, is_one_row, join_type, table_key
+from lance_flight.engine.query.partition_wise.plans import (
+    BOTH_SIDES,
+    Node,
+    expressions,
+    is_one_row,
+    join_type,
+    table_key,
+    unaliased,
+)
 from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows
@@ -116,8 +124,30 @@ def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFra
 def _is_wrong(node: Node, counts: RowCounts) -> bool:
     if not isinstance(node.variant, Join) or join_type(node.variant) not in BOTH_SIDES:
         return False
-    if not node.variant.on() and (join_type(node.variant) != "Inner" or node.variant.filter() is not None):
+    kind = join_type(node.variant)
+    if not node.variant.on() and (kind != "Inner" or node.variant.filter() is not None):
         return False
-    left, right = (counts.estimated(side) for side in node.inputs)
-    is_larger = right > 0 and left > TOO_LARGE * right and left > MANY
-    return is_larger and not node.variant.null_equals_null() and node.outputs is not None
+    if node.variant.null_equals_null() or node.outputs is None:
+        return False
+    left, right = node.inputs
+    if kind in {"Right", "Full"} and _has_constants(left):
+        return kind == "Right" or not _has_constants(right)
+    if kind in {"Left", "Full"} and _has_constants(right):
+        return False
+    before, after = counts.estimated(left), counts.estimated(right)
+    return after > 0 and before > TOO_LARGE * after and before > MANY
+
+
+def _has_constants(side: Node) -> bool:
+    """Return whether DataFusion may know of a column that it is the same in all rows of a side.
+
+    It goes on believing that of a left side whose rows a join fills up with NULL, and neither sorts nor distributes by the column.
+    """
+    return any(
+        isinstance(node.variant, Filter | Values | EmptyRelation)
+        or (
+            isinstance(node.variant, Projection)
+            and any(unaliased(each).variant_name() != "Column" for each in expressions(node.variant.projections()))
+        )
+        for node in side.walk()
+    )
