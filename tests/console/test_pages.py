@@ -196,6 +196,18 @@ def tab_to(page: Page, name: str, role: str = "link") -> None:
     raise AssertionError(f"no tab stop is {name!r}")
 
 
+def test_a_link_keeps_the_focus_while_its_row_is_filled(console: Console) -> None:
+    page = console.open()
+    held: list[Route] = []
+    page.route("**/summary", lambda route: held.append(route))  # noqa: PLW0108 - a method of a list takes no attributes
+    page.reload()
+    tab_to(page, "trips")
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("row", name="trips")).to_contain_text("602")
+    expect(page.get_by_role("link", name="trips")).to_be_focused()
+
+
 def test_the_whole_story_needs_no_pointer(console: Console) -> None:
     page = console.open()
     tab_to(page, "trips")
