@@ -26,6 +26,7 @@ from lance_flight.engine.query.partition_wise.plans import (
 )
 from lance_flight.engine.query.partition_wise.statistics import RowCounts, share
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.routines import volatile_functions
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 
@@ -90,9 +91,10 @@ def _is_worth(pruning: KeyPruning, counts: RowCounts) -> bool:
 
 
 def keys(session: QuerySession, pruning: KeyPruning) -> pa.Array | None:
-    """Return the keys, none of them NULL, in the type of the column that they prune; None where they are too many or of another kind."""
+    """Return the keys, none of them NULL, in the type of the column that they prune; None where they are too many, of another kind, or not read rightly."""
     frame = session.datafusion.create_dataframe_from_logical_plan(pruning.keys.plan)
-    values = few_keys(session, frame.select(pruning.expression.alias("key")))
+    frame = frame.select(pruning.expression.alias("key"))
+    values = None if session.misplaces_conditions(frame) else few_keys(session, frame)
     if values is None:
         return None
     kind = session.scanned[pruning.table].schema.field(pruning.column).type
@@ -126,7 +128,7 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
         return
     table = table_key(source.scan.variant, session.db_schema)
     view = session.scanned.get(table)
-    if view is None or source.name not in view.ids or not _is_steady(other, theirs) or not _is_filtered(other):
+    if view is None or source.name not in view.ids or not _is_steady(session, other, theirs) or not _is_filtered(other):
         return
     is_of_partitions = table in session.divisible and view.ids[source.name] in view.snapshot.partition_sources
     kind = view.schema.field(source.name).type
@@ -135,15 +137,20 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
         yield KeyPruning(source.scan, table, source.name, other, theirs, is_of_partitions, is_compared_alike)
 
 
-def _is_steady(node: Node, key: Expr) -> bool:
+def _is_steady(session: QuerySession, node: Node, key: Expr) -> bool:
     """Return whether a part returns the same rows, and the same key of each, whenever it is read."""
     said = [key.canonical_name(), *(each.said for each in node.walk())]
     return not any(f"{name}(" in text for name in volatile_functions() for text in said) and all(
         isinstance(each.variant, _STEADY)
-        and not (isinstance(each.variant, TableScan) and each.variant.fetch() is not None)
+        and not (isinstance(each.variant, TableScan) and _may_change(session, each.variant))
         and not (isinstance(each.variant, Aggregate) and each.variant.aggregate_exprs())
         for each in node.walk()
     )
+
+
+def _may_change(session: QuerySession, scan: TableScan) -> bool:
+    """Return whether a scan may have other rows at each read: one of a system table, or with a limit."""
+    return scan.fetch() is not None or table_key(scan, session.db_schema).startswith(f"{SYSTEM}.")
 
 
 def _is_filtered(node: Node) -> bool:
