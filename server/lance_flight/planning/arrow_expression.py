@@ -78,11 +78,8 @@ def predicate_from_arrow(expression: pc.Expression | pa.Scalar) -> Predicate:
     >>> str(predicate_from_arrow((pc.field("a") > 3) & ~pc.field("b").isin([1, 2])))
     'a > 3 AND b NOT IN (1, 2)'
     """
-    if isinstance(expression, pa.Scalar):
-        return _predicate(_Literal(expression))
     try:
-        batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
-        return _predicate(_node(iter(metadata_entries(batch.schema)), batch))
+        return _predicate(_parsed(expression))
     except (pa.ArrowException, _Unreadable) as exc:
         return Opaque(str(expression), f"the expression cannot be read: {exc}")
 
@@ -92,6 +89,14 @@ class _Unreadable(ValueError):
 
 
 _Entry: TypeAlias = tuple[bytes, bytes]
+
+
+def _parsed(expression: pc.Expression | pa.Scalar) -> _Node:
+    """Return the tree of an expression; a filter that DataFusion folded to one value is a scalar."""
+    if isinstance(expression, pa.Scalar):
+        return _Literal(expression)
+    batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
+    return _node(iter(metadata_entries(batch.schema)), batch)
 
 
 def _node(entries: Iterator[_Entry], batch: pa.RecordBatch) -> _Node:
@@ -146,14 +151,10 @@ def pushed_filter(expression: pc.Expression | pa.Scalar, schema: pa.Schema) -> R
     >>> pa.table({"a": [None, 1, 2], "b": [0, 0, 0]}).filter(found.rest)["a"].to_pylist(), found.columns
     ([2], ('a', 'b'))
     """
-    if isinstance(expression, pa.Scalar):
-        node: _Node = _Literal(expression)
-    else:
-        try:
-            batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
-            node = _node(iter(metadata_entries(batch.schema)), batch)
-        except (pa.ArrowException, _Unreadable) as exc:
-            raise Unsupported(f"the filter {expression} cannot be read: {exc}") from exc
+    try:
+        node = _parsed(expression)
+    except (pa.ArrowException, _Unreadable) as exc:
+        raise Unsupported(f"the filter {expression} cannot be read: {exc}") from exc
     condition = _in_sql(node, schema)
     return RowFilter(expression=condition, rest=condition, columns=tuple(dict.fromkeys(_fields(node))), pushable=False)
 

@@ -65,13 +65,13 @@ from lance_flight.engine.query.subqueries import (
     is_about_membership,
     is_ambiguous,
 )
-from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
+from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.checked_arithmetic import sorts_rows
 from lance_flight.engine.sql.float_signs import compares_bits, is_number, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls

@@ -22,8 +22,6 @@ from lance_flight.engine.runtime.running_statement import Record
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 
-SYSTEM = "system"
-
 _MOMENT = pa.timestamp("us", "UTC")
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.search.search_target import SEARCHES
-from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.sql import references
+from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required

@@ -30,7 +30,7 @@ from lance_flight.engine.query.few_keys import few_keys
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.system_tables import SYSTEM
+from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import cast, unsteady
 from lance_flight.engine.sql.parameters import column_name, column_types, equal_columns, parameter_count, result_types

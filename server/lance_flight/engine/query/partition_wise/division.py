@@ -119,7 +119,7 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimised(swapped))
     if not concerns:
-        return Division(session=session, whole=frame)
+        return Division(session=session, whole=frame, pruned=pruned)
     if not session.execution.partition_wise_join:
         return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
     divider = CopartitioningAnalysis({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
