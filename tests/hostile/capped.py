@@ -103,6 +103,6 @@ def bounded(
     assert not watcher.is_alive(), "another client is not answered"
     assert not cost.failure, cost.failure
     cost.memory = status(process, "VmHWM") - memory_before
-    assert cost.silence < silence
+    assert cost.silence < silence, f"another client waited {cost.silence:.1f} s"
     assert cost.threads < threads, f"{cost.threads} threads, {cost.silence} s"
     assert cost.memory < memory, f"{cost.memory >> 20} MiB"

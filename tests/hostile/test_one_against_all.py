@@ -1,4 +1,7 @@
-"""One user takes all that a server has of something: others are answered all the while, and an administrator sees who it is."""
+"""One user takes all that a server has of something: others are answered all the while, and an administrator sees who it is.
+
+In full mode the server has its default settings; by default it has small ones, which an attack fills sooner.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from time import sleep
 
 import pyarrow as pa
 import pytest
+from lance_flight.config import ServerConfig
 from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
 from tests.engine.waiting import until
 from tests.flight.statements import descriptor, reader
-from tests.hostile.capped import bounded, capped
+from tests.hostile import capped
 from tests.selection import IS_FULL
 from tests.service.principals import connect, token_of, tokens_file
 from tests.service.server_process import Server
 
 pytestmark = pytest.mark.slow  # server processes
 
-SCALE = 10 if IS_FULL else 1
 GREEDY, OTHERS, ROOT = "mallory", ("alice", "bob", "carol"), "root"
 POLICIES = """
 [roles.owner]
@@ -37,9 +40,22 @@ grants = ["ALL ON *"]
 members = ["mallory", "alice", "bob", "carol"]
 grants = ["ALL ON t"]
 """
-SESSIONS, TURNS, CALLS, STREAMS = 400 * SCALE, 8, 120, 10
+DEFAULTS = ServerConfig()
+SMALL = {
+    "sessions": 400,
+    "running-statements": 8,
+    "waiting-statements": 16,
+    "running-calls": 120,
+    "stream-memory-limit": 256 << 20,
+}
+SETTINGS: dict[str, int] = {} if IS_FULL else SMALL
+SESSIONS = SETTINGS.get("sessions", DEFAULTS.sessions)
+TURNS = SETTINGS.get("running-statements", 16)
+CALLS = SETTINGS.get("running-calls", DEFAULTS.running_calls)
+STREAMS = 10
+ROOM, MOST_BYTES = (32 << 30, 4 << 30) if IS_FULL else (capped.ROOM, capped.MOST_BYTES)
+"""A thousand threads map 8 MiB each; streams may hold a quarter of the memory of all statements."""
 SECONDS = 30.0 if IS_FULL else 2.0
-MIB = 1 << 20
 HEAVY = "SELECT count(*) AS n FROM generate_series(1, 2000000000) AS t (v) WHERE sin(v) > 2"
 BIG = "SELECT value, repeat('x', 200) AS word FROM generate_series(1, 2000000000)"
 INGEST = wire.StatementIngest(
@@ -106,15 +122,10 @@ def shared(tmp_path: Path) -> Iterator[Server]:
     options = {
         "tokens-file": tokens_file(place / "tokens", (GREEDY, *OTHERS, ROOT)),
         "policy-file": place / "policies",
-        "sessions": SESSIONS,
-        "running-statements": TURNS,
-        "waiting-statements": 2 * TURNS,
-        "running-calls": CALLS,
-        "stream-memory-limit": 256 * MIB,
+        **SETTINGS,
     }
-    with capped(
-        place / "root", *(text for name, value in options.items() for text in (f"--{name}", str(value)))
-    ) as server:
+    arguments = (text for name, value in options.items() for text in (f"--{name}", str(value)))
+    with capped.capped(place / "root", *arguments, room=ROOM) as server:
         with connect(server.uri, ROOT) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE TABLE t (id BIGINT)")
         yield server
@@ -180,7 +191,7 @@ def test_others_are_answered_and_an_administrator_ends_it(shared: Server, attack
 
     with ExitStack() as stack:
         attacked = Attacked(shared, stack)
-        with bounded(shared, asks=ask, threads=2 * CALLS + 100):
+        with capped.bounded(shared, asks=ask, threads=2 * CALLS + 100, memory=MOST_BYTES):
             attack(attacked)
             sleep(SECONDS)
             attacked.kill_one()
