@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
+from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
@@ -72,12 +72,12 @@ def create(root: Path, partitions: int, *, versions: int = 1) -> Synthetic:
         schema = namespace.snapshot().schema
         earlier = namespace.snapshot().specs
         spec = partition_spec(schema, parse_partition_by(partition_by(version)), number=version, earlier=earlier)
-        namespace.evolve(partial(_next, Evolution(operation=f"partition spec v{version}", specs=(spec,))))
+        namespace.evolve(partial(_next, Revision(operation=f"partition spec v{version}", specs=(spec,))))
         _fill(namespace, partitions // versions)
     return made
 
 
-def _next(evolution: Evolution, _: Snapshot) -> Evolution:
+def _next(evolution: Revision, _: Snapshot) -> Revision:
     return evolution
 
 

@@ -84,8 +84,8 @@ AREAS: dict[str, Area] = {
     "conflict checks": Area(
         count=24,
         modules="""
-            catalog/commits/commit.py catalog/manifests/row_commits.py:between,_different,_ours catalog/manifests/row_commits.py:difference,is_same,_tables_at,refuse,merged_specs
-            catalog/manifests/evolution.py:reservation_of,wait_for_release,reserved
+            catalog/commits/commit.py catalog/manifests/differences.py:between,_different,_ours catalog/evolving/publication.py:difference,is_same,_tables_at,refuse,merged_specs
+            catalog/manifests/commit_loop.py:commit,evolve,reservation_of,wait_for_release,reserved
         """,
         tests="""
             catalog/test_reservations catalog/test_dropped_meanwhile catalog/test_commit_ids catalog/test_rollback

@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.manifests.evolution import Evolutions
+from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -146,13 +146,13 @@ def test_only_what_is_new_is_computed_again(
     def commit(*arguments: Any) -> int | None:
         if waiting and threading.current_thread() is threading.main_thread():
             with monkeypatch.context() as patch:
-                patch.setattr(Evolutions, "_commit", committed)
+                patch.setattr(Manifest, "_send", committed)
                 statement = waiting.pop(0)
                 (engine.query if "COMPACT" in statement else engine.update)(statement)
         return committed(*arguments)
 
-    committed = Evolutions._commit
-    monkeypatch.setattr(Evolutions, "_commit", commit)
+    committed = Manifest._send
+    monkeypatch.setattr(Manifest, "_send", commit)
     version = backfill(engine.root, TableName("public", "t"), "more", PythonFunction(("id",), values), pa.int64())
     assert not waiting
     assert (

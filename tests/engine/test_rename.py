@@ -263,7 +263,7 @@ def test_what_else_a_row_says_stays(tmp_path: Path, engine: Engine) -> None:
 
 
 RIVALS = {
-    "the new name": lambda rival: rival.register([Listed("n", "elsewhere")]),
+    "the new name": lambda rival: rival.make_visible(rival.listing(), [Listed("n", "elsewhere")], ""),
     "the old name": lambda rival: rival.forget(Listed("a", "a.lance")),
     "another new name for the old one": lambda rival: rival.rename(Listed("a", "a.lance"), ("m",)),
 }

@@ -12,7 +12,8 @@ from datetime import datetime
 import pyarrow as pa
 
 from lance_flight.catalog.commits.staging import pinned_rows
-from lance_flight.catalog.manifests.evolution import Change, Evolutions, back_to, namespace_metadata, schema_text
+from lance_flight.catalog.manifests.commit_loop import evolve
+from lance_flight.catalog.manifests.differences import back_to
 from lance_flight.catalog.manifests.manifest import (
     FENCE,
     FENCE_KEY,
@@ -31,6 +32,7 @@ from lance_flight.catalog.manifests.snapshot import (
     Snapshot,
     check_in_place,
 )
+from lance_flight.catalog.manifests.version_log import Change, namespace_metadata, schema_text
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import chosen_version
@@ -105,7 +107,7 @@ class PartitionedNamespace(Table):
         """Make the newest snapshot equal to an old one, in one commit, and return its version."""
         old = self.snapshot(at)
         with self.hold(old, is_newest=False):
-            return Evolutions(self.manifest, self._writable).commit(back_to(old))
+            return evolve(self.manifest, back_to(old), self._writable)
 
     @property
     def branches(self) -> list[BranchRef]:
@@ -144,13 +146,13 @@ class PartitionedNamespace(Table):
             drop_branch(main, name)
 
     def evolve(self, change: Change) -> int:
-        """Change specs, schema or both in one commit (`evolution.py`), and return the version in which that is visible.
+        """Change specs, schema or both in one commit, and return the version in which that is visible.
 
         New columns get ids that no column of another branch has: both may come to be in one schema.
         """
         refs = self.branches
         if not refs:
-            return Evolutions(self.manifest, self._writable).commit(change)
+            return evolve(self.manifest, change, self._writable)
         manifests = [Manifest(self.manifest.store, ref) for ref in (None, *refs) if ref != self.branch]
         free = max(each.snapshot().schema.next_field_id for each in manifests)
 
@@ -159,7 +161,7 @@ class PartitionedNamespace(Table):
             schema = replace(snapshot.schema, next_field_id=max(free, snapshot.schema.next_field_id))
             return replace(snapshot, schema=schema)
 
-        return Evolutions(self.manifest, newest).commit(change)
+        return evolve(self.manifest, change, newest)
 
     def describe(self, path: Sequence[str]) -> dict[str, str]:
         """Return the runtime properties of a namespace below this one (spec: Appendix E).

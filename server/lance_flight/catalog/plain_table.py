@@ -11,10 +11,9 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
-from lance_flight.catalog.manifests.evolution import Change
-from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text, with_note
-from lance_flight.catalog.manifests.manifest_rows import guard_row
+from lance_flight.catalog.manifests.commit_loop import commit
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.version_log import Change
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing
@@ -22,7 +21,7 @@ from lance_flight.catalog.storage.formats import check_values, chosen_version
 from lance_flight.catalog.storage.lance_fields import new_schema
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.names import VERSIONS
-from lance_flight.catalog.storage.retries import COMMIT, conflicts, retry
+from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.whole_files import sealed
 from lance_flight.catalog.table import Table
@@ -63,7 +62,7 @@ class PlainTable(Table):
         return int(old.version)
 
     def evolve(self, change: Change) -> int:
-        return retry(COMMIT, self.store.name, partial(self._evolved, change), on=Conflict)
+        return commit(self.log, change, self.snapshot)
 
     @property
     def branches(self) -> list[BranchRef]:
@@ -71,20 +70,6 @@ class PlainTable(Table):
 
     def on_branch(self, name: str) -> Table:
         raise NotFound.named("branch", name, [])
-
-    def _evolved(self, change: Change, _: int) -> int:
-        """Carry out what `change` makes of the newest snapshot; what it stages is committed by that."""
-        snapshot = self.snapshot()
-        evolution = change(snapshot)
-        if evolution is None:
-            return snapshot.version
-        if evolution.notes:
-            noted = self.snapshot()
-            head = guard_row(noted)
-            for key, note in evolution.notes.items():
-                head = with_note(head, key, note)
-            self.log.update_metadata(noted, {NOTES: notes_text(head)})
-        return self.snapshot().version
 
     def _writable(self) -> Snapshot:
         self.log.follow(self.snapshot())

@@ -18,10 +18,9 @@ from lance_flight.catalog.commits.commit import Commits
 from lance_flight.catalog.commits.staging import namespace_key
 from lance_flight.catalog.commits.transaction import CommitGuard, TableUpdate, Transaction
 from lance_flight.catalog.commits.writer import PartitionWriter
-from lance_flight.catalog.manifests.evolution import Change
 from lance_flight.catalog.manifests.manifest_rows import Once
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
-from lance_flight.catalog.manifests.version_log import VersionLog
+from lance_flight.catalog.manifests.version_log import Change, VersionLog
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import BranchRef, TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.storage.durability import committing
@@ -57,7 +56,7 @@ class Table(ABC):
 
     @abstractmethod
     def evolve(self, change: Change) -> int:
-        """Change specs, schema or indices (`evolution.py`), and return the version in which that is visible."""
+        """Change specs, schema or indices, and return the version in which that is visible."""
 
     @property
     @abstractmethod

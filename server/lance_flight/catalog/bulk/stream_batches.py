@@ -24,7 +24,7 @@ KEPT = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamBatch:
-    """A batch of a stream (`once.Once`): how many rows it brought, and when it was committed.
+    """A batch of a stream (`Once`): how many rows it brought, and when it was committed.
 
     `query` tells two streams of the same name apart, where it is known: the second one counts its batches from the
     beginning, and would lose those that the first one has had.

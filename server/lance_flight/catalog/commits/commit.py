@@ -4,7 +4,7 @@ Decisions 15 and 16. Additions rest on nothing but the namespace; what rewrites 
 and a serialisable transaction on all that it read.
 
 Spec: Multi-Partition Transaction, Conflict Resolution; decisions 12 to 17. Transactions of one process that are ready at
-the same moment share a commit. `checks.py` says who is out of date, `staging.py` stages.
+the same moment share a commit. `CONFLICTS` says who is out of date, `staging.py` stages, and `commit_loop.py` tries it again.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import PurePosixPath
 from threading import Lock
 
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.staging import Staging, gone
 from lance_flight.catalog.commits.transaction import PartitionChange, TableUpdate, Transaction
-from lance_flight.catalog.manifests.evolution import reservation_of, wait_for_release
+from lance_flight.catalog.manifests.commit_loop import commit, reservation_of, wait_for_release
 from lance_flight.catalog.manifests.manifest_rows import remembering
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, SCHEMA_KEY, Snapshot
-from lance_flight.catalog.manifests.version_log import VersionLog
+from lance_flight.catalog.manifests.version_log import Revision, VersionLog
 from lance_flight.catalog.storage.durability import check_kept
-from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables import partitions
@@ -243,7 +241,6 @@ class Commits:
 
     def __init__(self, log: VersionLog) -> None:
         self._log = log
-        self._root = log.root
         self._waiting: list[_Member] = []
         self._lock = Lock()
         self._turn = Lock()
@@ -283,10 +280,6 @@ class Commits:
                     group, self._waiting = self._waiting, []
                 self._commit(group)
 
-    def stage(self, transaction: Transaction) -> None:
-        """Stage the last statement of a transaction, so that its own snapshot alone shows it."""
-        transaction.show(self._staging().rows([transaction], transaction.base))
-
     def _commit(self, group: Sequence[_Member]) -> None:
         """Settle every member of the group; a transaction that drops a table commits alone.
 
@@ -303,69 +296,82 @@ class Commits:
                         member.error = exc
 
     def _settle(self, group: Sequence[_Member]) -> None:
-        retry(COMMIT, self._root.name, partial(self._settled, self._staging(), list(group)))
-
-    def _settled(self, staging: Staging, group: list[_Member], _: int) -> bool | None:
-        """Return True once every member has its answer, None if another writer was first; answered members leave `group`."""
-        _end_guards(group)
-        snapshot = self._newest()
-        group[:] = _still_good(group, snapshot, self._root)
-        if not group:
-            return True
-        done = [member.transaction for member in group]
+        together = _Together(self._log, list(group))
         try:
-            if not snapshot.is_partitioned:
-                _begin_guards(done)  # What is staged of a plain table is visible.
-            rows = staging.rows(done, snapshot)
-            failpoint("all_staged")
-            once = [transaction.once for transaction in done if transaction.once is not None]
-            _begin_guards(done)
-            version = self._log.make_visible(
-                snapshot,
-                remembering(snapshot, rows, once),
-                "; ".join(t.operation for t in done),
-                [t.id for t in done],
-                removed=gone(done, snapshot),
-            )
+            version = commit(self._log, together, together.newest)
         except OutcomeUnknown:
             raise
         except (LanceFlightError, OSError) as exc:
-            if isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure):
-                commit_counts.add(CommitEvent.RETRY)
-                return None
-            if len(group) == 1:
+            is_late = isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure)
+            if is_late or len(together.members) == 1:
                 raise
             # One of them cannot be staged; by itself each gets its own answer.
-            for member in group:
+            for member in together.members:
                 self._commit([member])
-            return True
-        if version is None:
-            commit_counts.add(CommitEvent.RETRY)
-            return None
-        commit_counts.add(CommitEvent.COMMITTED)
-        commit_counts.add(CommitEvent.TRANSACTION, len(group))
-        for member in group:
-            member.version = version
-        return True
+        else:
+            together.answer(version)
 
-    def _staging(self) -> Staging:
-        return Staging(self._root, self._log.table_branch)
+    def stage(self, transaction: Transaction) -> None:
+        """Stage the last statement of a transaction, so that its own snapshot alone shows it."""
+        transaction.show(_staging_of(self._log).rows([transaction], transaction.base))
 
-    def _newest(self) -> Snapshot:
+
+class _Together:
+    """The change that a group of transactions is; `members` are those that have no answer yet."""
+
+    def __init__(self, log: VersionLog, members: list[_Member]) -> None:
+        self.members = members
+        self._log = log
+        self._staging = _staging_of(log)
+        self._attempts = 0
+
+    def newest(self) -> Snapshot:
+        """Return the newest snapshot, while nothing is being committed."""
+        for member in self.members:
+            member.transaction.guard.end_commit()
         try:
             return self._log.snapshot()
         except NotFound as exc:
-            raise SerializationFailure(f"table {self._root.name!r} was dropped by another writer") from exc
+            raise SerializationFailure(f"table {self._log.root.name!r} was dropped by another writer") from exc
+
+    def __call__(self, snapshot: Snapshot) -> Revision | None:
+        """Stage what goes together on a snapshot; None where no member is left."""
+        if self._attempts:
+            commit_counts.add(CommitEvent.RETRY)
+        self._attempts += 1
+        self.members[:] = _still_good(self.members, snapshot, self._log.root)
+        if not self.members:
+            return None
+        done = [member.transaction for member in self.members]
+        if not snapshot.is_partitioned:
+            _begin_guards(done)  # What is staged of a plain table is visible.
+        rows = self._staging.rows(done, snapshot)
+        failpoint("all_staged")
+        once = [transaction.once for transaction in done if transaction.once is not None]
+        _begin_guards(done)
+        return Revision(
+            operation="; ".join(t.operation for t in done),
+            rows=remembering(snapshot, rows, once),
+            removed=gone(done, snapshot),
+            transactions=tuple(t.id for t in done),
+        )
+
+    def answer(self, version: int) -> None:
+        """Tell the members the version that shows them."""
+        if self.members:
+            commit_counts.add(CommitEvent.COMMITTED)
+            commit_counts.add(CommitEvent.TRANSACTION, len(self.members))
+        for member in self.members:
+            member.version = version
+
+
+def _staging_of(log: VersionLog) -> Staging:
+    return Staging(log.root, log.table_branch)
 
 
 def _begin_guards(group: Sequence[Transaction]) -> None:
     for transaction in group:
         transaction.guard.begin_commit()
-
-
-def _end_guards(group: Sequence[_Member]) -> None:
-    for member in group:
-        member.transaction.guard.end_commit()
 
 
 def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:

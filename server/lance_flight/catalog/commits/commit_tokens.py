@@ -1,4 +1,4 @@
-"""Commit tokens: commits with an id from the client, which is never committed twice (`idempotency.py`).
+"""Commit tokens: commits with an id from the client, which is never committed twice.
 
 What makes room for later ids are the oldest of more than `KEPT`.
 """
@@ -22,7 +22,7 @@ KEPT = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitToken:
-    """A commit by its id (`once.Once`): how many rows it brought, and when it was made."""
+    """A commit by its id (`Once`): how many rows it brought, and when it was made."""
 
     id: str
     rows: int

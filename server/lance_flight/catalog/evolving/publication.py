@@ -2,11 +2,16 @@
 
 Columns, specs and indices that one of the two has changed come along. Tables of the branch and of main that lack columns of the
 other get a version with all of them first, which nobody sees (`schema_evolution.py`).
+
+An object counts as changed on one side if its `__manifest` row is not that at the fork; after a publication the two have
+met again, and the next one begins there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -17,20 +22,123 @@ from lance.fragment import DeletionFile
 from lance_flight.catalog.commits.staging import repinned
 from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
 from lance_flight.catalog.evolving.schema_evolution import StagedSchemas
-from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.indices import definitions_of, note_of, published_definitions
-from lance_flight.catalog.manifests.row_commits import PUBLISHED, BranchMerge, met_at
+from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.formats import version_of
 from lance_flight.catalog.storage.lance_fields import field_id, numbers_of_columns
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables import partitions
-from lance_flight.errors import Unsupported
+from lance_flight.errors import NotFound, SerializationFailure, Unsupported
+from lance_flight.model.naming import SEPARATOR, TABLE
 from lance_flight.model.schema import DEFAULT, NamespaceSchema
-from lance_flight.model.schema_changes import stricter
+from lance_flight.model.schema_changes import merge_problems, merged, stricter
+from lance_flight.model.spec import Expression, PartitionSpec
 
 Rows = frozenset[tuple[int, int | None, object, frozenset[str]]]
+
+
+PUBLISHED = "lance_flight:published"
+
+SameRows = Callable[[PartitionTable, PartitionTable], bool]
+"""Function that tells whether two versions of a partition table have the same rows, be it in other columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchMerge:
+    """A branch at its newest snapshot `tip` and the main one at `main`, with `base`, the snapshot at which they agreed last."""
+
+    ref: BranchRef
+    base: Snapshot
+    main: Snapshot
+    tip: Snapshot
+
+    def merged_schema(self) -> NamespaceSchema:
+        """Return the columns of both, or raise `SerializationFailure` for one that both have changed."""
+        schemas = self.base.schema, self.main.schema, self.tip.schema
+        self.refuse(merge_problems(*schemas))
+        return merged(*schemas)
+
+    def merged_specs(self, schema: NamespaceSchema) -> tuple[PartitionSpec, ...]:
+        """Return the specs of both over the merged columns; `SerializationFailure` where both have new ones, or a type breaks one."""
+        known = {spec.id for spec in self.base.specs}
+        mine, theirs = ([spec for spec in side.specs if spec.id not in known] for side in (self.main, self.tip))
+        if mine and theirs:
+            new = " and ".join(", ".join(spec.to_text() for spec in specs) for specs in (theirs, mine))
+            self.refuse([f"both have been given another partitioning: {new}"])
+        self.refuse(_broken(self.main.specs, self.main.schema, schema))
+        self.refuse(_broken(theirs, self.tip.schema, schema))
+        followed = [
+            *_following(self.main.specs, self.main.schema, schema),
+            *_following(theirs, self.tip.schema, schema),
+        ]
+        return tuple(sorted(followed, key=lambda spec: spec.id))
+
+    def difference(self, same_rows: SameRows) -> Difference:
+        """Return what makes main equal to the branch in all rows that the branch has changed, each table at the branch's pin.
+
+        `SerializationFailure` names a partition whose rows both have changed. Where the rows of a table are those at the fork
+        on the branch and only its columns are others, main's table stays if that is another than at the fork.
+        """
+        changed = set(Difference.between(self.base, self.tip).object_ids)
+        missing = Difference.between(self.main, self.tip).only(changed)
+        contested = set(Difference.between(self.base, self.main).object_ids).intersection(missing.object_ids)
+        tables = [self._tables_at(side, contested) for side in (self.base, self.main, self.tip)]
+
+        def is_same(object_id: str, place: int) -> bool:
+            old, new = tables[0].get(object_id), tables[place].get(object_id)
+            return old is not None and new is not None and same_rows(old, new)
+
+        left = {object_id for object_id in contested if is_same(object_id, 2)}
+        both = sorted(object_id for object_id in contested - left if not is_same(object_id, 1))
+        if both:
+            table = next((name for name in both if name.endswith(SEPARATOR + TABLE)), both[0])
+            self.refuse([f"{table!r} was changed on the main branch as well"])
+        return missing.only(set(missing.object_ids) - left)
+
+    def refuse(self, problems: Iterator[str] | Sequence[str]) -> None:
+        """Raise `SerializationFailure` if there is a problem."""
+        found = "; ".join(problems)
+        if found:
+            raise SerializationFailure(f"branch {self.ref.name!r} cannot be published: {found}")
+
+    @staticmethod
+    def _tables_at(side: Snapshot, object_ids: set[str]) -> dict[str, PartitionTable]:
+        return side.tables_named(sorted(name for name in object_ids if name.endswith(SEPARATOR + TABLE)))
+
+
+def met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:
+    """Return the snapshot at which a branch and the main one agreed last: its last publication, or the fork.
+
+    Where the history of the publication has expired it is the fork, which never does: that refuses more, never less.
+    """
+    for _, said in main.properties(ref.forked_at):
+        identifier, _, version = said.get(PUBLISHED, "").rpartition("@")
+        if identifier == ref.identifier:
+            with suppress(NotFound):
+                return branch.snapshot(int(version))
+    return main.snapshot(ref.forked_at)
+
+
+def _broken(specs: Sequence[PartitionSpec], before: NamespaceSchema, after: NamespaceSchema) -> Iterator[str]:
+    """Yield the partition fields by which equal values would lie apart once their columns have other types."""
+    for spec in specs:
+        for field in spec.fields:
+            problems = list(field.problems_of_change(before, after))
+            if isinstance(field.rule, Expression) and field.source_types(before) != field.source_types(after):
+                problems.append("the other one has changed the columns of its expression")
+            yield from (f"v{spec.id}, field {field.field_id!r}: {problem}" for problem in problems)
+
+
+def _following(
+    specs: Sequence[PartitionSpec], before: NamespaceSchema, after: NamespaceSchema
+) -> Iterator[PartitionSpec]:
+    for spec in specs:
+        yield replace(spec, fields=tuple(field.following(before, after) for field in spec.fields))
 
 
 def publish(namespace: PartitionedNamespace, name: str) -> int:
@@ -46,7 +154,7 @@ def publish(namespace: PartitionedNamespace, name: str) -> int:
 
 
 class _Publication:
-    """The change that publishes a branch, made on one snapshot of main after another (`evolution.Change`)."""
+    """The change that publishes a branch, made on one snapshot of main after another (`version_log.Change`)."""
 
     def __init__(self, namespace: PartitionedNamespace, branch: PartitionedNamespace, tip: Snapshot) -> None:
         if branch.branch is None:
@@ -56,7 +164,7 @@ class _Publication:
         self._tables = StagedSchemas(namespace.store)
         self._operation = f"publish branch {self._ref.name}"
 
-    def __call__(self, newest: Snapshot) -> Evolution | None:
+    def __call__(self, newest: Snapshot) -> Revision | None:
         """Return the rows and the metadata that publish the branch; None where main has all of it."""
         self._check_formats(newest)
         base = met_at(self._main, self._branch, self._ref)
@@ -77,7 +185,7 @@ class _Publication:
         is_there = not rows.num_rows and not difference.removed and not changed and schema is newest.schema
         if is_there and not notes:
             return None
-        return Evolution(
+        return Revision(
             operation=self._operation,
             specs=changed,
             schema=None if schema is newest.schema else schema,

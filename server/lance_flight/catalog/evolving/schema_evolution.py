@@ -25,9 +25,8 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.commits.staging import repinned
 from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep, WrittenColumns
-from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import NO_VALUES, IdentityValues, PartitionTable, Snapshot
-from lance_flight.catalog.manifests.version_log import said_of
+from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.lance_fields import (
     Key,
     chosen_numbers,
@@ -326,26 +325,26 @@ class StagedSchemas:
 
 
 class SchemaEvolution:
-    """One change of schema, made on one snapshot after another until it is committed (`evolution.Change`)."""
+    """One change of schema, made on one snapshot after another until it is committed (`version_log.Change`)."""
 
     def __init__(self, root: Store, decide: Decide, *, run: Runner = THREADS, progress: Progress | None = None) -> None:
         self._decide = decide
         self._tables = StagedSchemas(root, run=run, progress=progress)
 
-    def __call__(self, snapshot: Snapshot) -> Evolution | None:
+    def __call__(self, snapshot: Snapshot) -> Revision | None:
         """Return the rows and the metadata that make the change visible; None where there is nothing to change."""
         step, operation = self._decide(snapshot)
         if step.before == step.after:
             return None
         check_specs(snapshot, step)
         if snapshot.is_partitioned and step.before.table.equals(step.after.table, check_metadata=True):
-            return Evolution(operation=operation, schema=step.after)
+            return Revision(operation=operation, schema=step.after)
         tables = snapshot.all_tables()
         pins = self._tables.pins(step, tables, snapshot.table_branch, operation)
         rows: pa.Table | None = None
         if tables:
             rows = repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
-        return Evolution(operation=operation, specs=retyped_specs(snapshot, step), schema=step.after, rows=rows)
+        return Revision(operation=operation, specs=retyped_specs(snapshot, step), schema=step.after, rows=rows)
 
 
 def retyped_specs(snapshot: Snapshot, step: SchemaStep) -> tuple[PartitionSpec, ...]:

@@ -27,10 +27,9 @@ from lance import LanceDataset, LanceOperation
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, check_stopped, of_tables
 from lance_flight.catalog.commits.staging import repinned
 from lance_flight.catalog.maintenance.reports import OperationReport
-from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.manifests.version_log import said_of
+from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import OPENERS, map_tables
 from lance_flight.catalog.storage.whole_files import INDICES, sealed_index
@@ -335,7 +334,7 @@ UNWATCHED = BuildWatch()
 class _Indexing:
     """The build of one index: segments for the tables that lack them, committed on the way.
 
-    It is the change of each commit as well (`evolution.Change`): what is built becomes part of its tables.
+    It is the change of each commit as well (`version_log.Change`): what is built becomes part of its tables.
     """
 
     def __init__(
@@ -415,7 +414,7 @@ class _Indexing:
                 piece.undo(index)
         self._built.clear()
 
-    def __call__(self, snapshot: Snapshot) -> Evolution | None:
+    def __call__(self, snapshot: Snapshot) -> Revision | None:
         definition, is_new = self._defined(snapshot)
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             tables = list(snapshot.tables_named(list(self._built)).values())
@@ -427,7 +426,7 @@ class _Indexing:
             return None
         rows = repinned(snapshot.rows_of([piece.object_id for piece in self._now]), pins) if self._now else None
         notes = note_of([*indices_of(snapshot), definition]) if is_new else {}
-        return Evolution(operation=operation, rows=rows, notes=notes)
+        return Revision(operation=operation, rows=rows, notes=notes)
 
     def _defined(self, snapshot: Snapshot) -> tuple[IndexDefinition, bool]:
         """Return the index, and whether the snapshot has it not yet."""
@@ -589,13 +588,13 @@ def drop_index(namespace: Table, name: str) -> int:
     reading = namespace.begin()
     index_named(reading.base, name)
 
-    def without(snapshot: Snapshot) -> Evolution | None:
+    def without(snapshot: Snapshot) -> Revision | None:
         left = [each for each in indices_of(snapshot) if each.name != name]
         tables = snapshot.all_tables()
         pins = map_tables(partial(_without, namespace.store, snapshot.table_branch, name), tables, "indexing")
         moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
         rows = repinned(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
-        return Evolution(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
+        return Revision(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
 
     return namespace.evolve(without)
 

@@ -19,13 +19,13 @@ import pyarrow as pa
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.rewriting import rewrite
-from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.commit_loop import commit
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, NAMESPACE_KEY, Misplaced, Snapshot
+from lance_flight.catalog.manifests.version_log import Change, Revision
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.formats import FORMAT_KEY, FORMATS, TABLE, version_of
-from lance_flight.catalog.storage.retries import COMMIT, retry
-from lance_flight.errors import Conflict, Unsupported
+from lance_flight.errors import Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.spec import Evaluate
 
@@ -72,15 +72,15 @@ def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> Migrat
     """
     if namespace.branch is not None:
         raise Unsupported(f"branch {namespace.branch.name!r} is not migrated by itself; only its table can be")
+    moved: tuple[Misplaced, ...] = ()
 
-    def migrated(_: int) -> MigrationReport:
-        snapshot = namespace.snapshot()
+    def moving(snapshot: Snapshot) -> Revision | None:
+        nonlocal moved
         moved = snapshot.misplaced
-        if moved and not dry_run:
-            namespace.manifest.update_metadata(snapshot, _values(moved))
-        return MigrationReport(dry_run=dry_run, moved=moved)
+        return Revision(operation="migrate", stated=_values(moved)) if moved and not dry_run else None
 
-    return retry(COMMIT, namespace.store.name, migrated, on=Conflict)
+    commit(namespace.manifest, moving, namespace.snapshot)
+    return MigrationReport(dry_run=dry_run, moved=moved)
 
 
 def compact(text: str) -> str:
@@ -92,7 +92,7 @@ def compact(text: str) -> str:
     return json.dumps(_without_nulls(json.loads(text)), separators=(",", ":"), ensure_ascii=False)
 
 
-def _values(moved: Sequence[Misplaced]) -> dict[str, str | None]:
+def _values(moved: Sequence[Misplaced]) -> dict[str, str]:
     return {prop.key: compact(prop.text) for prop in moved}
 
 
@@ -195,11 +195,11 @@ def migrate_record(root: Root, *, dry_run: bool = False) -> Mapping[str, int]:
     return missing
 
 
-def _change_to(step: FormatStep) -> Callable[[Snapshot], Evolution | None]:
-    def change(snapshot: Snapshot) -> Evolution | None:
+def _change_to(step: FormatStep) -> Change:
+    def change(snapshot: Snapshot) -> Revision | None:
         if TABLE.check(version_of(snapshot.metadata), "the table") >= step.to:
             return None  # another run was first
-        return Evolution(
+        return Revision(
             operation=f"migrate to table format {step.to}", further={FORMAT_KEY: str(step.to), **step.metadata}
         )
 

@@ -26,11 +26,11 @@ from lance import LanceDataset, LanceFragment
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.sweep import TableFiles
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, TRANSACTION_HOURS
-from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.guard_notes import notes_of
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.manifests.manifest_rows import guard_row
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
@@ -94,13 +94,13 @@ def set_policy(table: Table, changes: Mapping[str, PolicyValue | None]) -> int:
     """Set options of a table's policy in one commit (None: back to the default), and return the version that has them."""
     table.refuse_on_branch("be given a maintenance policy")
 
-    def change(snapshot: Snapshot) -> Evolution | None:
+    def change(snapshot: Snapshot) -> Revision | None:
         before = notes_of(guard_row(snapshot)).get(POLICY)
         known = before if isinstance(before, dict) else {}
         after = {name: value for name, value in {**known, **changes}.items() if value is not None}
         if after == known:
             return None
-        return Evolution(operation=f"set {', '.join(changes)}", notes={POLICY: after})
+        return Revision(operation=f"set {', '.join(changes)}", notes={POLICY: after})
 
     return table.evolve(change)
 

@@ -15,10 +15,11 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset, Transaction
 
-from lance_flight.catalog.manifests.manifest_rows import Rewrite, guard_row, retyped
+from lance_flight.catalog.manifests.guard_notes import noted, with_note
+from lance_flight.catalog.manifests.manifest_rows import Rewrite, guard_row, retyped, version_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot, check_in_place
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
-from lance_flight.catalog.manifests.version_log import VersionLog, existing, said_of
+from lance_flight.catalog.manifests.version_log import Revision, VersionLog, existing, said_of
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.further_files import FurtherFiles
@@ -37,7 +38,7 @@ from lance_flight.errors import (
     SerializationFailure,
 )
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, is_table_directory
+from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, is_table_directory, spec_namespace
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,29 @@ def partition_columns(specs: Iterable[PartitionSpec]) -> dict[str, pa.Field]:
 def manifest_schema(specs: Iterable[PartitionSpec]) -> pa.Schema:
     """Return the columns of `__manifest` for these specs, in order (decision 2)."""
     return pa.schema([*BASE_FIELDS, *PIN_FIELDS, *partition_columns(specs).values()])
+
+
+def revised_rows(base: Snapshot, revision: Revision) -> pa.Table:
+    """Return the rows of `__manifest` that a revision changes, in the columns that it gives them.
+
+    Its metadata is noted in the guard row (`guard_notes.py`): rows and table metadata are two operations of Lance.
+    """
+    schema, head = base.rows.schema, guard_row(base)
+    changed = [schema.empty_table()]
+    for key, note in revision.notes.items():
+        head = with_note(head, key, note)
+    if revision.metadata:
+        head = noted(head, base.metadata, revision.metadata)
+    if revision.metadata or revision.notes:
+        changed.append(head)
+    new = [spec for spec in revision.specs if not base.row(spec_namespace(spec.id)).num_rows]
+    if new:
+        changed.append(version_rows(new, schema))
+    if revision.rows is not None:
+        changed.append(revision.rows)
+    columns = partition_columns(revision.specs)
+    types = pa.schema([each.with_type(columns.get(each.name, each).type) for each in schema], schema.metadata)
+    return pa.concat_tables([each.cast(types) for each in changed])
 
 
 def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
@@ -225,25 +249,32 @@ class Manifest(VersionLog):
             self._snapshots.put(file, found)
         return existing(found)
 
-    def make_visible(
-        self,
-        base: Snapshot,
-        rows: pa.Table,
-        operation: str,
-        transactions: Sequence[str],
-        *,
-        removed: Sequence[str] = (),
-        properties: Mapping[str, str] = MappingProxyType({}),
-    ) -> int | None:
+    def make_visible(self, base: Snapshot, revision: Revision, mark: str) -> int | None:
+        if revision.stated:
+            self.update_metadata(base, revision.stated)
+            return self.snapshot().version
+        if self._add_columns(base, revision.specs) or (base.pending and (revision.metadata or revision.notes)):
+            # The guard row has room for one note of metadata.
+            return None
+        return self._send(base, revision, revision.transactions or (mark,))
+
+    def _send(self, base: Snapshot, revision: Revision, transactions: Sequence[str]) -> int | None:
         """Commit, and return the version in which it is visible, whatever answer came; None where another one was first.
 
         One whose request broke is sent again: whichever arrives first makes the version after `base`, and no other one can.
         `OutcomeUnknown` where it cannot be known: an object store did not answer, or cannot be asked.
         """
-        place = self.root
+        place, rows = self.root, revised_rows(base, revision)
         for attempt in count():
             try:
-                made = self.commit(base, rows, operation, transactions, removed=removed, properties=properties)
+                made = self.commit(
+                    base,
+                    rows,
+                    revision.operation,
+                    transactions,
+                    removed=revision.removed,
+                    properties=revision.properties,
+                )
                 failpoint("committed")
             except (SerializationFailure, OutcomeUnknown):
                 raise
@@ -280,10 +311,20 @@ class Manifest(VersionLog):
         return found
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Store in table metadata the changes that a commit of rows recorded; a second caller has nothing to do."""
         if snapshot.pending:
             with suppress(Conflict):
                 self.update_metadata(snapshot, snapshot.pending)
+
+    def _add_columns(self, base: Snapshot, specs: Sequence[PartitionSpec]) -> bool:
+        """Add the columns that specs have and the table has not yet, and return whether there were any."""
+        known = base.rows.column_names
+        missing = [each for name, each in partition_columns(specs).items() if name not in known]
+        if missing:
+            # What is missing still shows in the next snapshot.
+            with suppress(Conflict):
+                self.add_columns(missing)
+                failpoint("columns_added")
+        return bool(missing)
 
     def add_columns(self, fields: Iterable[pa.Field]) -> None:
         """Add nullable columns, harmless to every reader; raise `Conflict` if another writer committed at the same moment."""

@@ -1,26 +1,29 @@
-"""Versions of a Lance table as snapshots: found, read once, cached, and identified by their writers' properties."""
+"""Versions of a Lance table as snapshots: found, read once, cached, revised, and identified by their writers' properties."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
-from types import MappingProxyType
 from typing import TypeAlias
 
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot
 from lance_flight.catalog.storage.durability import committing, settle
 from lance_flight.catalog.storage.latest_version import LatestVersion, VersionFile
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.errors import Corrupt, NotFound
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
 
 MOST_SNAPSHOTS = 8
 
@@ -62,6 +65,49 @@ _MOST_NAMED = 10
 """Most versions that an error lists; of more it says the first and the last."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """What one commit makes of a snapshot: other rows of `__manifest`, specs, another schema, notes of the guard row, metadata.
+
+    `specs` are new ones, and those whose fields get other result types; the columns of `__manifest` get them too. The objects `removed` go.
+    """
+
+    operation: str
+    rows: pa.Table | None = None
+    removed: tuple[str, ...] = ()
+    specs: tuple[PartitionSpec, ...] = ()
+    schema: NamespaceSchema | None = None
+    notes: Mapping[str, object] = field(default_factory=dict)
+    further: Mapping[str, str] = field(default_factory=dict)
+    """Further keys of table metadata that change in the same commit."""
+    stated: Mapping[str, str] = field(default_factory=dict)
+    """Table metadata that is set by itself, in a table whose rows cannot be written before it is."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What is said of the commit beside its operation."""
+    transactions: tuple[str, ...] = ()
+    """Ids of the transactions in it, by which their commit is found again."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The keys of table metadata that change, with their new values."""
+        changed = {**self.further, **{spec.key: spec.to_text() for spec in self.specs}}
+        return changed if self.schema is None else changed | {SCHEMA_KEY: schema_text(self.schema)}
+
+
+Change = Callable[[Snapshot], Revision | None]
+"""A change, worked out on the newest snapshot again and again until it is committed; None where there is nothing to do."""
+
+
+def schema_text(schema: NamespaceSchema) -> str:
+    """Return the schema as it stands in table metadata: compact JSON."""
+    return json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
+
+
+def namespace_metadata(spec: PartitionSpec, schema: NamespaceSchema) -> Mapping[str, str]:
+    """Return what the table metadata of a new namespace says of its spec and schema."""
+    return Revision(operation="create", specs=(spec,), schema=schema).metadata
+
+
 class VersionLog(ABC):
     """The history of one table: each version of the Lance table at `store` is a snapshot. Safe to share among threads.
 
@@ -82,20 +128,15 @@ class VersionLog(ABC):
         """Return what a version is: a snapshot, or why there is none."""
 
     @abstractmethod
-    def make_visible(
-        self,
-        base: Snapshot,
-        rows: pa.Table,
-        operation: str,
-        transactions: Sequence[str],
-        *,
-        removed: Sequence[str] = (),
-        properties: Mapping[str, str] = MappingProxyType({}),
-    ) -> int | None:
-        """Make the tables pinned by `rows` visible beside the remaining ones of `base`, and return the version that shows them.
+    def make_visible(self, base: Snapshot, revision: Revision, mark: str) -> int | None:
+        """Commit a revision of `base`, and return the version that shows it; it has the `mark` where it has no transactions.
 
-        None where another writer was first; `OutcomeUnknown` where an object store did not say.
+        None where another writer was first, or something had to be added before; `OutcomeUnknown` where an object store did not say.
         """
+
+    @abstractmethod
+    def follow(self, snapshot: Snapshot) -> None:
+        """Store in table metadata what a commit of rows recorded for it; a second caller has nothing to do."""
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the snapshot at `version`, or the newest one; parsed only when it is not in memory yet.

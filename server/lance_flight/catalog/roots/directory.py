@@ -13,10 +13,11 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from lance_flight.catalog.manifests.commit_loop import commit
 from lance_flight.catalog.manifests.manifest import Manifest, create_table, is_left_over
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
-from lance_flight.catalog.roots.directory_manifest import Listed, path_of
+from lance_flight.catalog.roots.directory_manifest import Listed, Listing, path_of
 from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
 from lance_flight.catalog.roots.views import ViewDefinition
@@ -24,7 +25,6 @@ from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.staging_area import StagingArea, place_of_removal, private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
@@ -286,7 +286,7 @@ class Root(TableResolver):
         """List plain tables in the `__manifest` of the root, in one commit."""
         if tables:
             with self._lock:
-                self._manifest.register(tables)
+                self._list(tables)
 
     def check_main(self, name: TableName) -> None:
         """Refuse to make, rename or drop a table while on a branch."""
@@ -363,19 +363,18 @@ class Root(TableResolver):
         if self._is_directory(name.db_schema) and self._finds_directories(name.db_schema):
             return
         location = place.uri.removeprefix(f"{self.store.uri.rstrip('/')}/")
-        row = Listed(self._object_id(name), location)
-
-        def listed(_: int) -> bool:
-            if self._listed().get(name) != row:
-                self._manifest.register([row])
-            return True
-
         try:
-            retry(COMMIT, name.name, listed, on=Conflict)
+            self._list([Listed(self._object_id(name), location)])
         except (AlreadyExists, Conflict):
             # Another writer has the name: nobody has seen this table.
             place.remove()
             raise
+
+    def _list(self, tables: Sequence[Listed]) -> None:
+        def missing(listing: Listing) -> list[Listed] | None:
+            return [each for each in tables if listing.tables.get(path_of(each.object_id)) != each] or None
+
+        commit(self._manifest, missing, self._manifest.listing)
 
     def _publish(self, table: Table, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> None:
         failpoint("namespace_made")

@@ -42,6 +42,7 @@ class Listing:
     tables: Mapping[Path, Listed]
     namespaces: frozenset[Path]
     locations: frozenset[str | None]
+    version: int = 0
 
     def path_of_schema(self, db_schema: str) -> Path:
         """Return the path of the namespace that is a schema, the shortest of several; of one that is not listed, its parts."""
@@ -83,7 +84,7 @@ class DirectoryManifest:
             raise unreadable(
                 exc, f"the __manifest of {self.root.name!r} cannot be read: {self.root.words(exc)}"
             ) from exc
-        listing = _listing(table)
+        listing = _listing(table, int(dataset.version))
         self._read = key, listing
         return listing
 
@@ -106,12 +107,13 @@ class DirectoryManifest:
             renamed = row.set_column(place, row.schema.field(place), [[new]])
             _merge(dataset).when_not_matched_by_source_delete(old).execute(renamed)
 
-    def register(self, tables: Iterable[Listed]) -> None:
+    def make_visible(self, base: Listing, revision: Iterable[Listed], mark: str) -> int:
         """List tables that lie in the directory, in one commit, and make the list where there is none.
 
         `AlreadyExists` for a name that is listed, `Conflict` where another writer lists one of the names first.
         """
-        self._insert([{**listed._asdict(), "object_type": "table"} for listed in tables])
+        self._insert([{**listed._asdict(), "object_type": "table"} for listed in revision])
+        return base.version + 1
 
     def create_namespace(self, path: Path) -> None:
         """List a namespace, and those that it lies in and that are not listed, in one commit."""
@@ -200,13 +202,14 @@ def path_of(object_id: str) -> Path:
     return tuple(object_id.split(SEPARATOR))
 
 
-def _listing(rows: pa.Table) -> Listing:
+def _listing(rows: pa.Table, version: int) -> Listing:
     tables, namespaces = (rows.filter(pc.equal(rows["object_type"], kind)) for kind in ("table", "namespace"))
     listed = list(map(Listed, tables["object_id"].to_pylist(), tables["location"].to_pylist()))
     return Listing(
         {path_of(each.object_id): each for each in listed},
         frozenset(path_of(name) for name in namespaces["object_id"].to_pylist()),
         frozenset(each.location for each in listed),
+        version,
     )
 
 

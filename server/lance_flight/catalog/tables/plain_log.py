@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC
-from types import MappingProxyType
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 
-from lance_flight.catalog.manifests.guard_notes import NOTES
+from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text, with_note
 from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
+from lance_flight.catalog.manifests.manifest_rows import guard_row
 from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
-from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
+from lance_flight.catalog.manifests.version_log import OPERATION, Revision, VersionLog
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name
@@ -111,31 +110,29 @@ class PlainLog(VersionLog):
     def rows_at(self, version: int) -> pa.Table:
         return self.snapshot(version).rows
 
-    def make_visible(
-        self,
-        base: Snapshot,
-        rows: pa.Table,
-        operation: str,
-        transactions: Sequence[str],
-        *,
-        removed: Sequence[str] = (),
-        properties: Mapping[str, str] = MappingProxyType({}),
-    ) -> int | None:
+    def make_visible(self, base: Snapshot, revision: Revision, mark: str) -> int | None:
         # What was staged is visible; rows say which version that is, if anything was. One without a version is the guard row.
-        versions: list[int] = rows["read_version"].drop_null().to_pylist()
-        visible = max([base.version, *versions])
-        if not pc.all(rows["read_version"].is_valid()).as_py():
+        pins = [] if revision.rows is None else revision.rows["read_version"].to_pylist()
+        visible: int = max([base.version, *(version for version in pins if version is not None)])
+        if None in pins:
             # It is committed, whatever comes of this: the next writer finds what is still missing.
             with suppress(LanceFlightError, *UNREADABLE):
                 self.follow(self.snapshot(visible))
-        return visible
+        if not revision.notes:
+            return visible
+        newest = self.snapshot()
+        head = guard_row(newest)
+        for key, note in revision.notes.items():
+            head = with_note(head, key, note)
+        self.update_metadata(newest, {NOTES: notes_text(head)})
+        return self.snapshot().version
 
     def open_known(self, version: int) -> LanceDataset:
         # What this process has just committed is not read again.
         return kept_tables.open(self.store, version)
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Store in the table's metadata the properties of a snapshot's commit, so that later versions have them, too."""
+        # The properties of its commit: later versions have them, too.
         if snapshot.pending:
             self.update_metadata(snapshot, snapshot.pending)
 

@@ -9,8 +9,8 @@ from functools import partial
 
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
-from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
@@ -147,14 +147,14 @@ class SetPartitionedBy(HistoryAlteration):
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         partitioned(table, "cannot become so").evolve(self._evolution)
 
-    def _evolution(self, snapshot: Snapshot) -> Evolution | None:
+    def _evolution(self, snapshot: Snapshot) -> Revision | None:
         """Return the next spec version; None if its fields equal those of the current one."""
         number = snapshot.current_spec.id + 1
         spec = partition_spec(snapshot.schema, self.fields, number=number, earlier=snapshot.specs)
         if spec.fields == snapshot.current_spec.fields:
             return None
         spec.check(snapshot.schema, snapshot.specs)
-        return Evolution(operation=f"partition spec v{number}", specs=(spec,))
+        return Revision(operation=f"partition spec v{number}", specs=(spec,))
 
 
 @dataclass(frozen=True, slots=True)
