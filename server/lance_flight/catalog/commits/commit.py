@@ -59,29 +59,37 @@ class Before:
 
 
 def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
-    """Raise `SerializationFailure` for a transaction that is out of date by `CONFLICTS`, and `AlreadyExists` as `Once.check` does."""
+    """Raise `SerializationFailure` for a transaction that is out of date by `CONFLICTS`, and `AlreadyExists` as `Once.check` does.
+
+    One that can be divided leaves out the partitions that conflict.
+    """
     if transaction.once is not None:
         transaction.once.check(newest)
     meeting = Meeting(transaction, newest, before)
     for rule in CONFLICTS:
-        problem = rule.problem(meeting)
-        if problem is not None:
-            raise SerializationFailure(problem)
+        while (conflict := rule.find(meeting)) is not None:
+            _refuse(transaction, conflict)
+
+
+def _refuse(transaction: Transaction, conflict: Conflicting) -> None:
+    """Leave out the partition that conflicts, or raise `SerializationFailure`."""
+    if transaction.divided is None or conflict.partition is None:
+        raise SerializationFailure(conflict.problem)
+    transaction.leave_out(conflict.partition)
 
 
 def check_files(transaction: Transaction, root: Store) -> None:
     """Raise `SerializationFailure` for an old transaction whose files were vacuumed: its process was stopped for long.
 
-    So for one that wrote before the disk failed to store something.
+    So for one that wrote before the disk failed to store something. One that can be divided leaves out the partitions without files.
     """
     check_kept(root.uri, transaction.began)
     if not is_old(transaction.began):
         return
-    for object_id, part in transaction.parts.items():
+    for object_id, part in list(transaction.parts.items()):
         if not part.drops and not _has_files(part, root):
-            raise SerializationFailure(
-                f"what was written for partition table {object_id!r} was vacuumed before its commit: the transaction began too long ago"
-            )
+            problem = f"what was written for partition table {object_id!r} was vacuumed before its commit: the transaction began too long ago"
+            _refuse(transaction, Conflicting(problem, object_id))
 
 
 def is_old(began: float) -> bool:
@@ -122,9 +130,10 @@ class Meeting:
         self.tables = newest.tables_named(list(transaction.parts))
         """The partitions of the transaction that are there."""
 
-    def find(self, is_met: Callable[[str, PartitionChange], bool]) -> str | None:
-        """Return the first partition of the transaction that a condition holds for."""
-        return next((name for name, part in self.transaction.parts.items() if is_met(name, part)), None)
+    def find(self, is_met: Callable[[str, PartitionChange], bool], problem: str) -> Conflicting | None:
+        """Return the conflict of the first partition of the transaction that a condition holds for."""
+        found = next((name for name, part in self.transaction.parts.items() if is_met(name, part)), None)
+        return None if found is None else Conflicting(problem.format(f"partition table {found!r}"), found)
 
     @property
     def has_read(self) -> bool:
@@ -133,87 +142,96 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflicting:
+    """A conflict as the error says it, and the partition that it is about (None: the whole transaction)."""
+
+    problem: str
+    partition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConflictRule:
     """A change by another writer beside which a transaction is not committed, for the documentation and for the check.
 
-    `problem` returns what the error says; None where the rule does not stand against the transaction.
+    `find` returns the first conflict; None where the rule does not stand against the transaction.
     """
 
     transaction: str
     change: str
-    problem: Callable[[Meeting], str | None]
+    find: Callable[[Meeting], Conflicting | None]
 
 
-def _has_same_id(meeting: Meeting) -> str | None:
+def _has_same_id(meeting: Meeting) -> Conflicting | None:
     once = meeting.transaction.once
-    return (
-        f"{once.name} is being committed by another writer"
-        if once is not None and once.name in meeting.before.once
-        else None
-    )
+    if once is None or once.name not in meeting.before.once:
+        return None
+    return Conflicting(f"{once.name} is being committed by another writer")
 
 
-def _was_replaced(meeting: Meeting) -> str | None:
+def _was_replaced(meeting: Meeting) -> Conflicting | None:
     old, new = meeting.transaction.base.metadata, meeting.newest.metadata
-    return (
-        "the table was dropped, replaced or changed in its schema by another writer"
-        if any(old.get(key) != new.get(key) for key in (NAMESPACE_KEY, SCHEMA_KEY))
-        else None
-    )
+    is_same = all(old.get(key) == new.get(key) for key in (NAMESPACE_KEY, SCHEMA_KEY))
+    if is_same or meeting.transaction.divided is not None:
+        return None
+    return Conflicting("the table was dropped, replaced or changed in its schema by another writer")
 
 
-def _was_made(meeting: Meeting) -> str | None:
+def _was_made(meeting: Meeting) -> Conflicting | None:
     # What it has taken away again of its own new partition must not come back with the files of others.
     known = meeting.tables.keys() | meeting.before.touched
-    found = meeting.find(lambda name, part: part.table is None and part.rewrites and name in known)
-    return None if found is None else f"partition table {found!r} was made by another writer"
+    return meeting.find(
+        lambda name, part: part.table is None and part.rewrites and name in known, "{} was made by another writer"
+    )
 
 
-def _was_dropped(meeting: Meeting) -> str | None:
-    found = meeting.find(lambda name, part: part.table is not None and name not in meeting.tables)
-    return None if found is None else f"partition table {found!r} was dropped by another writer"
+def _was_dropped(meeting: Meeting) -> Conflicting | None:
+    return meeting.find(
+        lambda name, part: part.table is not None and name not in meeting.tables, "{} was dropped by another writer"
+    )
 
 
-def _lost_its_pin(meeting: Meeting) -> str | None:
-    found = meeting.find(lambda name, part: part.table is not None and isinstance(meeting.tables[name].pin, Latest))
-    return None if found is None else f"partition table {found!r} lost its pin to another writer"
+def _lost_its_pin(meeting: Meeting) -> Conflicting | None:
+    return meeting.find(
+        lambda name, part: part.table is not None and isinstance(meeting.tables[name].pin, Latest),
+        "{} lost its pin to another writer",
+    )
 
 
-def _was_changed(meeting: Meeting) -> str | None:
+def _was_changed(meeting: Meeting) -> Conflicting | None:
     touched = meeting.before.touched
-    found = meeting.find(
+    return meeting.find(
         lambda name, part: (
             part.table is not None and part.rewrites and (meeting.tables[name] != part.table or name in touched)
-        )
+        ),
+        "the rows of {} were changed by another writer",
     )
-    return None if found is None else f"the rows of partition table {found!r} were changed by another writer"
 
 
-def _was_read(meeting: Meeting) -> str | None:
+def _was_read(meeting: Meeting) -> Conflicting | None:
     if not meeting.has_read:
         return None
     read = list(meeting.transaction.reads)
     then, now = meeting.transaction.base.tables_named(read), meeting.newest.tables_named(read)
     changed = min((n for n in read if then.get(n) != now.get(n) or n in meeting.before.touched), default=None)
-    return None if changed is None else f"partition table {changed!r}, which was read, was changed by another writer"
+    if changed is None:
+        return None
+    return Conflicting(f"partition table {changed!r}, which was read, was changed by another writer")
 
 
-def _has_new_partitions(meeting: Meeting) -> str | None:
+def _has_new_partitions(meeting: Meeting) -> Conflicting | None:
     is_new = meeting.before.created or meeting.newest.table_ids != meeting.transaction.base.table_ids
-    return (
-        "partitions were created by another writer after this transaction had read the table"
-        if meeting.has_read and is_new
-        else None
-    )
+    if not (meeting.has_read and is_new):
+        return None
+    return Conflicting("partitions were created by another writer after this transaction had read the table")
 
 
 CONFLICTS = (
-    ConflictRule("every one", "drops or replaces the table, or changes its columns", _was_replaced),
+    ConflictRule("every one but a compaction", "drops or replaces the table, or changes its columns", _was_replaced),
     ConflictRule("one with a commit id", "commits the same id", _has_same_id),
     ConflictRule("one that writes to a partition", "drops the partition", _was_dropped),
     ConflictRule("one that writes to a partition", "lets readers have whatever is its newest version", _lost_its_pin),
     ConflictRule(
-        "one that changes or removes rows of a partition", "adds, changes or removes rows there", _was_changed
+        "one that changes, removes or compacts rows of a partition", "adds, changes or removes rows there", _was_changed
     ),
     ConflictRule("one that makes a partition and removes rows of it again", "makes the partition", _was_made),
     ConflictRule("a serialisable one", "changes a partition that it has read", _was_read),
@@ -398,6 +416,9 @@ def _still_good(group: Sequence[_Member], snapshot: Snapshot, root: Store) -> li
         except (SerializationFailure, AlreadyExists) as exc:
             member.error = exc
         else:
+            if member.transaction.left_out and not member.transaction.parts:
+                member.version = snapshot.version
+                continue
             before.add(member.transaction)
             good.append(member)
     return good

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -174,7 +174,8 @@ class Transaction:
     It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
     also remember what they read. `once` is what no other one may have been, `reservation` the name of the one that it
     commits in (`commit_loop.py`). `rebase` is called with it and the newest snapshot when no other transaction of this process can commit
-    any more: it moves what has only to be put on top of another version. Not safe to share among threads.
+    any more: it moves what has only to be put on top of another version. One with `divided` goes on without the partitions that
+    conflict, which are `left_out`; it is called with the ids of the others, and returns what was done. Not safe to share among threads.
     """
 
     def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
@@ -193,6 +194,8 @@ class Transaction:
         self.reservation: str | None = None
         self.guard = CommitGuard()
         self.rebase: Callable[[Transaction, Snapshot], None] = lambda *_: None
+        self.divided: Callable[[Collection[str]], str] | None = None
+        self.left_out: dict[str, PartitionChange] = {}
 
     @property
     def snapshot(self) -> Snapshot:
@@ -241,6 +244,13 @@ class Transaction:
         part.table = part.added.table = edit.table
         part.waiting, part.staged = [edit], None
 
+    def leave_out(self, object_id: str) -> None:
+        """Go on without what was to be done to a partition, where the transaction can be divided."""
+        if self.divided is None:
+            raise AssertionError("a transaction that is committed as a whole")
+        self.left_out[object_id] = self.parts.pop(object_id)
+        self.did = [self.divided(self.parts)]
+
     def attach(self, edit: TableUpdate, pin: FixedPin, did: str) -> None:
         """Take over a finished table for a partition that has none; the transaction owns its directory."""
         self.did.append(did)
@@ -269,29 +279,37 @@ class Transaction:
         return "; ".join(self.did)
 
     def abort(self, root: Store) -> None:
-        """Delete the files of a transaction that certainly did not commit.
-
-        What was staged on a table that others know is part of a version, which a reader of the table itself may have
-        open: vacuum takes it away.
-        """
-
-        def remove(part: PartitionChange) -> None:
-            place = root.child(part.added.place)
-            if part.owns_directory:
-                kept_tables.forget(place)
-                place.remove()
-            elif not part.was_staged:
-                place.remove_files(part.added.data_files)
-            failpoint("part_removed")
-
-        parts = list(self.parts.values())
-        if len(parts) < FEW_PARTS:
-            for part in parts:
-                remove(part)
-        else:
-            with ThreadPoolExecutor(REMOVERS, thread_name_prefix="remover") as pool:
-                for _ in pool.map(remove, parts):
-                    pass
+        """Delete the files of a transaction that certainly did not commit."""
+        _remove(root, [*self.parts.values(), *self.left_out.values()])
         if not root.directories():
             # The namespace was dropped while files were written: nothing but our own directories was left of it.
             root.remove()
+
+    def clear(self, root: Store) -> None:
+        """Delete the files of what was left out of a transaction that was committed."""
+        _remove(root, list(self.left_out.values()))
+
+
+def _remove(root: Store, parts: Sequence[PartitionChange]) -> None:
+    """Delete the files of partitions that certainly were not committed.
+
+    What was staged on a table that others know is part of a version, which a reader of the table itself may have
+    open: vacuum takes it away.
+    """
+
+    def remove(part: PartitionChange) -> None:
+        place = root.child(part.added.place)
+        if part.owns_directory:
+            kept_tables.forget(place)
+            place.remove()
+        elif not part.was_staged:
+            place.remove_files(part.added.data_files)
+        failpoint("part_removed")
+
+    if len(parts) < FEW_PARTS:
+        for part in parts:
+            remove(part)
+    else:
+        with ThreadPoolExecutor(REMOVERS, thread_name_prefix="remover") as pool:
+            for _ in pool.map(remove, parts):
+                pass

@@ -27,7 +27,6 @@ from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_in
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.lance_fields import numbers
-from lance_flight.catalog.storage.retries import COMMIT
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.storage.whole_files import DATA, sealed
@@ -35,7 +34,6 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import all_segments
 from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
-from lance_flight.errors import OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import Pin
 from lance_flight.model.rules import check_least
@@ -283,61 +281,40 @@ def _commit(
     namespace: Table, rewritten: Sequence[_Rewritten], began: float, check: Callable[[], None]
 ) -> tuple[int | None, list[CompactedTable]]:
     """Make tables that were rewritten since `began` visible in one commit, all but those that were changed meanwhile."""
-    lost: list[CompactedTable] = []
-    left = list(rewritten)
-    staged: set[str] = set()
-    for attempt in count():
-        if not left:
-            break
-        transaction = namespace.begin()
-        transaction.began = began
-        now = transaction.base.tables_named([each.object_id for each in left])
-        if attempt < COMMIT.attempts:
-            for each in left:
-                _rebase(namespace.store, each, now.get(each.object_id))
-        late = [each for each in left if _is_late(namespace.store, each, now.get(each.object_id), began)]
-        lost += [replace(each.table, is_lost=True) for each in late]
-        # What was staged is part of a version, which a reader of the table itself may have open: vacuum takes it away.
-        namespace.discard(transaction.base, [each.edit for each in late if each.object_id not in staged])
-        given_up = {each.object_id for each in late}
-        left = [each for each in left if each.object_id not in given_up]
-        if not left:
-            break
-        transaction.add([each.edit for each in left], _operation([each.table for each in left]))
-        transaction.rebase = partial(_rebase_all, namespace.store, left)
-        try:
-            check()
-            version = namespace.commits.commit(transaction)
-        except SerializationFailure:
-            # Some of the tables were changed: the next round finds out which, and keeps the files of the others.
-            staged |= _staged(transaction)
-        except OutcomeUnknown:
-            raise
-        except BaseException:
-            transaction.abort(namespace.store)
-            raise
-        else:
-            return version, [each.table for each in left] + lost
-    return None, lost
-
-
-def _is_late(root: Store, each: _Rewritten, now: PartitionTable | None, began: float) -> bool:
-    """Return whether a table is no longer as it was rewritten, or the new files were vacuumed because the others took too long."""
-    return now != each.edit.table or (is_old(began) and not has_data(each.edit, root))
-
-
-def _rebase_all(root: Store, rewritten: Sequence[_Rewritten], transaction: Transaction, newest: Snapshot) -> None:
-    """Put rewrites on top of what their tables are by the time of their commit: writers of this process never come in between."""
-    now = newest.tables_named([each.object_id for each in rewritten])
+    if not rewritten:
+        return None, []
+    root, transaction, version = namespace.store, namespace.begin(), None
+    transaction.began = began
+    transaction.add([each.edit for each in rewritten], _operation([each.table for each in rewritten]))
+    transaction.divided = lambda left: _operation([each.table for each in rewritten if each.object_id in left])
     for each in rewritten:
-        if _rebase(root, each, now.get(each.object_id)):
-            transaction.move(each.edit)
+        if is_old(began) and not has_data(each.edit, root):
+            transaction.leave_out(each.object_id)
+    attempts = count()
+
+    def rebase(_: Transaction, newest: Snapshot) -> None:
+        # Writers of this process never come in between.
+        if next(attempts):
+            check()
+        now = newest.tables_named(list(transaction.parts))
+        for each in rewritten:
+            if each.object_id in now and _rebase(root, each, now[each.object_id]):
+                transaction.move(each.edit)
+
+    transaction.rebase = rebase
+    with namespace.changing(transaction):
+        check()
+        version = namespace.commits.commit(transaction)
+    transaction.clear(root)
+    done = [each.table for each in rewritten if each.object_id in transaction.parts]
+    lost = [replace(each.table, is_lost=True) for each in rewritten if each.object_id in transaction.left_out]
+    return version if done else None, done + lost
 
 
-def _rebase(root: Store, each: _Rewritten, now: PartitionTable | None) -> bool:
+def _rebase(root: Store, each: _Rewritten, now: PartitionTable) -> bool:
     """Put a rewrite on top of what its table is `now`, and return True, where that has all the files that were rewritten, as they were read."""
     before = each.edit.table
-    if before is None or now is None or now == before or not each.rebases or each.edit.removal is None:
+    if before is None or now == before or not each.rebases or each.edit.removal is None:
         return False
     store = root.child(now.location)
     place = partitions.place_of_files(now.location, partitions.resolve(store, now.pin))
@@ -358,10 +335,6 @@ def _rebase(root: Store, each: _Rewritten, now: PartitionTable | None) -> bool:
 def _files_of(dataset: LanceDataset, fragments: frozenset[int]) -> dict[int, object]:
     """Return all that a version says of some fragments: their files, deleted rows and row ids."""
     return {f.fragment_id: f.metadata.to_json() for f in dataset.get_fragments() if f.fragment_id in fragments}
-
-
-def _staged(transaction: Transaction) -> set[str]:
-    return {object_id for object_id, part in transaction.parts.items() if part.was_staged}
 
 
 def _operation(tables: Sequence[CompactedTable]) -> str:
