@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.manifests import evolution
-from lance_flight.catalog.manifests.evolution import reservation_of, reserved
+from lance_flight.catalog.manifests import commit_loop
+from lance_flight.catalog.manifests.commit_loop import reservation_of, reserved
 from lance_flight.catalog.manifests.guard_notes import with_note
 from lance_flight.catalog.manifests.manifest_rows import guard_row
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -41,7 +41,7 @@ def count(engine: Engine) -> int:
 
 def put_note(namespace: PartitionedNamespace, note: object) -> None:
     snapshot = namespace.snapshot()
-    namespace.manifest.commit(snapshot, with_note(guard_row(snapshot), evolution.NOTE, note), "reserve")
+    namespace.manifest.commit(snapshot, with_note(guard_row(snapshot), commit_loop.NOTE, note), "reserve")
 
 
 OTHERS = {
@@ -63,7 +63,7 @@ def test_others_wait_for_the_release(engine: Engine, tmp_path: Path, statement: 
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=BRIEF)
             assert namespace.snapshot().version == version
-        waiting.result(timeout=evolution.MOST_SECONDS)
+        waiting.result(timeout=commit_loop.MOST_SECONDS)
     assert reservation_of(namespace.snapshot()) is None
 
 
@@ -79,7 +79,7 @@ def test_the_holder_commits_and_others_of_its_process_wait_without_the_turn(engi
         namespace.write(transaction, [pa.table({"id": [2]})], evaluate)
         namespace.commits.commit(transaction)
         assert count(engine) == 1
-        assert time.monotonic() - began < evolution.MOST_SECONDS
+        assert time.monotonic() - began < commit_loop.MOST_SECONDS
         assert not any(other.done() for other in others)
     assert [other.result() for other in others] == [1] * 4
     assert count(engine) == 5
@@ -99,7 +99,7 @@ NOTES = {
 def test_nobody_waits_for_longer_than_a_reservation_lasts(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: type
 ) -> None:
-    monkeypatch.setattr(evolution, "MOST_SECONDS", 2 * BRIEF)
+    monkeypatch.setattr(commit_loop, "MOST_SECONDS", 2 * BRIEF)
     put_note(opened(tmp_path), note())
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(engine.update, INSERT).result(timeout=10.0) == 1
