@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TypeAlias
 
 import pyarrow as pa
-from lance import LanceDataset
+from lance import LanceDataset, Transaction
 
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot
 from lance_flight.catalog.storage.durability import committing, settle
@@ -256,10 +256,9 @@ class VersionLog(ABC):
 
     def properties(self, after: int = 0, until: int | None = None) -> list[tuple[int, Mapping[str, str]]]:
         """Return the properties that writers gave the versions `after` one and `until` another, newest first."""
-        head = self.open(until)
-        found = head.get_transactions(max(head.version - after, 0))
-        newest_first = zip(range(head.version, after, -1), found, strict=False)
-        return [(version, t.transaction_properties or {}) for version, t in newest_first if t is not None]
+        return [
+            (version, done.transaction_properties or {}) for version, done in transactions_of(self.open(until), after)
+        ]
 
     def rows_at(self, version: int) -> pa.Table:
         """Return all rows of one version, whether or not it was a partitioned namespace by then."""
@@ -267,17 +266,26 @@ class VersionLog(ABC):
 
     def committed(self, base: Snapshot, transaction: str) -> int | None:
         """Return the version after `base` that a transaction became visible in, if it did."""
-        head = self.open()
-        newer = head.get_transactions(max(int(head.version) - base.version, 0))
-        for version, found in zip(range(int(head.version), base.version, -1), newer, strict=False):
-            said = {} if found is None else found.transaction_properties or {}
-            if transaction in said.get(TRANSACTIONS, "").split(","):
-                return version
-        return None
+        return find_commit(self.open(), base.version, transaction)
 
 
 def _key(dataset: LanceDataset) -> Key:
     return int(dataset.version), dataset.get_version()["timestamp"]
+
+
+def transactions_of(head: LanceDataset, after: int) -> Iterator[tuple[int, Transaction]]:
+    """Yield Lance's transactions of the versions `after` one, newest first, with their versions; those that are still known."""
+    found = head.get_transactions(max(int(head.version) - after, 0))
+    newest_first = zip(range(int(head.version), after, -1), found, strict=False)
+    yield from ((version, done) for version, done in newest_first if done is not None)
+
+
+def find_commit(head: LanceDataset, after: int, transaction: str) -> int | None:
+    """Return the version `after` another whose commit has one of our transactions in it, if there is one."""
+    for version, done in transactions_of(head, after):
+        if transaction in (done.transaction_properties or {}).get(TRANSACTIONS, "").split(","):
+            return version
+    return None
 
 
 def said_of(operation: str, transactions: Sequence[str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
-from lance_flight.catalog.manifests.version_log import TRANSACTIONS
+from lance_flight.catalog.manifests.version_log import TRANSACTIONS, find_commit
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
@@ -387,28 +387,18 @@ def _committed(
             made = LanceDataset.commit(dataset, transaction, max_retries=0, storage_options=store.options or None)
     except (Conflict, OSError) as exc:
         # Whatever went wrong, the table says whether it did so before or after the commit: what is met may be this very one.
-        found = _find_commit(store, base, properties)
+        ours = properties.get(TRANSACTIONS, "").split(",")[0]
+        found = find_commit(store.open(), base.version, ours) if ours else None
         if found is None and store.is_remote and isinstance(exc, OSError):
             raise OutcomeUnknown(f"a commit to {store.name!r} was sent and not answered: {store.words(exc)}") from exc
         if found is None:
             raise
         flush(store.uri)
-        made = found
+        made = store.open(found)
     standing.check(store.name)
     kept_tables.keep(store, made)
     failpoint("plain_committed")
     return PlainVersion(int(made.version), made.get_version()["timestamp"].astimezone(UTC))
-
-
-def _find_commit(store: Store, base: PlainVersion, properties: Mapping[str, str]) -> LanceDataset | None:
-    """Return the version after `base` whose commit has the ids of these transactions, if there is one."""
-    head = store.open()
-    newer = head.get_transactions(max(int(head.version) - base.version, 0))
-    for version, done in zip(range(int(head.version), base.version, -1), newer, strict=False):
-        said = {} if done is None else done.transaction_properties or {}
-        if properties.get(TRANSACTIONS) and said.get(TRANSACTIONS) == properties[TRANSACTIONS]:
-            return store.open(version)
-    return None
 
 
 def _changed(operation: LanceOperation.Update) -> set[int]:

@@ -21,7 +21,7 @@ from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.manifest_rows import guard_row
 from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
-from lance_flight.catalog.manifests.version_log import OPERATION, Revision, VersionLog
+from lance_flight.catalog.manifests.version_log import OPERATION, Revision, VersionLog, transactions_of
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table
 from lance_flight.catalog.storage.lance_fields import numbered_columns
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name
@@ -98,13 +98,9 @@ class PlainLog(VersionLog):
 
     def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
         """Return the operation of each version: as its writer recorded it, or else the name of Lance's operation."""
-        head = self.open(until)
-        found = head.get_transactions(max(int(head.version) - after, 0))
-        newest_first = zip(range(int(head.version), after, -1), found, strict=False)
         return {
             version: (done.transaction_properties or {}).get(OPERATION) or _name_of(done.operation)
-            for version, done in newest_first
-            if done is not None
+            for version, done in transactions_of(self.open(until), after)
         }
 
     def rows_at(self, version: int) -> pa.Table:
