@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
-from urllib.parse import unquote
 
 from lance import LanceDataset
 
@@ -17,10 +16,10 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.blobs import has_extension
 from lance_flight.catalog.storage.branches import tags_of
 from lance_flight.catalog.storage.retries import RetryPolicy, retry
-from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store
+from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
-from lance_flight.catalog.tables.partitions import open_at
+from lance_flight.catalog.tables.partitions import open_at, path_of_base
 from lance_flight.errors import Corrupt, NotFound, Unsupported
 from lance_flight.model.pins import BranchVersion, Tag
 
@@ -163,7 +162,7 @@ def _blob_files(root: Store, files: Iterable[str]) -> dict[str, int | None]:
 
 def _below(root: Store, place: Store, address: str, location: str) -> str:
     """Return the directory below the root that an absolute address means; `Unsupported` outside of the table at `location`."""
-    found = unquote(address.removeprefix(FOR_SMALL_FILES)) if address.startswith(FOR_SMALL_FILES) else address
+    found = path_of_base(address)
     if root.is_remote:
         path, top = found.rpartition("://")[2].strip("/"), root.uri.rpartition("://")[2].strip("/")
         bucket, _, prefix = top.partition("/")

@@ -85,6 +85,16 @@ def leaves(schema: LanceSchema) -> list[int]:
     return sorted(number for field in schema.fields() for number in _leaves(field))
 
 
+def without_files(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> dict[int, set[int]]:
+    """Return the fields of a version, by Lance's numbers, that the files of some fragments lack, and those fragments."""
+    expected = set(leaves(schema))
+    lacking: dict[int, set[int]] = {}
+    for fragment in fragments:
+        for number in expected.difference(number for file in fragment.files for number in file.fields):
+            lacking.setdefault(number, set()).add(fragment.id)
+    return lacking
+
+
 def chosen_numbers(schema: pa.Schema, known: Mapping[Key, int], least: int) -> dict[Key, int]:
     """Return the numbers of the fields of a schema that are not `known` yet, from `least` on, as Lance wants of new fields.
 

@@ -27,18 +27,17 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.manifests.snapshot import PartitionContext
 from lance_flight.catalog.storage.blobs import columns_of, has_extension
 from lance_flight.catalog.storage.formats import file_version_of
-from lance_flight.catalog.storage.lance_fields import Key, leaves, numbers, walk
-from lance_flight.catalog.storage.names import BRANCHES
+from lance_flight.catalog.storage.lance_fields import Key, numbers, walk, without_files
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.index_coverage import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
-from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, path_of_base, under_bases
+from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, places_of_tables, under_bases
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
-from lance_flight.model.pins import BranchVersion, FixedPin
+from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 KEPT_TABLES = 65_536
@@ -220,7 +219,7 @@ def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
     dataset = open_at(store, pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     version = file_version_of(fragments) if fragments else str(dataset.data_storage_version)
-    places = _places(dataset, store, pin)
+    places = places_of_tables(dataset, store.uri, pin)
     if places is None or any(each.overlays for each in fragments) or version not in FILE_VERSIONS:
         return None
     if has_extension(dataset):
@@ -245,21 +244,9 @@ def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
     )
 
 
-def _places(dataset: LanceDataset, store: Store, pin: FixedPin) -> Mapping[int | None, str] | None:
-    """Return the directories that the files of a version lie in, by the base paths that they name; None where one is no table's."""
-    own = f"/{BRANCHES}/{pin.branch}" if isinstance(pin, BranchVersion) else ""
-    places: dict[int | None, str] = {None: f"{store.uri}{own}"}
-    for number, base in dataset.base_paths().items():
-        if not base.is_dataset_root:
-            return None
-        places[number] = path_of_base(base.path)
-    return places
-
-
 def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> frozenset[Key]:
     """Return the columns, by their ids or names, that the files of some fragments lack."""
-    expected = set(leaves(dataset.lance_schema))
-    lacking = {n for each in fragments for n in expected.difference(n for file in each.files for n in file.fields)}
+    lacking = without_files(dataset.lance_schema, fragments)
     if not lacking:
         return frozenset()
     fields = zip(walk(columns_of(dataset)), numbers(dataset.lance_schema), strict=True)

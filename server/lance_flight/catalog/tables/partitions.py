@@ -53,6 +53,20 @@ def place_of_files(location: str, base: FixedPin | None) -> str:
     return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
 
 
+def places_of_tables(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[int | None, str] | None:
+    """Return the tables whose directories the files of a version lie in, by the base paths that they name (None: its own).
+
+    None where one of the base paths is no table's.
+    """
+    bases = dataset.base_paths()
+    if not all(base.is_dataset_root for base in bases.values()):
+        return None
+    return {
+        None: place_of_files(location, pin),
+        **{number: path_of_base(base.path) for number, base in bases.items()},
+    }
+
+
 def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[int | None, str]:
     """Return where the data files of a version of the table at `location` lie, by the base paths that they name (None: its own)."""
     own = place_of_files(location, pin)

@@ -29,7 +29,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.manifests.snapshot import PartitionContext
 from lance_flight.catalog.storage.blobs import columns_of, columns_with_metadata
-from lance_flight.catalog.storage.lance_fields import field_id, leaves, numbered_columns, numbers, walk
+from lance_flight.catalog.storage.lance_fields import field_id, numbered_columns, numbers, walk, without_files
 from lance_flight.catalog.storage.names import OFFSET_BITS, ROW_ADDRESS
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.lru_cache import VersionCache
@@ -159,12 +159,7 @@ def _unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
 
 
 def _read_unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
-    expected = set(leaves(dataset.lance_schema))
-    lacking: dict[int, set[int]] = {}
-    for fragment in dataset.get_fragments():
-        held = {number for file in fragment.metadata.files for number in file.fields}
-        for number in expected - held:
-            lacking.setdefault(number, set()).add(fragment.fragment_id)
+    lacking = without_files(dataset.lance_schema, (fragment.metadata for fragment in dataset.get_fragments()))
     return {number: frozenset(fragments) for number, fragments in lacking.items()}
 
 
