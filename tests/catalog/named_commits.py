@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.commits.commit_tokens import CommitToken
+from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.sql.functions import evaluate
 

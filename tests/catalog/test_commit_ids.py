@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.commits import commit_tokens
-from lance_flight.catalog.commits.commit_tokens import KEPT, CommitToken, named_commit, named_commits
-from lance_flight.catalog.manifests.manifest_rows import LONGEST
+from lance_flight.catalog.commits import once
+from lance_flight.catalog.commits.once import KEPT, LONGEST, CommitToken, named_commit, named_commits
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
@@ -77,7 +76,7 @@ def test_it_is_known_after(place: Path, between: str) -> None:
 
 def test_the_last_ids_are_known_and_the_ones_before_make_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT >= 100
-    monkeypatch.setattr(commit_tokens, "KEPT", 5)
+    monkeypatch.setattr(once, "KEPT", 5)
     for number in range(7):
         append(opened(place), f"batch {number}")
     snapshot = opened(place).snapshot()

@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
-from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commits
+from lance_flight.catalog.commits.once import CommitToken, named_commits
 from lance_flight.catalog.manifests import commit_loop
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.retries import RetryPolicy

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.manifests import commit_loop
 from lance_flight.catalog.manifests.commit_loop import reservation_of, reserved
-from lance_flight.catalog.manifests.guard_notes import with_note
-from lance_flight.catalog.manifests.manifest_rows import guard_row
+from lance_flight.catalog.manifests.manifest_rows import guard_row, with_note
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store

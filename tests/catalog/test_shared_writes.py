@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
-from lance_flight.catalog.commits.commit_tokens import CommitToken
+from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace

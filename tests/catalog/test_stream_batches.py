@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.bulk import stream_batches
-from lance_flight.catalog.bulk.stream_batches import StreamBatch, last_batch, last_batches
-from lance_flight.catalog.commits import commit_tokens
+from lance_flight.catalog.commits import once
 from lance_flight.catalog.commits.commit import _Member, _still_good
-from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commits
-from lance_flight.catalog.manifests.manifest_rows import LONGEST, Once
+from lance_flight.catalog.commits.once import (
+    LONGEST,
+    CommitToken,
+    Once,
+    StreamBatch,
+    last_batch,
+    last_batches,
+    named_commits,
+)
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
@@ -83,8 +88,8 @@ def test_it_is_known_after(place: Path, between: str) -> None:
 
 
 def test_streams_and_commit_ids_make_no_room_for_each_other(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_tokens, "KEPT", 3)
-    monkeypatch.setattr(stream_batches, "KEPT", 2)
+    monkeypatch.setattr(once, "KEPT", 3)
+    monkeypatch.setattr(once, "KEPT_STREAMS", 2)
     append(opened(place), CommitToken.now("job", 0))
     for number in range(5):
         append(opened(place), batch("s", number))

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from lance_flight.catalog.bulk.stream_batches import last_batches
+from lance_flight.catalog.commits.once import last_batches
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.bulk.stream_batches import last_batches
+from lance_flight.catalog.commits.once import last_batches
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from pyspark.errors import PySparkException, StreamingQueryException

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commit
+from lance_flight.catalog.commits.once import CommitToken, named_commit
 from lance_flight.catalog.roots.directory import Root, TableName
 
 from lance_flight_client.dataset.portions import store_of

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from lance_flight import errors
-from lance_flight.catalog.commits.commit_tokens import CommitToken
+from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.engine.writes.definitions import parse_partition_by
 from lance_flight.errors import AlreadyCommitted
 from py4j.protocol import Py4JJavaError

@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces, WrittenPart
-from lance_flight.catalog.bulk.stream_batches import StreamBatch, checked_stream
+from lance_flight.catalog.commits.once import StreamBatch, checked_stream
 from lance_flight.catalog.history import Added, Additions
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root

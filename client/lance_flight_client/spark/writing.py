@@ -19,8 +19,7 @@ from typing import cast
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
-from lance_flight.catalog.commits.commit_tokens import CommitToken, checked_id, named_commit
-from lance_flight.catalog.manifests.manifest_rows import Once
+from lance_flight.catalog.commits.once import CommitToken, Once, checked_id, named_commit
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName

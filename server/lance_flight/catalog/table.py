@@ -15,10 +15,10 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.commits.commit import Commits
+from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.commits.staging import namespace_key
 from lance_flight.catalog.commits.transaction import CommitGuard, TableUpdate, Transaction
 from lance_flight.catalog.commits.writer import PartitionWriter
-from lance_flight.catalog.manifests.manifest_rows import Once
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
 from lance_flight.catalog.manifests.version_log import Change, VersionLog
 from lance_flight.catalog.storage.blobs import all_rows

@@ -19,9 +19,9 @@ import pyarrow as pa
 from lance import FragmentMetadata
 
 from lance_flight.arrow_streams import decode_table, encode_rows
+from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.commits.removals import all_removed, combined, replaced
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
-from lance_flight.catalog.manifests.manifest_rows import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.durability import flush

@@ -15,9 +15,9 @@ from functools import partial
 import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
 
+from lance_flight.catalog.commits.once import remembering
 from lance_flight.catalog.commits.transaction import PartitionChange, Staged, Transaction
-from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text
-from lance_flight.catalog.manifests.manifest_rows import NewPartitions, remembering
+from lance_flight.catalog.manifests.manifest_rows import NOTES, NewPartitions, notes_text
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.formats import file_version_of

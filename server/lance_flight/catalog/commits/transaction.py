@@ -16,7 +16,7 @@ import lance
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 
-from lance_flight.catalog.manifests.manifest_rows import Once
+from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.store import Store

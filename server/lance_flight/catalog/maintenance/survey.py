@@ -26,9 +26,8 @@ from lance import LanceDataset, LanceFragment
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.sweep import TableFiles
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, TRANSACTION_HOURS
-from lance_flight.catalog.manifests.guard_notes import notes_of
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
-from lance_flight.catalog.manifests.manifest_rows import guard_row
+from lance_flight.catalog.manifests.manifest_rows import guard_row, notes_of
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.storage.leases import GRACE

@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from lance_flight.catalog.manifests.guard_notes import notes_of
-from lance_flight.catalog.manifests.manifest_rows import guard_row
+from lance_flight.catalog.manifests.manifest_rows import guard_row, notes_of
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import Change, Revision, VersionLog
 from lance_flight.catalog.storage.retries import COMMIT, retry

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.guard_notes import entries_of
-from lance_flight.catalog.manifests.manifest_rows import guard_row
+from lance_flight.catalog.manifests.manifest_rows import entries_of, guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import Corrupt, NotFound, Unsupported
 from lance_flight.model.index_kinds import (

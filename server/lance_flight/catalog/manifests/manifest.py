@@ -18,8 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, Transaction
 
-from lance_flight.catalog.manifests.guard_notes import PENDING, noted, pending, with_note
-from lance_flight.catalog.manifests.manifest_rows import Rewrite, guard_row, retyped, version_rows
+from lance_flight.catalog.manifests.manifest_rows import (
+    PENDING,
+    Rewrite,
+    guard_row,
+    noted,
+    pending,
+    retyped,
+    version_rows,
+    with_note,
+)
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, misplaced
 from lance_flight.catalog.manifests.version_log import Revision, VersionLog, existing, said_of
 from lance_flight.catalog.storage.branches import BranchRef
@@ -87,7 +95,7 @@ def manifest_schema(specs: Iterable[PartitionSpec]) -> pa.Schema:
 def revised_rows(base: Snapshot, revision: Revision) -> pa.Table:
     """Return the rows of `__manifest` that a revision changes, in the columns that it gives them.
 
-    Its metadata is noted in the guard row (`guard_notes.py`): rows and table metadata are two operations of Lance.
+    Its metadata is noted in the guard row (`manifest_rows.py`): rows and table metadata are two operations of Lance.
     """
     schema, head = base.rows.schema, guard_row(base)
     changed = [schema.empty_table()]

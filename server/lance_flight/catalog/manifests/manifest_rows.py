@@ -1,4 +1,4 @@
-"""Rows of a `__manifest`: rewritten by a commit, of new partitions, with new column types, and found by commit ids.
+"""Rows of a `__manifest`: rewritten by a commit, of new partitions, with new column types; and the notes on its guard row.
 
 A snapshot knows the address of every row, so nothing has to be searched. Small fragments are folded into the new one
 in the same commit, as in a log-structured merge: their number stays logarithmic, each row is written again a
@@ -8,19 +8,25 @@ Lance's own `alter_columns` is a commit by itself, and an overwrite conflicts wi
 fragments, conflicts with every commit of rows, and wants to see each fragment that is there with the new columns: they are
 handed over as deleted whole, and Lance leaves such ones out of the version.
 
-Spec: Physical Layout and Naming, Appendix C; decisions 4 and 6.
+Every commit writes the guard row back, so that a note on it changes together with rows.
 
-So two commits of the same thing conflict, and the second one finds the first. Snapshots expire, and this does not.
+Specs and schema stand in table metadata and pins in rows, which are two operations of Lance (decision 19a). A change of
+both is committed as rows: the new values are written into the guard row, beside what they replace, and count from then
+on. As soon as the table metadata has them the note in the row means nothing any more; whoever finds them missing there
+puts them in.
+
+Spec: Physical Layout and Naming, Appendix C; decisions 4 and 6.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +43,7 @@ from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.storage.whole_files import DATA, sealed, sealed_deletions
 from lance_flight.errors import InvalidInput
 from lance_flight.model.grouping import match
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import SEPARATOR, TABLE, namespace_name, spec_namespace
 from lance_flight.model.pins import Pin
 from lance_flight.model.spec import PartitionSpec
@@ -253,44 +260,61 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.array([r.get(f.name) for r in rows], f.type) for f in schema], schema=schema)
 
 
-LONGEST = 200
-"""Characters of a name: all that are remembered are written with every commit."""
+NOTES = "lance_flight:notes"
+"""The key under which a plain table, which has no guard row, keeps what stands there: in its metadata, or in a commit's properties."""
 
 
-def checked_name(what: str, name: str) -> str:
-    """Return the name itself; `InvalidInput` for an empty or a long one.
+def notes_text(head: pa.Table) -> str:
+    """Return all that a guard row says, as it stands there."""
+    return head["metadata"][0].as_py() or "{}"
 
-    >>> checked_name("commit_id", "flights 2013")
-    'flights 2013'
+
+def notes_of(head: pa.Table) -> dict[str, Any]:
+    """Return all notes of a guard row; nothing where there is none, or where its metadata has foreign content."""
+    text = head["metadata"][0].as_py() if head.num_rows and "metadata" in head.column_names else None
+    found = read_json(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def entries_of(head: pa.Table, key: str) -> list[Any]:
+    """Return the entries of a note that is a list; none where it is not there, or is something else."""
+    found = notes_of(head).get(key)
+    return found if isinstance(found, list) else []
+
+
+def with_note(head: pa.Table, key: str, note: object) -> pa.Table:
+    """Return the guard row with the note under one key replaced."""
+    place = head.schema.get_field_index("metadata")
+    text = json.dumps(notes_of(head) | {key: note}, separators=(",", ":"), ensure_ascii=False)
+    return head.set_column(place, head.schema.field(place), pa.array([text], head.schema.field(place).type))
+
+
+PENDING = "lance_flight:pending"
+_DIGEST_BYTES = 16
+
+
+def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]) -> pa.Table:
+    """Return the guard row with a note that `values` take the place of what `metadata` says.
+
+    A value that stays the same, such as a spec whose exact types its JSON cannot say, would never be seen to have followed.
     """
-    if not 0 < len(name) <= LONGEST:
-        raise InvalidInput(f"{what} has {len(name)} characters; expected 1 to {LONGEST}")
-    return name
+    changed = {key: value for key, value in values.items() if metadata.get(key) != value}
+    note = {key: {"was": _digest(metadata.get(key)), "now": value} for key, value in changed.items()}
+    return with_note(head, PENDING, json.dumps(note, separators=(",", ":"), ensure_ascii=False))
 
 
-class Once(Protocol):
-    """A commit that another process may try as well, or have made already."""
-
-    @property
-    def name(self) -> str:
-        """The name in errors; at most one of a name is in a commit."""
-        ...
-
-    def check(self, newest: Snapshot) -> None:
-        """Raise `AlreadyCommitted` where it was made before."""
-        ...
-
-    def noted(self, head: pa.Table) -> pa.Table:
-        """Return the guard row that remembers it as well."""
-        ...
+def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return what the guard row says and `metadata` has still the old values of."""
+    text = notes_of(head).get(PENDING)
+    note = read_json(text) if isinstance(text, str) else {}
+    if not isinstance(note, dict) or not all(_is_change(each) for each in note.values()):
+        raise InvalidInput(f"{PENDING} is {text!r}; expected what was and what is now for each key")
+    return {key: each["now"] for key, each in note.items() if each["was"] == _digest(metadata.get(key))}
 
 
-def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[Once]) -> pa.Table:
-    """Return the rows of a commit on top of `snapshot`, with the guard row among them that remembers `new`."""
-    if not new:
-        return rows
-    head = guard_row(snapshot)
-    others = rows.filter(pc.not_equal(rows["object_id"], head["object_id"][0]))
-    for once in new:
-        head = once.noted(head)
-    return pa.concat_tables([head, others])
+def _is_change(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("was", "now"))
+
+
+def _digest(text: str | None) -> str:
+    return "" if text is None else hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()

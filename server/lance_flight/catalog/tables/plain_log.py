@@ -16,10 +16,9 @@ from datetime import UTC
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
-from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text, with_note
 from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
-from lance_flight.catalog.manifests.manifest_rows import guard_row
+from lance_flight.catalog.manifests.manifest_rows import NOTES, guard_row, notes_text, with_note
 from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, Revision, VersionLog, transactions_of
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.bulk.shared_writes import Replaces
-from lance_flight.catalog.commits.commit_tokens import CommitToken, checked_id, named_commit
+from lance_flight.catalog.commits.once import CommitToken, checked_id, named_commit
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
