@@ -16,7 +16,7 @@ from lance.query import MatchQuery, PhraseQuery
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.merged import Merged, merge
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.sources import PinnedTable
 from lance_flight.model.pins import BranchVersion, Version
 
 TABLES, ROWS, DIMENSIONS = 5, 40, 8

@@ -22,10 +22,10 @@ from pathlib import Path
 from threading import Lock
 
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Conflict
+from lance_flight.model.naming import PUBLIC, TableName
 
 from tests.engine.database import Database
 

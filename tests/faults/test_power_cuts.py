@@ -16,12 +16,12 @@ from time import sleep
 
 import pytest
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage import durability
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import shared_session
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import LanceFlightError, NotFound, SerializationFailure
+from lance_flight.model.naming import TableName
 
 from tests.engine.database import Database
 from tests.faults.aftermath import check, in_order, layout_of, read, version_of

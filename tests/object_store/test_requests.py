@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 from lance_flight.catalog.commits import commit as commits
 from lance_flight.catalog.manifests import manifest
-from lance_flight.catalog.roots import root_formats, table_resolver
-from lance_flight.catalog.storage import looks
+from lance_flight.catalog.roots import table_resolver
+from lance_flight.catalog.storage import formats, looks
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import OpenFile
 from lance_flight.errors import NotFound, SerializationFailure
@@ -73,7 +73,7 @@ def slow_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked again because this machine was slow."""
     monkeypatch.setattr(looks, "REMEMBERED_SECONDS", 600.0)
     monkeypatch.setattr(table_resolver, "_SHAPE_SECONDS", 600.0)
-    monkeypatch.setattr(root_formats, "CHECK_SECONDS", 600.0)
+    monkeypatch.setattr(formats, "CHECK_SECONDS", 600.0)
 
 
 @pytest.mark.usefixtures("slow_clocks")

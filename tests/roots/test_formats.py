@@ -13,9 +13,17 @@ import lance
 import pytest
 from lance_flight.catalog.maintenance.diagnosis import Level, diagnose
 from lance_flight.catalog.maintenance.migration import STEPS
-from lance_flight.catalog.roots.root_formats import CHECK_SECONDS, RECORD, RootFormats
 from lance_flight.catalog.storage import formats
-from lance_flight.catalog.storage.formats import FORMAT_KEY, FORMATS, LEASE, TABLE, StoredFormat
+from lance_flight.catalog.storage.formats import (
+    CHECK_SECONDS,
+    FORMAT_KEY,
+    FORMATS,
+    LEASE,
+    RECORD,
+    TABLE,
+    RootFormats,
+    StoredFormat,
+)
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.cli import main

@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from lance_flight.catalog.storage.blobs import open_blobs
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
-from lance_flight.catalog.tables.pinned_tables import TablePart
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
-from lance_flight.catalog.tables.sources import Open, Source
+from lance_flight.catalog.tables.sources import Open, Source, TablePart
 from lance_flight.errors import InvalidInput
 from lance_flight.model.schema import is_blob
 from lance_flight.planning.arrow_expression import RowFilter

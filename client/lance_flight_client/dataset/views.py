@@ -17,7 +17,7 @@ from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided, row_counts
+from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divided, row_counts
 from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
 from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import InvalidInput, NotFound, Unsupported

@@ -8,9 +8,9 @@ from datetime import datetime
 
 import pyarrow as pa
 from lance_flight.catalog.history import Added
-from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.errors import DataError, LanceFlightError
+from lance_flight.model.naming import TableName
 
 from lance_flight_client.dataset.portions import TablePortion
 from lance_flight_client.spark.source import imported

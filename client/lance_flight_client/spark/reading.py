@@ -14,7 +14,7 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
-from lance_flight.catalog.tables.pinned_tables import divided, row_counts
+from lance_flight.catalog.tables.sources import divided, row_counts
 from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.lru_cache import LruCache

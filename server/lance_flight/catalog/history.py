@@ -29,9 +29,8 @@ from lance_flight.catalog.storage.table_cache import OPENERS
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import ROW_ID_FIELD
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Scan
-from lance_flight.catalog.tables.sources import Source
+from lance_flight.catalog.tables.sources import PinnedTable, Source
 from lance_flight.errors import NotFound, QueryFailed, Unsupported
 from lance_flight.model.pins import Latest
 

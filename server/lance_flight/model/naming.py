@@ -1,4 +1,4 @@
-"""Names: object ids, the 16-character names of partition namespaces, manifest columns and directories.
+"""Names: tables in SQL, object ids, the 16-character names of partition namespaces, manifest columns and directories.
 
 Spec: Physical Layout and Naming, Manifest Table Schema, Appendix B; decisions 4 and 5.
 """
@@ -11,6 +11,7 @@ import secrets
 import struct
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ PLAIN_SUFFIX = ".lance"
 SEPARATOR = "$"
 TABLE = "dataset"
 MAIN_BRANCH = "main"
+PUBLIC = "public"
+"""The schema in SQL of what lies right below a root."""
 COLUMN_PREFIX = "partition_field_"
 BELOW_A_SPEC = r"^v[1-9][0-9]*\$"
 """Matches the object ids of all partition namespaces and tables, and not those of the specs themselves."""
@@ -47,6 +50,17 @@ _OF_PATHS = "/\\@$."
 _CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Categories of characters that are no text, or end a line."""
 _SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table of a root: the SQL schema it is in and its name."""
+
+    db_schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.db_schema}.{self.name}"
 
 
 def check_sql_name(kind: str, name: str) -> str:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from lance_flight.catalog.bulk.shared_writes import Replaces
-from lance_flight.catalog.tables.pinned_tables import row_counts
+from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
 from pyspark.sql.types import StructType
 

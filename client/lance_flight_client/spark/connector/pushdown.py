@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import SpecTables
-from lance_flight.catalog.tables.pinned_tables import divided, row_counts
+from lance_flight.catalog.tables.sources import divided, row_counts
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec
 from pyarrow import types

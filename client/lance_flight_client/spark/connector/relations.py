@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
-from lance_flight.catalog.tables.pinned_tables import row_counts
+from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from pyspark.sql.types import StructType
 

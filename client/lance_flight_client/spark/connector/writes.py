@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.pinned_tables import row_counts
+from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.engine.statements.unpublished_table import UnpublishedTable
 from lance_flight.errors import AlreadyExists, Conflict, QueryFailed, Unsupported
 from pyspark.sql.types import BinaryType, StructField, StructType

@@ -15,12 +15,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.formats import BACKUP
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import HERE
 from lance_flight.errors import Corrupt
-from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
+from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, TableName
 
 FORMAT_KEY = "lance_flight_backup"
 BACKUP_ID = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{4}")

@@ -30,14 +30,13 @@ from lance_flight.catalog.backup.copying import (
     sizes_below,
 )
 from lance_flight.catalog.plain_table import table_at
-from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
 from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, MORE, locate_message, split_fields
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound, Unavailable
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import MANIFEST
+from lance_flight.model.naming import MANIFEST, TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,6 @@ from lance_flight.catalog.backup.snapshot_files import (
 )
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import PUBLIC, Root
-from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.names import PRIVATE
@@ -58,7 +57,7 @@ from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, Unsupported
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX
+from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, TableName
 
 KEEP_FILE = "keep.json"
 """The file of a backup that was made with `keep`: what it is of."""

@@ -19,8 +19,8 @@ from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import opened_tables
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.sources import source_of
 from lance_flight.model.arrow_types import concatenated
 from lance_flight.model.grouping import match
 from lance_flight.model.pins import FixedPin

@@ -28,8 +28,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided, row_counts
 from lance_flight.catalog.tables.scan import Scan
+from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divided, row_counts
 from lance_flight.errors import SerializationFailure
 from lance_flight.model.rules import check_least
 from lance_flight.model.schema import NamespaceSchema

@@ -31,9 +31,8 @@ from lance_flight.catalog.storage.whole_files import DATA, INDICES, damage_of, d
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import all_segments
-from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan
-from lance_flight.catalog.tables.sources import Source
+from lance_flight.catalog.tables.sources import Source, source_of
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, SerializationFailure
 from lance_flight.model.checksums import Checksum
 from lance_flight.model.grouping import match

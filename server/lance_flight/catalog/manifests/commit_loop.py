@@ -25,7 +25,7 @@ from lance_flight.faults import failpoint
 
 
 class Versioned(Protocol):
-    """What a change is worked out on: a snapshot, or the list of a root."""
+    """State that a change is worked out on: a snapshot, or the list of a root."""
 
     @property
     def version(self) -> int:
@@ -40,7 +40,7 @@ Revised = TypeVar("Revised")
 
 
 class Log(Protocol[Base_contra, Revision_contra]):
-    """What is committed to, version by version."""
+    """Log that is committed to, version by version."""
 
     @property
     def root(self) -> Store:

@@ -67,7 +67,7 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """What one commit makes of a snapshot: other rows of `__manifest`, specs, another schema, notes of the guard row, metadata.
+    """Changes of one commit to a snapshot: rows of `__manifest`, specs, another schema, notes of the guard row, metadata.
 
     `specs` are new ones, and those whose fields get other result types; the columns of `__manifest` get them too. The objects `removed` go.
     """

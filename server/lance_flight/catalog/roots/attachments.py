@@ -28,10 +28,9 @@ from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.storage.blobs import columns_of
 from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.schema_adapter import readable
-from lance_flight.catalog.tables.sources import Source
+from lance_flight.catalog.tables.sources import Source, source_of
 from lance_flight.errors import AlreadyExists, Conflict, DataError, SchemaError, SerializationFailure, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.grouping import match

@@ -18,7 +18,6 @@ from lance_flight.catalog.manifests.manifest import Manifest, create_table, is_l
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory_manifest import Listed, Listing, path_of
-from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
@@ -45,7 +44,9 @@ from lance_flight.model.naming import (
     LONGEST_FILE_NAME,
     MANIFEST,
     PLAIN_SUFFIX,
+    PUBLIC,
     SEPARATOR,
+    TableName,
     check_directory_name,
     is_same_text,
 )

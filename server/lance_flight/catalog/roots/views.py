@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lance_flight.catalog.roots.table_name import TableName
 from lance_flight.catalog.storage.durability import flush, write_file
 from lance_flight.catalog.storage.formats import FIRST, VIEW
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import AlreadyExists, Corrupt, LanceFlightError, NewerFormat, NotFound
 from lance_flight.model.json_documents import read_json
+from lance_flight.model.naming import TableName
 
 _PREFIX, _SUFFIX = "view-", ".json"
 

@@ -25,10 +25,9 @@ import pyarrow.compute as pc
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.tables.index_coverage import covered
 from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD, row_names
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
 from lance_flight.catalog.tables.schema_adapter import physical
-from lance_flight.catalog.tables.sources import Source
+from lance_flight.catalog.tables.sources import PinnedTable, Source
 from lance_flight.catalog.tables.vector_gaps import may_have_gaps
 from lance_flight.model.arrow_types import have_gaps, is_vector, vector_type, within
 

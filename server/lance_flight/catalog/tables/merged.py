@@ -32,9 +32,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.index_coverage import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, places_of_tables, under_bases
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
-from lance_flight.catalog.tables.sources import Source
+from lance_flight.catalog.tables.sources import PinnedTable, Source
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.pins import FixedPin

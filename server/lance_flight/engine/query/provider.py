@@ -27,9 +27,8 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import BATCH_ROWS, LookedUp, Scan, Span, empty_batches, rows_within
-from lance_flight.catalog.tables.sources import Open, Source
+from lance_flight.catalog.tables.sources import Open, PinnedTable, Source
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported, storage_error

@@ -25,10 +25,9 @@ from lance_flight.catalog.search.searching import (
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
-from lance_flight.catalog.tables.sources import Open
+from lance_flight.catalog.tables.sources import Open, PinnedTable
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.search_target import Planner, SearchResult, SearchTarget, check_free
 from lance_flight.engine.query.search.vectors import QueryVectors

@@ -18,9 +18,8 @@ from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.search.row_ranking import Addresses
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search
-from lance_flight.catalog.tables.sources import Open, Source
+from lance_flight.catalog.tables.sources import Open, PinnedTable, Source
 from lance_flight.engine.query.computed_tables import ComputedTable, Lane
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.provider import Arrange, PlannedRead, ScanLog, filter_of

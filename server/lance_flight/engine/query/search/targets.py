@@ -9,8 +9,8 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
-from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
+from lance_flight.catalog.tables.sources import PinnedTable
 from lance_flight.engine.query.provider import PlannedRead, Provider, ScanLog
 from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
 from lance_flight.engine.query.search.search_target import SEARCHES, ChosenRows, Planner, SearchTarget, TargetKey
