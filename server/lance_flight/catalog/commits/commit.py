@@ -325,7 +325,8 @@ class Commits:
                 raise
             # One of them cannot be staged; by itself each gets its own answer.
             for member in together.members:
-                self._commit([member])
+                if not member.is_done:
+                    self._commit([member])
         else:
             together.answer(version)
 
