@@ -6,7 +6,7 @@ only where there is nothing left that it could stand for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,11 +18,12 @@ from lance import LanceDataset
 
 from lance_flight.catalog.commits.removals import all_removed, edit_of
 from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.manifests.commit_loop import commit
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
-from lance_flight.catalog.manifests.version_log import OPERATION
+from lance_flight.catalog.manifests.version_log import OPERATION, Revision
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.blobs import all_rows
-from lance_flight.catalog.storage.durability import committing, flush
+from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, parse_version
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store
@@ -33,7 +34,7 @@ from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
 from lance_flight.errors import Corrupt, LanceFlightError, NewerFormat, NotFound, storage_error
 from lance_flight.model.grouping import group
 from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST, is_table_directory
-from lance_flight.model.pins import Latest, Pin
+from lance_flight.model.pins import Latest
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 DAMAGED = "damaged"
@@ -306,7 +307,7 @@ def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[
         except Corrupt as exc:
             yield RepairFinding(kind="damaged version", name=table.object_id, what=str(exc))
     if gone and not dry_run:
-        _forget(namespace, [_is(table.object_id) for table in gone])
+        _forget(namespace, gone)
     for table in gone:
         yield RepairFinding(
             kind="missing directory",
@@ -363,8 +364,7 @@ def _merge(
         )
         version = namespace.commits.commit(transaction)
     emptied = namespace.manifest.snapshot(version).tables_named([table.object_id for table, _ in others])
-    # Not those that another writer has written to since.
-    _forget(namespace, [_is(table.object_id, table.pin) for table in emptied.values()])
+    _forget(namespace, emptied.values())
     return count
 
 
@@ -379,19 +379,15 @@ def _is_filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable)
     return bool(partly_stored(dataset, identified(dataset, snapshot.schema), table.identity.by_source))
 
 
-def _forget(namespace: PartitionedNamespace, conditions: Sequence[str]) -> None:
-    """Delete rows of `__manifest`."""
-    dataset = namespace.manifest.open()
-    said = f"another writer changed {namespace.store.name!r} first"
-    with committing(namespace.manifest.store.uri, int(dataset.version)), conflicts(said):
-        dataset.delete(" OR ".join(f"({condition})" for condition in conditions))
+def _forget(namespace: PartitionedNamespace, tables: Collection[PartitionTable]) -> None:
+    """Take tables out of `__manifest`, but none that another writer has written to since."""
 
+    def without(snapshot: Snapshot) -> Revision | None:
+        now = snapshot.tables_named([table.object_id for table in tables])
+        gone = tuple(name for name, table in now.items() if table in tables)
+        return Revision(operation=f"repair: remove {len(gone)} rows of tables", removed=gone) if gone else None
 
-def _is(object_id: str, pin: Pin | None = None) -> str:
-    """Return the condition that a row of `__manifest` is that of an object, and pinned like this."""
-    quoted = object_id.replace("'", "''")
-    condition = f"{OBJECT_ID} = '{quoted}'"
-    return condition if pin is None else f"{condition} AND read_version = {pin.columns.read_version}"
+    commit(namespace.manifest, without, namespace.snapshot)
 
 
 def _tables(snapshot: Snapshot) -> Iterator[PartitionTable]:
