@@ -9,8 +9,8 @@ import lance
 import pytest
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.latest_version import TRUSTED_SECONDS, LatestVersion
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_files import TRUSTED_SECONDS, LatestVersion
 from lance_flight.engine.sql.functions import evaluate
 
 from tests.catalog.aging import ALL_THAT_MAY_GO, age, versions

@@ -19,8 +19,8 @@ from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
-from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_files import LocationGuard
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.session import QuerySession

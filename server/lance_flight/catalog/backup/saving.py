@@ -51,9 +51,9 @@ from lance_flight.catalog.backup.snapshot_files import (
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.storage.leases import SnapshotLease
-from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
+from lance_flight.catalog.storage.version_files import LocationGuard
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, Unsupported
 from lance_flight.faults import failpoint

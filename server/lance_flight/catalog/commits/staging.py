@@ -21,10 +21,10 @@ from lance_flight.catalog.manifests.manifest_rows import NOTES, NewPartitions, n
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.formats import file_version_of
-from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.retries import until_answered
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import kept_tables
+from lance_flight.catalog.storage.version_files import is_followed
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint

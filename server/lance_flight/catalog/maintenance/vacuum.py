@@ -20,9 +20,9 @@ from lance_flight.catalog.commits.commit import OLD_SECONDS
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.sweep import Expiry, Pins, Sweep, SweepTotals, expire, pins_of
 from lance_flight.catalog.storage.leases import GRACE, INTERVAL, clock_of, leases
-from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.reserve import last_full, run_with_reserve
 from lance_flight.catalog.storage.store import HERE, Store
+from lance_flight.catalog.storage.version_files import LocationGuard
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, LanceFlightError, Refused, StorageFull
 from lance_flight.faults import failpoint

@@ -34,12 +34,12 @@ from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.formats import check_table
 from lance_flight.catalog.storage.further_files import FurtherFiles
-from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.names import BRANCHES, ROW_ADDRESS, VERSIONS, is_version_name
 from lance_flight.catalog.storage.retries import ANSWER, conflicts, was_sent_once
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.table_cache import kept_tables
+from lance_flight.catalog.storage.version_files import LocationGuard
 from lance_flight.errors import (
     Conflict,
     Corrupt,

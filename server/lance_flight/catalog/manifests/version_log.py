@@ -17,10 +17,10 @@ from lance import LanceDataset, Transaction
 
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot
 from lance_flight.catalog.storage.durability import committing, settle
-from lance_flight.catalog.storage.latest_version import LatestVersion, VersionFile
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
+from lance_flight.catalog.storage.version_files import LatestVersion, VersionFile
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec

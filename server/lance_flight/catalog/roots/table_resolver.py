@@ -14,7 +14,7 @@ from typing import Protocol, Self, TypeVar
 
 from lance_flight.catalog.manifests.manifest import has_lost_manifest, is_left_over
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain_table import PlainTable
+from lance_flight.catalog.plain_table import TRANSACTIONS, PlainTable, has_lost_versions
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
 from lance_flight.catalog.roots.views import ViewDefinition, Views
 from lance_flight.catalog.storage.formats import RootFormats
@@ -23,7 +23,6 @@ from lance_flight.catalog.storage.names import VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
-from lance_flight.catalog.tables.plain_log import TRANSACTIONS, has_lost_versions
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX, PUBLIC, TableName, is_table_directory
 

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from lance import LanceDataset
 
-from lance_flight.catalog.storage.latest_version import VersionFile, version_file
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_files import VersionFile, version_file
 from lance_flight.catalog.storage.whole_files import locate_message
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache, VersionCache
 from lance_flight.model.naming import is_table_directory

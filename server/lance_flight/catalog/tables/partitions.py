@@ -29,12 +29,11 @@ from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
 from lance_flight.catalog.storage.formats import check_values, file_version_of
 from lance_flight.catalog.storage.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
-from lance_flight.catalog.storage.latest_version import is_followed
-from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.names import BRANCHES
 from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
+from lance_flight.catalog.storage.version_files import LocationGuard, is_followed
 from lance_flight.catalog.storage.whole_files import DATA, sealed
 from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
