@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.manifests import commit_loop
 from lance_flight.catalog.manifests.commit_loop import reservation_of, reserved
+from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.manifest_rows import guard_row, with_note
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
@@ -114,3 +116,20 @@ def test_the_last_reservation_counts_and_none_stays(engine: Engine, tmp_path: Pa
         assert found.holder == second != first
     assert reservation_of(namespace.snapshot()) is None
     assert engine.update(INSERT) == 1
+
+
+def test_a_namespace_is_reserved_after_a_change_that_its_metadata_lacks(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer died before it stored there what its commit says."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "follow", lambda *_: None)
+        engine.update("ALTER TABLE t ADD COLUMN n BIGINT")
+    namespace = opened(tmp_path)
+    monkeypatch.setattr(commit_loop, "COMMIT", RetryPolicy(1))
+    with reserved(namespace.manifest, 1.0) as holder:
+        found = namespace.snapshot()
+        assert found.pending
+        assert reservation_of(found).holder == holder
+    assert reservation_of(namespace.snapshot()) is None
+    assert engine.update("INSERT INTO t VALUES (1, 2)") == 1

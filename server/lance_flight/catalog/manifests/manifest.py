@@ -268,7 +268,7 @@ class Manifest(VersionLog):
         if revision.stated:
             self.update_metadata(base, revision.stated)
             return self.snapshot().version
-        if self._add_columns(base, revision.specs) or (base.pending and (revision.metadata or revision.notes)):
+        if self._add_columns(base, revision.specs) or (base.pending and revision.metadata):
             # The guard row has room for one note of metadata.
             return None
         return self._send(base, revision, revision.transactions or (mark,))
