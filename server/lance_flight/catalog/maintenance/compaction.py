@@ -283,7 +283,7 @@ def _commit(
     """Make tables that were rewritten since `began` visible in one commit, all but those that were changed meanwhile."""
     if not rewritten:
         return None, []
-    root, transaction, version = namespace.store, namespace.begin(), None
+    root, transaction = namespace.store, namespace.begin()
     transaction.began = began
     transaction.add([each.edit for each in rewritten], _operation([each.table for each in rewritten]))
     transaction.divided = lambda left: _operation([each.table for each in rewritten if each.object_id in left])
@@ -292,14 +292,14 @@ def _commit(
             transaction.leave_out(each.object_id)
     attempts = count()
 
-    def rebase(_: Transaction, newest: Snapshot) -> None:
-        # Writers of this process never come in between.
+    def rebase(mine: Transaction, newest: Snapshot) -> None:
+        # Writers of this process never come in between. Nor does this refer to the transaction, whose lease ends with it.
         if next(attempts):
             check()
-        now = newest.tables_named(list(transaction.parts))
+        now = newest.tables_named(list(mine.parts))
         for each in rewritten:
             if each.object_id in now and _rebase(root, each, now[each.object_id]):
-                transaction.move(each.edit)
+                mine.move(each.edit)
 
     transaction.rebase = rebase
     with namespace.changing(transaction):
