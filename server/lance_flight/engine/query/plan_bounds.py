@@ -38,6 +38,10 @@ _COLLECTING = ("string_agg", "array_agg")
 COLLECTING = re.compile(rf"\b(?:{'|'.join(_COLLECTING)})\(")
 """Aggregates whose values are as long as all that they read."""
 _WINDOW = "WindowAggr"
+SKETCH = "approx_percentile_cont"
+"""Word of the aggregates that take a number of centroids."""
+_CENTROIDS = {SKETCH: 2, f"{SKETCH}_with_weight": 3}
+"""Place of the number of centroids among the arguments, by aggregate."""
 COSTLY_OPERATORS = 500
 """Operators from which on planning may take long."""
 
@@ -203,7 +207,10 @@ class _PlanReader:
             case nodes.Sort() as node:
                 self._count([key.expr() for key in node.sort_exprs()], below)
             case nodes.Aggregate() as node:
+                _check_sketches(node.aggregate_exprs())
                 return _merged([below, self._named([*node.group_by_exprs(), *node.aggregate_exprs()], below)])
+            case nodes.WindowExpr() as node:
+                _check_sketches(node.get_window_expr())
             case nodes.Union() as node:
                 # By their places, which are not the names: so each may be the largest.
                 largest = _largest(below)
@@ -367,6 +374,20 @@ def _check_subqueries(plan: LogicalPlan) -> None:
             "a subquery of a SELECT list, ON, ORDER BY, GROUP BY, an aggregate or a window reads another subquery or a view, or there are two of them;"
             " write them in FROM or WITH, and join them"
         )
+
+
+def _check_sketches(aggregates: Iterable[Expr]) -> None:
+    """Refuse percentiles of too many centroids (`LimitExceeded`): DataFusion makes room for all of them in each group, before it counts it."""
+    waiting = [each for each in aggregates if SKETCH in each.schema_name()]
+    while waiting:
+        part = waiting.pop()
+        operands = operands_of(part)
+        waiting += operands
+        name = part.schema_name().partition("(")[0]
+        centroids = operands[_CENTROIDS[name] :] if name in _CENTROIDS else []
+        for number in map(_literal, centroids):
+            if number is None or number > MOST_SHORT:
+                raise LimitExceeded(f"the number of centroids of {name} must be a literal up to {MOST_SHORT}")
 
 
 def _key(name: str) -> str:

@@ -36,6 +36,7 @@ from lance_flight.engine.query.parameter_types import wanted_types
 from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.plan_bounds import (
     COLLECTING,
+    SKETCH,
     check_plan,
     check_sent_plan,
     check_windows,
@@ -350,7 +351,7 @@ class QuerySession:
                 frame = planned(text)
             check_recursive_queries(text, planned)
             frame.schema()  # a name that cannot leave DataFusion is refused here
-            if rewritten.is_nested or self._planned_views.texts:
+            if rewritten.is_nested or self._planned_views.texts or SKETCH in text.lower():
                 self._bounded(frame)
             if may_add_times(text):
                 check_date_arithmetic(self.datafusion, with_joined_subqueries(frame.logical_plan()))
