@@ -49,6 +49,7 @@ from typing import ClassVar, Self
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_CUT = " … "
 _SYSTEM_ERROR = re.compile(r"\(os error (?P<rust>\d+)\)|Error: \[Errno (?P<python>\d+)\]")
 """Matches the number of an operating-system error in a message of Rust code (Lance and DataFusion), or of Python's that it repeats."""
 
@@ -391,6 +392,18 @@ class Corrupt(LanceFlightError):
 
 class OutsideRoot(Corrupt):
     """A path that would leave the root: a symbolic link below it, or a table with files elsewhere."""
+
+
+def without_middle(text: str, most: int) -> str:
+    """Return a text of at most so many characters: its beginning, and a third of it from its end.
+
+    >>> without_middle("abcdefghijkl", 9)
+    'abcd … kl'
+    """
+    if len(text) <= most:
+        return text
+    end = (most - len(_CUT)) // 3
+    return f"{text[: most - len(_CUT) - end]}{_CUT}{text[-end:]}"
 
 
 def storage_error(error: BaseException, place: str = "the root") -> LanceFlightError | None:

@@ -29,6 +29,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn, ParamSpec, TypeVar
+from urllib.parse import quote
 
 from pyarrow import flight
 
@@ -46,6 +47,7 @@ from lance_flight.errors import (
     Unavailable,
     Unsupported,
     storage_error,
+    without_middle,
 )
 
 _log = logging.getLogger(__name__)
@@ -54,6 +56,10 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
+MOST_HEADER = 3_000
+"""Bytes of a message as gRPC encodes it."""
+_UNCHANGED = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+"""Characters that gRPC does not encode."""
 _CONNECTION_ERROR: type[Exception] = flight.FlightError
 """Exception that pyarrow raises in a handler when the client disconnected, or a deadline has passed."""
 
@@ -188,7 +194,23 @@ def _nearest(
 
 
 def _text(error: LanceFlightError) -> str:
-    return f"[{error.sqlstate}] [{error.code}] {error}"
+    return _fitting(f"[{error.sqlstate}] [{error.code}] {error}")
+
+
+def _fitting(text: str) -> str:
+    """Return a message, without its middle where it takes more of the headers than clients read.
+
+    gRPC sends it percent-encoded, and Arrow a second time; clients refuse a call, or a whole connection, for headers that are too long.
+
+    >>> _fitting("short"), len(_fitting("x" * 5_000)), len(_fitting("é" * 5_000))
+    ('short', 2400, 401)
+    """
+    most = MOST_HEADER
+    shown = without_middle(text, most)
+    while len(quote(shown, _UNCHANGED)) > MOST_HEADER:
+        most = most * 4 // 5
+        shown = without_middle(text, most)
+    return shown
 
 
 def _log_unexpected(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from lance_flight.errors import (
     QueryFailed,
     Refused,
     storage_error,
+    without_middle,
 )
 
 _NO_MEMORY = "Resources exhausted"
@@ -30,6 +31,10 @@ _TOO_WIDE = "offset overflow"
 """Text in errors and panics of arrow-rs for texts that are too long for one batch."""
 _TOO_LARGE = "value: LimitExceeded("
 """Text in the message of an error that a bounded function raised."""
+
+
+_LONGEST = 100_000
+"""Characters of a message that are read: one may have a value of megabytes, and each pattern holds Python's lock meanwhile."""
 
 
 class QueryErrors:
@@ -60,7 +65,7 @@ class QueryErrors:
         except LanceFlightError as exc:
             raise self._without_values(exc) from exc.__cause__
         except Exception as exc:
-            raise self._without_values(self._translate(exc, otherwise)) from exc
+            raise self._without_values(self._translate(_short(exc), otherwise)) from exc
 
     def _without_values(self, error: LanceFlightError) -> LanceFlightError:
         if not self._masked or type(error) is not QueryFailed:
@@ -102,3 +107,9 @@ class QueryErrors:
                 f"no SELECT on column {column!r} of table {self._withheld[column]!r}; a role in the policy file grants it"
             )
         return type(plain)(self._root.store.words(message + file_advice(message)))
+
+
+def _short(exc: Exception) -> Exception:
+    """Return an exception whose message is no longer than is read."""
+    said = str(exc)
+    return exc if len(said) <= _LONGEST else RuntimeError(without_middle(said, _LONGEST))
