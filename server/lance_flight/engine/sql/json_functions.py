@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -22,9 +24,13 @@ import pyarrow as pa
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places
-from lance_flight.errors import SqlError
+from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.json_documents import is_document
 
+MOST_CHARACTERS = 4 << 20
+"""Characters of a document that a function reads."""
+_LARGE, _ONE = 64 << 10, threading.Lock()
+"""Characters from which on documents are read one after another."""
 _SHOWN = 60
 _KEPT_PATHS = 256
 _KEY, _PATH = "a key", "a path"
@@ -50,7 +56,12 @@ def _no_value(word: str) -> NoReturn:
     raise ValueError(f"{word} is no value of JSON")
 
 
-_READER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_value)
+def _number(text: str) -> _Number:
+    """Return a number; as a function of Python, it gives other threads their turn while a long document is read."""
+    return _Number(text)
+
+
+_READER = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_no_value)
 
 
 def _as_text(value: Any) -> str | None:
@@ -136,8 +147,14 @@ def _found(value: Any, steps: Sequence[Step]) -> Any:
 
 
 def _read(text: str) -> Any:
+    if len(text) > MOST_CHARACTERS:
+        raise LimitExceeded(
+            f"a document of {len(text)} characters; expected at most {MOST_CHARACTERS} in functions over documents"
+        )
     try:
-        return _READER.decode(text)
+        # Read, a document takes a hundred times its length.
+        with _ONE if len(text) > _LARGE else nullcontext():
+            return _READER.decode(text)
     except ValueError as exc:
         raise SqlError(f"{text[:_SHOWN]!r} is no JSON: {exc}") from exc
 
