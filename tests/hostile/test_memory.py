@@ -266,6 +266,7 @@ STATEMENTS = {
     "centroids of an order": "SELECT approx_percentile_cont(0.5, 100000000) WITHIN GROUP (ORDER BY n) FROM t",
     "weighted centroids in a window": "SELECT approx_percentile_cont_with_weight(n, n, 0.5, 100000000) OVER () FROM t",
     "centroids in a subquery": "SELECT n FROM t WHERE n > (SELECT approx_percentile_cont(n, 0.5, 100000000) FROM t)",
+    "a long document": """SELECT json_extract('["' || repeat('x', n + 5000000) || '"]', '$[0]') FROM t""",
     "a query of words": f"SELECT * FROM full_text_search('t', 's', '{'word ' * 3_000_000}')",
     "a query of brackets": f"SELECT * FROM full_text_search('t', 's', '{'(' * 10_000_000}')",
     "a query that is computed": "SELECT highlight(s, repeat('word ', 1000000)) FROM t",
@@ -280,11 +281,27 @@ def test_calls_that_make_much_of_little_are_refused(server: Server, sql: str) ->
         assert "limit_exceeded" in server.refuses(sql)
 
 
+def test_an_error_names_the_beginning_of_a_long_value(server: Server) -> None:
+    """Clients drop a connection, and all that goes on over it, whose headers are too long."""
+    with bounded(server, memory=512 << 20):
+        said = server.refuses("SELECT CAST(repeat('1', n + 4000000) AS BIGINT) FROM t")
+    assert "[query_failed] Cannot cast string '111" in said
+    assert len(said) < 4_000
+
+
 ANSWERED = {
     "a long literal in each row": (f"SELECT count(DISTINCT length('{TEXT}' || value)) FROM range(300)", 3),
     "a literal beside each row": (
         f"SELECT sum(length(a)) FROM (SELECT '{TEXT}' AS a FROM wide LIMIT 300)",
         300_000_000,
+    ),
+    "a constant list beside each row": (
+        "SELECT sum(cardinality(CASE WHEN n > 3 THEN range(300000) ELSE range(300001) END)) FROM wide",
+        4000 * 300_000 + 4,
+    ),
+    "a constant text beside each row": (
+        "SELECT sum(length(CASE WHEN n > 3 THEN array_to_string(range(100000), ',') ELSE 'x' END)) FROM wide",
+        3996 * len(",".join(map(str, range(100_000)))) + 4,
     ),
     "many columns side by side": (f"SELECT max(length(concat({', '.join('s' * 400)}))) FROM wide", 800_000),
     "a list of columns": (f"SELECT max(cardinality(make_array({', '.join('s' * 400)}))) FROM wide", 400),

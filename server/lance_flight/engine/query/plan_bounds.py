@@ -16,7 +16,7 @@ from datafusion import DataFrame, Expr, LogicalPlan, SessionConfig, SessionConte
 from datafusion import expr as nodes
 
 from lance_flight.decoded_sizes import fixed_bytes, has_open_width
-from lance_flight.engine.query.plan_expressions import operands_of
+from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
 from lance_flight.engine.sql.bounded_functions import GUARDS, MOST_SHORT
 from lance_flight.engine.sql.with_expansion import MOST_EXPANDED
 from lance_flight.errors import LimitExceeded, Unsupported
@@ -38,6 +38,8 @@ _COLLECTING = ("string_agg", "array_agg")
 COLLECTING = re.compile(rf"\b(?:{'|'.join(_COLLECTING)})\(")
 """Aggregates whose values are as long as all that they read."""
 _WINDOW = "WindowAggr"
+_LONG_PLAN = 16 << 10
+"""Characters of a plan from which on it may have long constants."""
 SKETCH = "approx_percentile_cont"
 """Word of the aggregates that take a number of centroids."""
 _CENTROIDS = {SKETCH: 2, f"{SKETCH}_with_weight": 3}
@@ -101,6 +103,32 @@ def _joining() -> SessionContext:
     for rule in OTHER_RULES:
         context.remove_optimizer_rule(rule)
     return context
+
+
+def constant_bytes(plan: LogicalPlan) -> int:
+    """Return the bytes of the long constants of an optimised plan: each row may have a copy of what calls have made while it was planned."""
+    if len(plan.display_indent()) < _LONG_PLAN:
+        return 0
+    size, nodes_left = 0, [plan]
+    while nodes_left:
+        node = nodes_left.pop()
+        nodes_left += node.inputs()
+        waiting = expressions_of(node)
+        while waiting:
+            part = waiting.pop()
+            if part.variant_name() == "Literal":
+                size += _long_bytes(part)
+            elif part.variant_name() != "InList":
+                waiting += operands_of(part)
+    return size
+
+
+def _long_bytes(literal: Expr) -> int:
+    """Return the bytes of a literal that the text of a statement does not have; 0 for a short one."""
+    value = literal.python_value()
+    held = value.values if isinstance(value, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar) else value
+    size = 0 if held is None else held.nbytes if isinstance(held, pa.Array) else len(str(held))
+    return size if size > MOST_SHORT else 0
 
 
 def check_windows(plan: LogicalPlan, frame_of: Callable[[LogicalPlan], DataFrame], run: Run) -> None:

@@ -40,6 +40,7 @@ from lance_flight.engine.query.plan_bounds import (
     check_plan,
     check_sent_plan,
     check_windows,
+    constant_bytes,
     with_joined_subqueries,
 )
 from lance_flight.engine.query.planned_views import PlannedViews
@@ -786,6 +787,9 @@ class QuerySession:
         plan = frame.logical_plan()
         if _copies_collected_values(plan):
             rows = min(rows, COLLECTED_ROWS)
+        # A portion is made of an optimised plan.
+        constants = self.learned(frame, constant_bytes) if target_partitions is None else constant_bytes(plan)
+        rows = min(rows, max(1, _WIDEST_BATCH // max(1, constants)))
         # A merge join with a condition reads wrong columns.
         if not self.has_merge_joins and _JOINING.search(plan.display_indent()) is not None:
             try:
