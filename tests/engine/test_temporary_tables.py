@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.roots.directory import PUBLIC, TableName
-from lance_flight.catalog.roots.temporary import TEMPORARY
+from lance_flight.catalog.roots.directory import PUBLIC, TEMPORARY, TableName
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access

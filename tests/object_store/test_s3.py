@@ -13,8 +13,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.roots.temporary import TEMPORARY
+from lance_flight.catalog.roots.directory import PUBLIC, TEMPORARY, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.catalog.roots.temporary import TEMPORARY
+from lance_flight.catalog.roots.directory import TEMPORARY
 
 from tests.service.server_process import COOKIES, PRIVATE, Client, Server, serving, started
 

@@ -12,8 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lance_flight.backend_values import Description, IfExists
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
+from lance_flight.catalog.roots.directory import NO_TABLES, Root, TableName, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.looks import listing, looking_since
 from lance_flight.catalog.storage.reserve import run_with_reserve

@@ -20,8 +20,7 @@ from lance import LanceDataset
 from lance.fragment import DeletionFile
 
 from lance_flight.catalog.commits.staging import repinned
-from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
-from lance_flight.catalog.evolving.schema_evolution import StagedSchemas
+from lance_flight.catalog.evolving.schema_evolution import Computed, SchemaStep, StagedSchemas
 from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.indices import definitions_of, note_of, published_definitions
 from lance_flight.catalog.manifests.manifest import Manifest

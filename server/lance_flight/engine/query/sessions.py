@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.roots.temporary import Temporary
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.query_plans import Task

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from datafusion import RuntimeEnvBuilder
 
 from lance_flight.audit import Subject
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary, TemporaryTables
+from lance_flight.catalog.roots.directory import NO_TABLES, PUBLIC, Root, TableName, Temporary, TemporaryTables
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.system_tables import SystemTables

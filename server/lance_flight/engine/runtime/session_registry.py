@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
 
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.roots.temporary import TemporaryTables
+from lance_flight.catalog.roots.directory import Root, TemporaryTables
 from lance_flight.engine.runtime.client_sessions import (
     KeptSessions,
     KnownSession,

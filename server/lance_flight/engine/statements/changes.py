@@ -9,8 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import Watch
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.temporary import TemporaryTables
+from lance_flight.catalog.roots.directory import Root, TableName, TemporaryTables
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.policies.restrictions import RowPolicy
 from lance_flight.engine.query.session import QuerySession

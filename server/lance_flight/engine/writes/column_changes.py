@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
-from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
-from lance_flight.catalog.evolving.schema_evolution import INSTEAD, SchemaEvolution
+from lance_flight.catalog.evolving.schema_evolution import INSTEAD, Computed, SchemaEvolution, SchemaStep
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.formats import unstorable_in
