@@ -69,6 +69,7 @@ AREAS: dict[str, Area] = {
         modules="""
             catalog/commits/commit.py catalog/commits/staging.py catalog/commits/transaction.py
             catalog/manifests/manifest.py catalog/manifests/manifest_rows.py
+            catalog/manifests/commit_loop.py:commit,evolve catalog/manifests/version_log.py:transactions_of,find_commit
         """,
         tests="""
             catalog/test_staging catalog/test_commit_ids catalog/test_dropped_meanwhile catalog/test_attachments
