@@ -73,7 +73,7 @@ AREAS: dict[str, Area] = {
         """,
         tests="""
             catalog/test_staging catalog/test_commit_ids catalog/test_dropped_meanwhile catalog/test_attachments
-            catalog/test_conflicts catalog/test_kept_tables catalog/test_dropped_partitions catalog/test_rollback
+            catalog/test_conflicts catalog/test_compaction catalog/test_kept_tables catalog/test_dropped_partitions catalog/test_rollback
             catalog/test_small_appends catalog/test_commit catalog/test_stateful catalog/test_rows
             faults/test_lost_answers service/test_transactions
         """,
@@ -90,7 +90,7 @@ AREAS: dict[str, Area] = {
         """,
         tests="""
             catalog/test_reservations catalog/test_dropped_meanwhile catalog/test_commit_ids catalog/test_rollback
-            catalog/test_conflicts catalog/test_staging engine/test_branch_evolution catalog/test_branches
+            catalog/test_conflicts catalog/test_compaction catalog/test_staging engine/test_branch_evolution catalog/test_branches
             catalog/test_commit engine/test_branches catalog/test_stateful service/test_transactions
         """,
         further="""
