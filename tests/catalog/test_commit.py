@@ -11,6 +11,7 @@ from typing import Any
 import lance
 import numpy as np
 import pytest
+from lance_flight.catalog.commits.commit import _Member
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.manifests.manifest import Manifest
@@ -152,3 +153,17 @@ def test_transactions_that_fail_on_others_are_counted(place: Path) -> None:
     with pytest.raises(SerializationFailure):
         opened(place).commits.commit(second)
     assert counted() - before == {CommitEvent.CONFLICT: 1}
+
+
+def test_a_partition_that_is_made_beside_old_ones_conflicts_with_a_reader_in_the_same_commit(place: Path) -> None:
+    namespace = opened(place)
+    namespace.append([rows((1, "old"))], evaluate)
+    making, reading = namespace.begin(), namespace.begin(serializable=True)
+    namespace.write(making, [rows((2, "old"), (3, "new"))], evaluate)
+    reading.read([])
+    namespace.write(reading, [rows((4, "other"))], evaluate)
+    members = [_Member(making), _Member(reading)]
+    namespace.commits._commit(members)
+    assert members[0].error is None
+    assert "partitions were created" in str(members[1].error)
+    assert ids(place) == [1, 2, 3]
