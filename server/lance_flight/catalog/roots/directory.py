@@ -386,6 +386,8 @@ class Root(TableResolver):
             raise
 
     def _list(self, tables: Sequence[Listed]) -> None:
+        """List those of some tables that are not listed yet, in one commit."""
+
         def missing(listing: Listing) -> list[Listed] | None:
             return [each for each in tables if listing.tables.get(path_of(each.object_id)) != each] or None
 
