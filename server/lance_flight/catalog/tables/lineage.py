@@ -38,7 +38,7 @@ NULL in a table without stable row ids, as another writer may make one.
 """
 ROW_ORIGIN = "_row_origin"
 ROW_ORIGIN_FIELD = pa.field(ROW_ORIGIN, pa.uint64())
-"""The id of a row, beside its name in `_rowid` (`row_names.py`)."""
+"""The id of a row, beside its name in `_rowid` (`row_names`)."""
 LINEAGE = frozenset(field.name for field in LINEAGE_FIELDS)
 
 NumberOf = Callable[[str], int | None]
