@@ -185,7 +185,7 @@ class ServerConfig:
     statement_limit: int = _setting(
         LIMITS,
         16 << 20,
-        "maximum length of the text of a statement, in bytes; 0 means unlimited",
+        "maximum length of the text of a statement, in bytes, of which a quarter (at least 4 MiB) is for one that is no INSERT of rows; 0 means unlimited",
         least=0,
         unit=BYTES,
         reloads=True,

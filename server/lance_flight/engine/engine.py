@@ -37,6 +37,7 @@ from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.activity import reads_activity
+from lance_flight.engine.sql.long_values import LONGEST_PLANNED, insert_head
 from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG, table_name
 from lance_flight.engine.sql.routines import routines, volatile_functions
@@ -139,6 +140,11 @@ class Engine:
             raise LimitExceeded(
                 f"the statement has {size} bytes; expected at most {most}, the setting statement_limit:"
                 " send rows as an ingest, and values as parameters"
+            )
+        if most is not None and size > (most := max(LONGEST_PLANNED, most // 4)) and insert_head(sql) is None:
+            raise LimitExceeded(
+                f"the text has {size} bytes, and is no list of rows; expected at most {most}, a quarter of the setting statement_limit:"
+                " send values as parameters"
             )
         return parse(sql, scope.db_schema)
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lance_flight.engine.sql.tokens import Kind, Token, tokens_of
-from lance_flight.errors import SqlError
+from lance_flight.errors import LimitExceeded, SqlError
 
 LONG = 1 << 20
 """Characters from which on a list is read in pieces."""
 PIECE = 128 << 10
 """Approximate length of a piece, in characters."""
+LONGEST_PLANNED = 4 << 20
+"""Characters of a text that is planned, and of a row of a list: it is searched some sixty times, which keeps Python's lock meanwhile."""
 
 _MOST_BEFORE = 10_000
 """Most tokens before VALUES: a table, and its columns."""
@@ -20,6 +22,7 @@ _VALUES = "VALUES"
 _LITERAL = r"(?:'(?:[^']|'')*+'|[+-]?\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?|(?i:NULL|TRUE|FALSE))"
 _ROW = rf"\s*+\(\s*+{_LITERAL}\s*+(?:,\s*+{_LITERAL}\s*+)*+\)"
 _LITERAL_ROWS = re.compile(rf"{_ROW}(?:\s*+,{_ROW}){{0,2000}}+")
+_LITERAL_ROW = re.compile(_ROW)
 _SEPARATOR = re.compile(r"\s*+(?:(?P<comma>,)|;?\s*+\Z)")
 
 
@@ -62,7 +65,13 @@ def pieces(query: str) -> Iterator[PartialQuery]:
     at, has_more = len(_VALUES), True
     while has_more:
         literal = _LITERAL_ROWS.match(query, at)
+        if literal is not None and literal.end() - at > LONG:
+            literal = _LITERAL_ROW.match(query, at)
         stop = _end_of_rows(query, at) if literal is None else literal.end()
+        if stop - at > LONGEST_PLANNED:
+            raise LimitExceeded(
+                f"a row of VALUES has {stop - at} characters; expected at most {LONGEST_PLANNED}: send its values as parameters"
+            )
         yield PartialQuery(f"{_VALUES} {query[at:stop]}", is_literal=literal is not None)
         at, has_more = _after_comma(query, stop)
 

@@ -41,6 +41,7 @@ class Kind(StrEnum):
 
 MOST_TOKENS = 400_000
 """Most tokens of a statement, except for the rows of a long INSERT; DataFusion's syntax tree takes about 500 bytes for each."""
+MOST_COMMENTS = 100_000
 MOST_DIGITS = 1000
 """Most characters of a number; `int` refuses some thousands."""
 _WHOLE_DIGITS = 18
@@ -259,7 +260,7 @@ def _weight(token: Token) -> int:
 
 
 def _tokens(text: str, *, with_runs: bool = True) -> Iterator[Token]:
-    at, run = 0, _NO_RUN
+    at, run, comments = 0, _NO_RUN, 0
     match = _TOKEN.match
     while at < len(text):
         if at == run.start:
@@ -271,10 +272,11 @@ def _tokens(text: str, *, with_runs: bool = True) -> Iterator[Token]:
         if found is None or group is None or group == "open":
             raise SqlError(f"the quotes at character {at + 1} have no end")
         start, at = at, found.end()
-        if group == "blank":
-            continue
-        if group == "comment":
-            at = _end_of_comment(text, start)
+        if group in {"blank", "comment"}:
+            at = at if group == "blank" else _end_of_comment(text, start)
+            comments += not text[start].isspace()
+            if comments > MOST_COMMENTS:
+                raise LimitExceeded(f"the statement has more than {MOST_COMMENTS} comments; expected fewer")
         elif group in {"string", "name"}:
             quote = text[start]
             yield Token(_KINDS[group], text[start + 1 : at - 1].replace(quote * 2, quote), start, at)
