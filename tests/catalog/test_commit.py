@@ -14,6 +14,7 @@ import pytest
 from lance_flight.catalog.commits.commit import _Member
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.removals import rows_removed
+from lance_flight.catalog.commits.transaction import CommitGuard
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
@@ -167,3 +168,22 @@ def test_a_partition_that_is_made_beside_old_ones_conflicts_with_a_reader_in_the
     assert members[0].error is None
     assert "partitions were created" in str(members[1].error)
     assert ids(place) == [1, 2, 3]
+
+
+def test_a_commit_that_met_another_writer_can_be_ended_before_it_is_tried_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    visible, met = Manifest.make_visible, iter([True])
+
+    def second(*arguments: Any) -> int | None:
+        events.append("commit")
+        return None if next(met, False) else visible(*arguments)
+
+    monkeypatch.setattr(Manifest, "make_visible", second)
+    mine = written(place, (1, "a"))
+    mine.transaction.guard = CommitGuard(
+        begin_commit=lambda: events.append("begin"), end_commit=lambda: events.append("end")
+    )
+    mine.commit()
+    assert events == ["end", "begin", "commit"] * 2
