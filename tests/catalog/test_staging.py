@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.errors import Conflict, DataError
+from lance_flight.errors import Conflict, DataError, SerializationFailure
 from lance_flight.model.pins import Pin, Version
 
 from tests.catalog.small_table import ids, opened, rows, written
@@ -234,7 +234,10 @@ def test_a_reader_of_an_older_snapshot_is_not_disturbed(place: Path) -> None:
     assert ids(place) == [1, 2, 3, 4, 5]
 
 
-def test_a_group_that_falls_apart_stages_its_new_tables_once_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError("a full disk"), SerializationFailure("made by another writer")], ids=str)
+def test_a_group_that_falls_apart_stages_its_new_tables_once_more(
+    place: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """Rows of two transactions lie in the table of a new partition, and then each is staged without the other."""
     first, second = written(place, (2, "x")), written(place, (3, "x"), (4, "y"))
     (fails,) = [
@@ -248,7 +251,7 @@ def test_a_group_that_falls_apart_stages_its_new_tables_once_more(place: Path, m
     def creating(store: Store, *arguments: Any, **options: Any) -> Version:
         made.append(store.name)
         if store.name == fails and made.count(fails) == 1:
-            raise OSError("a full disk")
+            raise error
         return create(store, *arguments, **options)
 
     monkeypatch.setattr(partitions, "create", creating)
