@@ -111,8 +111,11 @@ def revised_rows(base: Snapshot, revision: Revision) -> pa.Table:
     if revision.rows is not None:
         changed.append(revision.rows)
     columns = partition_columns(revision.specs)
-    types = pa.schema([each.with_type(columns.get(each.name, each).type) for each in schema], schema.metadata)
-    return pa.concat_tables([each.cast(types) for each in changed])
+    types = schema
+    if columns:
+        types = pa.schema([each.with_type(columns.get(each.name, each).type) for each in schema], schema.metadata)
+    is_there = [each.schema.equals(types, check_metadata=True) for each in changed]
+    return pa.concat_tables([each if same else each.cast(types) for each, same in zip(changed, is_there, strict=True)])
 
 
 def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
