@@ -38,6 +38,9 @@ SAME = [
     *("lpad(s, i)", "lpad('é', 3, 'xy')", "rpad(s, i, 'xy')", "array_resize(l, i)", "array_resize(l, i, 7)"),
     *("replace(s, 'b', s)", "replace(s, 'a', 'zz')", "regexp_replace(s, 'b', s)", "levenshtein(s, 'abc')"),
     *("levenshtein(s, s)", "concat_ws(s, 'a', 'b')", "array_to_string(l, s)"),
+    *("strpos('ab', s)", "strpos(s, 'b')", "position(s IN 'xab')", "POSITION(upper(s) IN 'XAB')", "trim(s)"),
+    *("trim(BOTH s FROM 'aabaa')", "trim(LEADING upper(s) FROM s)", "trim(s FROM s)"),
+    *("ltrim('aab', s)", "rtrim(s, s)", "btrim('ab ' || s)", "trim('aba', s)"),
 ]
 
 
@@ -87,6 +90,9 @@ TOO_LARGE = [
         "levenshtein(repeat('a', 60000), repeat(s, 60000))",
     ),
     *("generate_series(TIMESTAMP '2000-01-01', TIMESTAMP '2020-01-01', INTERVAL '1 microsecond')",),
+    *("strpos(s, repeat('x', 1000000))", "position(repeat('x', 1000000) IN s)", "instr(s, repeat('x', 2000))"),
+    *("ltrim(s, repeat('x', 2000))", "trim(BOTH repeat('x', 2000) FROM s)", "trim(repeat('x', 2000) FROM s)"),
+    *("rtrim(s, repeat('x', 2000))", "btrim(s, repeat('x', 2000))", "trim(s, repeat('x', 2000))"),
     *("replace(repeat('x', 1000000), 'x', repeat('y', 1000000))", "regexp_replace('x', 'x', repeat('y', 100000))"),
 ]
 

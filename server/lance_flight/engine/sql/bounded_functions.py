@@ -34,6 +34,8 @@ MOST_ELEMENTS, LEAST_ELEMENTS = 1 << 24, 1 << 22
 _FREE_COPIES = 4
 MOST_SHORT = 1_000
 """Characters of a replacement or separator that is no literal."""
+MOST_SOUGHT = 1_000
+"""Characters that are compared with each place of a text."""
 MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
 """Pairs of characters that one levenshtein call compares in one batch, and in one row: constants are computed while planning."""
 
@@ -283,6 +285,12 @@ def _check_short(_: Made, values: pa.Array) -> pa.Array:
     return values
 
 
+def _check_sought(_: Made, values: pa.Array) -> pa.Array:
+    """Return texts that are looked for, or whose characters are, at each place of another text."""
+    _check("a text that is sought", pc.max(pc.utf8_length(values)).as_py() or 0, MOST_SOUGHT, "characters")
+    return values
+
+
 def _check_compared(_: Made, values: pa.Array) -> pa.Array:
     """Check texts whose comparison costs the product of two lengths, and return them; the sum of squares bounds that of products."""
     lengths = pc.utf8_length(values).cast(pa.float64())
@@ -295,11 +303,12 @@ _GUARDS: Mapping[str, tuple[Callable[[Made, pa.Array], pa.Array], pa.DataType]] 
     {
         "__bounded_count": (_check_count, pa.int64()),
         "__bounded_text": (_check_short, pa.utf8()),
+        "__bounded_sought": (_check_sought, pa.utf8()),
         "__bounded_pairs": (_check_compared, pa.utf8()),
         "__bounded_items": (_check_items, pa.utf8()),
     }
 )
-_COUNT, _TEXT, _PAIRS, _ITEMS = _GUARDS
+_COUNT, _TEXT, _SOUGHT, _PAIRS, _ITEMS = _GUARDS
 _GUARD_CALL = re.compile(rf"(?:{'|'.join(_GUARDS)})\d*\(")
 GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
@@ -314,12 +323,17 @@ GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
         "array_join": {1: _TEXT},
         "list_join": {1: _TEXT},
         "concat_ws": {0: _TEXT},
+        **{name: {1: _SOUGHT} for name in ("strpos", "instr", "ltrim", "rtrim", "btrim", "trim")},
+        "position": {},
         "levenshtein": {0: _PAIRS, 1: _PAIRS},
         "string_to_array": {0: _ITEMS},
         "string_to_list": {0: _ITEMS},
     }
 )
 """The guard of each argument, by the name of the function and the place of the argument."""
+_WORDS = MappingProxyType({"trim": "FROM", "position": "IN"})
+"""Words that may stand between what is sought and the text: TRIM(BOTH a FROM b), POSITION(a IN b)."""
+_SIDES = frozenset(["BOTH", "LEADING", "TRAILING"])
 
 
 def register_guards(context: SessionContext, names: Iterable[str], budget: Budget) -> None:
@@ -337,21 +351,26 @@ def guard_edits(text: str, tokens: Sequence[Token]) -> tuple[list[Edit], list[st
         guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None
         if guards is None or not tokens[place + 1].is_sign("("):
             continue
-        for number, (start, stop) in enumerate(_arguments(tokens, place + 1)):
-            if number in guards and not _is_small(tokens[start:stop]):
+        word = _WORDS.get(token.text.lower(), "")
+        arguments = list(_arguments(tokens, place + 1, word))
+        if word and len(arguments) > 1 and tokens[arguments[0][1]].word == word:
+            guards = {0: _SOUGHT}
+        for number, (first, stop) in enumerate(arguments):
+            start = first + (tokens[first].word in _SIDES)
+            if number in guards and start < stop and not _is_small(tokens[start:stop]):
                 names.append(f"{guards[number]}{len(names)}")
                 edits.append((tokens[start].start, tokens[start].start, f"{names[-1]}("))
                 edits.append((tokens[stop - 1].stop, tokens[stop - 1].stop, ")"))
     return edits, names
 
 
-def _arguments(tokens: Sequence[Token], opened: int) -> Iterator[tuple[int, int]]:
-    """Yield the token range of each argument of a call whose bracket opens at a place."""
+def _arguments(tokens: Sequence[Token], opened: int, word: str) -> Iterator[tuple[int, int]]:
+    """Yield the token range of each argument of a call whose bracket opens at a place; a `word` stands between them too."""
     depth, start = 0, opened + 1
     for place in range(opened, len(tokens)):
         sign = tokens[place].text if tokens[place].kind is Kind.SIGN else ""
         depth += (sign in ("(", "[", "{")) - (sign in (")", "]", "}"))
-        if depth == 0 or (depth == 1 and sign == ","):
+        if depth == 0 or (depth == 1 and (sign == "," or (word and tokens[place].word == word))):
             if place > start:
                 yield start, place
             start = place + 1
