@@ -24,6 +24,7 @@ from lance_flight.errors import (
     StorageUnauthenticated,
     TicketError,
     Unsupported,
+    without_middle,
 )
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.status import handler
@@ -35,6 +36,12 @@ from tests.flight.statements import SELECT, descriptor
 
 ERRORS: dict[str, tuple[LanceFlightError, str, str]] = {
     "InvalidInput": (SqlError("no column x"), "INVALID_ARGUMENT", "[42000] [invalid_sql] no column x"),
+    "control characters": (SqlError("no \x1b[31mx\n"), "INVALID_ARGUMENT", "[42000] [invalid_sql] no \\x1b[31mx\n"),
+    "a long value": (
+        SqlError("y" * 5_000_000),
+        "INVALID_ARGUMENT",
+        without_middle(f"[42000] [invalid_sql] {'y' * 5_000}", 2_400),
+    ),
     "with problems": (
         SchemaError("table t", ["no column a", "no column b"]),
         "INVALID_ARGUMENT",

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn, ParamSpec, TypeVar
@@ -56,6 +57,8 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters: a stored name or value may have some that the terminal of another client would obey."""
 MOST_HEADER = 3_000
 """Bytes of a message as gRPC encodes it."""
 _UNCHANGED = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
@@ -194,7 +197,7 @@ def _nearest(
 
 
 def _text(error: LanceFlightError) -> str:
-    return _fitting(f"[{error.sqlstate}] [{error.code}] {error}")
+    return _fitting(_CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", f"[{error.sqlstate}] [{error.code}] {error}"))
 
 
 def _fitting(text: str) -> str:
