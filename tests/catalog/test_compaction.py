@@ -18,7 +18,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, SerializationFailure
 
 from tests.catalog.aging import age, table_files
 from tests.catalog.small_table import ids, opened, rows
@@ -194,6 +194,18 @@ def test_a_compaction_that_fails_leaves_nothing(place: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="full"):
         compact(opened(place))
     assert table_files(place) == before
+
+
+def test_one_that_began_before_the_disk_failed_is_given_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise SerializationFailure("the disk has failed since the transaction began")
+
+    before = table_files(place)
+    monkeypatch.setattr(commit, "check_kept", refuse)
+    with pytest.raises(SerializationFailure, match="disk has failed"):
+        compact(opened(place))
+    assert table_files(place) == before
+    assert ids(place) == ALL
 
 
 @pytest.mark.slow  # a compaction that is stopped at every step
