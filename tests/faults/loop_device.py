@@ -32,6 +32,8 @@ from tests.engine.database import Database
 TABLES = {"parts": "PARTITIONED BY (p)", "plain": ""}
 WRITERS = 4
 MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
+OPTIONS = {"ext4": "loop", "xfs": "loop,nouuid"}
+"""How it is mounted: a copy has the UUID of the file system that it is a copy of, which XFS refuses otherwise."""
 
 
 def write(root: Path) -> None:
@@ -58,10 +60,10 @@ def write(root: Path) -> None:
 
 
 @contextmanager
-def mounted(image: Path, place: Path) -> Iterator[Path]:
+def mounted(image: Path, place: Path, options: str) -> Iterator[Path]:
     """A file system in a file, mounted for the block."""
     place.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-o", "loop", image, place], check=True)
+    subprocess.run(["mount", "-o", options, image, place], check=True)
     try:
         yield place
     finally:
@@ -104,7 +106,8 @@ def main() -> int:
         with image.open("wb") as file:
             file.truncate(1 << 30)
         subprocess.run([*MAKE[arguments.file_system], image], check=True)
-        with mounted(image, Path(top, "mounted")) as place:
+        options = OPTIONS[arguments.file_system]
+        with mounted(image, Path(top, "mounted"), options) as place:
             command = [sys.executable, "-m", "tests.faults.loop_device"]
             # Lines of rows go through a file, which is copied while the writer is stopped.
             said, known = Path(top, "said"), Path(top, "known")
@@ -121,7 +124,7 @@ def main() -> int:
                     known.write_text(text[: text.rfind("\n") + 1])
                     subprocess.run(["cp", "--sparse=always", image, copy], check=True)
                     os.kill(writer.pid, signal.SIGCONT)
-                    with mounted(copy, Path(top, "after")) as after:
+                    with mounted(copy, Path(top, "after"), options) as after:
                         # In a process of its own: what holds a file of a copy keeps the file system of that copy.
                         checked = subprocess.run(
                             [*command, "--check", after / "root", known], capture_output=True, text=True, check=False
