@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -154,3 +157,35 @@ def test_a_command_may_open_as_many_files_as_its_user_may() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MOST_FILES), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+FAULTS = """
+import ctypes, resource, sys
+from lance_flight.machine import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes, libc.memset.argtypes = [ctypes.c_void_p], [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    places = [libc.malloc(3 << 20) for _ in range(8)]
+    for place in places:
+        libc.memset(place, 1, 3 << 20)
+    for place in places:
+        libc.free(place)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_freed_memory_is_used_again() -> None:
+    """A page that was given back to the system is a fault when it is written anew."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    kept, given_back = (
+        int(
+            subprocess.run([sys.executable, "-c", FAULTS, how], check=True, capture_output=True, env=environment).stdout
+        )
+        for how in ("kept", "given back")
+    )
+    of_a_round = 8 * (3 << 20) // os.sysconf("SC_PAGE_SIZE")
+    assert kept < 2 * of_a_round < 10 * of_a_round < given_back

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from lance_flight_client.errors import ServerError, plain
 
 from lance_flight.errors import LanceFlightError, StorageDenied, StorageFull, StorageUnauthenticated, Unavailable
-from lance_flight.machine import raise_file_limit
+from lance_flight.machine import keep_freed_memory, raise_file_limit
 from lance_flight.model.operations import OPERATIONS
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 1 with one line on standard error, or 2 for invalid arguments."""
     top = parser()
     raise_file_limit()
+    keep_freed_memory()
     try:
         options, rest = top.parse_known_args(arguments)
         if rest:
