@@ -87,7 +87,7 @@ ZEROS = pa.Array.from_buffers(pa.int8(), 6 * MANY, [None, pa.py_buffer(bytes(6 *
 UNCOUNTED = {
     "texts of groups": "SELECT max(length(a)) FROM (SELECT string_agg(s, ',') AS a FROM wide, range(600) r(v) GROUP BY v % 10)",
     "lists of groups": "SELECT max(cardinality(a)) FROM (SELECT array_agg(s) AS a FROM wide, range(600) r(v) GROUP BY v % 10)",
-    "a recursion": "WITH RECURSIVE r AS (SELECT max(s) || repeat('x', 1000000) AS a, 1 AS n FROM wide UNION ALL"
+    "a recursion": "WITH RECURSIVE r AS (SELECT string_agg(s, '') AS a, 1 AS n FROM wide WHERE n < 500 UNION ALL"
     " SELECT a || n, n + 1 FROM r WHERE n < 100000) SELECT max(length(a)) FROM r",
 }
 
@@ -308,6 +308,13 @@ ANSWERED = {
     "a constant text beside each row": (
         "SELECT sum(length(CASE WHEN n > 3 THEN array_to_string(range(100000), ',') ELSE 'x' END)) FROM wide",
         3996 * len(",".join(map(str, range(100_000)))) + 4,
+    ),
+    "a recursion over a constant text": (
+        (
+            "WITH RECURSIVE r AS (SELECT max(s) || repeat('x', 1000000) AS a, 1 AS n FROM wide UNION ALL"
+            " SELECT a || n, n + 1 FROM r WHERE n < 3000) SELECT max(length(a)) FROM r"
+        ),
+        1_002_000 + len("".join(map(str, range(1, 3000)))),
     ),
     "many columns side by side": (f"SELECT max(length(concat({', '.join('s' * 400)}))) FROM wide", 800_000),
     "a list of columns": (f"SELECT max(cardinality(make_array({', '.join('s' * 400)}))) FROM wide", 400),
