@@ -57,6 +57,23 @@ QUERIES = {
     "rows of three": "SELECT x.kind FROM (SELECT kind FROM sales s JOIN items i ON i.item = s.item INTERSECT SELECT kind FROM stock t JOIN items i ON i.item = t.item"
     " EXCEPT SELECT kind FROM items WHERE kind > 'k2') x LEFT JOIN items i ON i.kind = x.kind AND i.item < 9",
     "united": "SELECT x.item, kind FROM (SELECT item, day FROM sales WHERE n = 1 UNION ALL SELECT item, day FROM stock WHERE n = 2) x JOIN items i ON i.item = x.item JOIN days d ON d.day = x.day",
+    **{
+        f"marked, {name}": "SELECT s.item, kind, week FROM sales s JOIN items i ON i.item = s.item JOIN days d ON d.day = s.day"
+        f" JOIN shops p ON p.shop = s.shop WHERE {condition}"
+        for name, condition in {
+            "by IN": "d.year = 2021 OR i.kind IN (SELECT kind FROM items WHERE item > 30)",
+            "by NOT IN": "d.year = 2021 OR i.kind NOT IN (SELECT kind FROM items WHERE item > 30 AND kind IS NOT NULL)",
+            "by NOT IN with NULL": "d.year = 2021 OR i.kind NOT IN (SELECT kind FROM items)",
+            "by EXISTS": "d.year = 2021 OR EXISTS (SELECT 1 FROM stock t WHERE t.item = s.item AND t.day = d.day AND t.n > 3)",
+            "by none": "NOT (d.year = 2021 OR EXISTS (SELECT 1 FROM stock t WHERE t.item = s.item AND t.n = s.n + 5))",
+            "twice": "EXISTS (SELECT 1 FROM stock t WHERE t.item = s.item AND t.n = 3) OR EXISTS (SELECT 1 FROM stock t WHERE t.day = s.day AND t.n = 4)",
+            "by pairs": "d.year = 2021 OR EXISTS (SELECT 1 FROM stock t WHERE t.item = s.item AND t.n > s.n + 4)",
+            "by no column": "d.year = 2021 OR EXISTS (SELECT 1 FROM stock t WHERE t.n = 99)",
+            "by a computed key": "d.year = 2021 OR EXISTS (SELECT 1 FROM stock t WHERE t.item = s.item + 1 AND t.n = 2)",
+        }.items()
+    },
+    "marked, as a value": "SELECT s.item, kind, d.year = 2021 OR EXISTS (SELECT 1 FROM stock t WHERE t.item = s.item AND t.n = 3) FROM sales s JOIN items i ON i.item = s.item"
+    " JOIN days d ON d.day = s.day JOIN shops p ON p.shop = s.shop ORDER BY 3, 1, 2",
 }
 
 
@@ -145,6 +162,13 @@ def test_the_side_with_fewer_rows_left_is_looked_up(database: Database, monkeypa
     monkeypatch.setattr(statistics, "MANY", 0)
     assert "t.item = s.item" in joins(database, f"{sql} WHERE t.n = 3 AND t.day = 4")[0]
     assert "s.item = t.item" in joins(database, f"{sql} WHERE s.n = 3 AND s.day = 4")[0]
+
+
+def test_the_joins_below_a_mark_are_ordered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What IN beside OR becomes: DataFusion has no such join of frames."""
+    monkeypatch.setattr(statistics, "MANY", 0)
+    sql = "SELECT t.n FROM stock t JOIN items i ON i.item = t.item WHERE kind = 'k1' OR t.day IN (SELECT day FROM days WHERE week = 2)"
+    assert joins(database, sql)[0].startswith("Inner Join: i.item = t.item")
 
 
 PADDED = {

@@ -29,6 +29,7 @@ from datafusion.expr import (
 
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.partition_wise.plans import (
+    MARKED,
     ColumnReference,
     Node,
     column_key,
@@ -163,6 +164,8 @@ def _rebuild_unnest(node: Node, frame: DataFrame) -> DataFrame:
 
 def _rebuild_join(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
     condition = node.variant.filter()
+    if join_type(node.variant) == MARKED:
+        return _rebuild_marked(node, left, right)
     compare = _COMPARED_WHOLE.get(join_type(node.variant))
     if compare is not None and condition is None and _compares_whole_rows(node):
         return compare(left, right)
@@ -172,6 +175,21 @@ def _rebuild_join(node: Node, left: DataFrame, right: DataFrame, *, exchange: bo
         if exchange
         else join_frames(node, left, right, conditions)
     )
+
+
+def _rebuild_marked(node: Node, left: DataFrame, right: DataFrame) -> DataFrame:
+    """Rebuild a join that marks rows with a partner: as a left join with the distinct keys, of which a partner has no NULL."""
+    join, context = node.variant, SessionContext()
+    keys = [Expr(theirs) for _, theirs in join.on()]
+    is_of_keys = bool(keys) and all(column_key(key) is not None for key in keys) and not join.null_equals_null()
+    if join.filter() is not None or not is_of_keys or is_null_aware(node) or node.outputs is None:
+        raise _Unbuildable(node)
+    *columns, mark = node.outputs
+    equalities = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
+    frame = left.join_on(right.select(*keys).distinct(), *equalities, how="left")
+    kept = [Expr.from_bytes(_column(column), context) for column in columns]
+    marked = frame.select(*kept, keys[0].is_not_null().alias(_MARK))
+    return marked.select(*kept, Expr.from_bytes(_alias(_MARK, mark), context))
 
 
 def _compares_whole_rows(node: Node) -> bool:
@@ -208,6 +226,8 @@ _JOINS = MappingProxyType(
 _COMPARED_WHOLE: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = MappingProxyType(
     {"LeftSemi": DataFrame.intersect, "LeftAnti": DataFrame.except_all}
 )
+_MARK = "__mark"
+"""What the mark of a row is called before it has its relation: several marks have the same name."""
 _GROUPING = "__grouping_id"
 """Column of an aggregate that tells which of its columns a row is grouped by."""
 _UNNESTED = "__unnest_placeholder("

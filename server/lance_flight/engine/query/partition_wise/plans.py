@@ -29,6 +29,8 @@ ColumnKey: TypeAlias = tuple[str, str]
 LEFT_ONLY = frozenset({"LeftSemi", "LeftAnti"})
 RIGHT_ONLY = frozenset({"RightSemi", "RightAnti"})
 BOTH_SIDES = frozenset({"Inner", "Left", "Right", "Full"})
+MARKED = "LeftMark"
+"""Type of a join that tells of each row of the left side whether it has a partner: what IN and EXISTS beside OR become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,9 @@ def _join_columns(
         return left + right
     if kind in LEFT_ONLY:
         return left
+    if kind == MARKED:
+        relations = {each.relation for each in right}
+        return [*left, ColumnReference(relations.pop() if len(relations) == 1 else (), "mark")]
     return right if kind in RIGHT_ONLY else None
 
 
