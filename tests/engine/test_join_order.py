@@ -164,6 +164,13 @@ def test_the_side_with_fewer_rows_left_is_looked_up(database: Database, monkeypa
     assert "s.item = t.item" in joins(database, f"{sql} WHERE s.n = 3 AND s.day = 4")[0]
 
 
+def test_rows_that_pruning_leaves_out_are_left_out_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of years leaves the days of these partitions, and says no more of them."""
+    monkeypatch.setattr(statistics, "MANY", 0)
+    sql = "SELECT count(*) FROM days d JOIN items i ON i.item = d.day WHERE i.kind = 'k1' AND d.year >= 2022"
+    assert joins(database, sql)[0].startswith("Inner Join: i.item = d.day")
+
+
 def test_the_joins_below_a_mark_are_ordered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What IN beside OR becomes: DataFusion has no such join of frames."""
     monkeypatch.setattr(statistics, "MANY", 0)

@@ -17,7 +17,7 @@ from datafusion.expr import Join, Projection, TableScan
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, selected
 from lance_flight.engine.query.partition_wise.plans import ColumnKey, Node, column_key, expressions, join_type
-from lance_flight.engine.query.partition_wise.statistics import OTHER_SHARE, RowCounts, share
+from lance_flight.engine.query.partition_wise.statistics import OTHER_SHARE, RowCounts
 from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
@@ -158,7 +158,7 @@ class _Order:
             # Two keys of the same two tables are one of two columns.
             most = max(stored[place] for place in pair[0] | pair[1])
             equalities[pair] = min(equalities.get(pair, 1.0) * values[tuple(sorted(_columns(one)))], most)
-        rows = tuple(max(count * share(side), 1.0) for count, side in zip(stored, tree.sides, strict=True))
+        rows = tuple(max(count * counts.share(side), 1.0) for count, side in zip(stored, tree.sides, strict=True))
         return cls(tree, rows, equalities, tuple(map(sides, tree.conditions)))
 
     def best(self) -> list[Step] | None:

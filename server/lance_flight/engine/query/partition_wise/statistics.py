@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import (
     BOTH_SIDES,
     Node,
+    column_key,
     expressions,
     is_one_row,
     join_type,
@@ -51,7 +52,18 @@ class RowCounts:
 
     def estimated(self, node: Node) -> float:
         """Return how many rows a node is taken to have: the share of its largest table that its conditions leave."""
-        return 1.0 if is_one_row(node) else self.of(node) * share(node)
+        return 1.0 if is_one_row(node) else self.of(node) * self.share(node)
+
+    def share(self, node: Node) -> float:
+        """Return the share of the counted rows of its largest table that a node is taken to have: ranges that prune partitions have left others out."""
+        return share(node, self._pruning_columns)
+
+    def _pruning_columns(self, scan: TableScan) -> frozenset[str]:
+        """Return the columns of a table by whose values its partitions are made."""
+        view = self.session.divisible.get(table_key(scan, self.session.db_schema))
+        if view is None:
+            return frozenset()
+        return frozenset(name for name, number in view.ids.items() if number in view.snapshot.partition_sources)
 
     def _table(self, name: str) -> int:
         if name not in self._known:
@@ -66,25 +78,34 @@ class RowCounts:
 
 
 OTHER_SHARE, _LIST_SHARE = 0.4, 0.1
-_SHARES: Mapping[str, float] = MappingProxyType({"=": 0.05, "<": 0.3, "<=": 0.3, ">": 0.3, ">=": 0.3})
+_RANGES = frozenset({"<", "<=", ">", ">="})
+_SHARES: Mapping[str, float] = MappingProxyType({"=": 0.05, **dict.fromkeys(_RANGES, 0.3)})
 _GROUPS = 0.3
 """Share of rows that a condition leaves, by its operator, and that an aggregate makes."""
 
 
-def share(side: Node) -> float:
-    """Return the share of the rows of its largest table that a side is taken to have."""
+def share(side: Node, pruning_columns: Callable[[TableScan], frozenset[str]] = lambda _: frozenset()) -> float:
+    """Return the share of the rows of its largest table that a side is taken to have; ranges of `pruning_columns` count for nothing."""
     left = 1.0
     for node in side.walk():
         match node.variant:
             case TableScan() as scan:
-                for condition in scan.filters():
-                    left *= _share_of(Expr(condition))
+                columns = pruning_columns(scan)
+                for condition in map(Expr, scan.filters()):
+                    left *= 1.0 if _is_range_of(condition, columns) else _share_of(condition)
             case Filter() as found:
                 for condition in conjuncts(Expr(found.predicate())):
                     left *= _share_of(condition)
             case Aggregate():
                 left *= _GROUPS
     return left
+
+
+def _is_range_of(condition: Expr, columns: frozenset[str]) -> bool:
+    """Return whether a condition is a range of the values of one of these columns."""
+    if condition.variant_name() != "BinaryExpr" or condition.rex_call_operator() not in _RANGES:
+        return False
+    return any(key is not None and key[1] in columns for key in map(column_key, operands_of(condition)))
 
 
 def _share_of(condition: Expr) -> float:
