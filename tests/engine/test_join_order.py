@@ -171,10 +171,23 @@ def test_rows_that_pruning_leaves_out_are_left_out_once(database: Database, monk
     assert joins(database, sql)[0].startswith("Inner Join: i.item = d.day")
 
 
-def test_the_joins_below_a_mark_are_ordered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "t.day IN (SELECT day FROM days WHERE week = 2)",
+        "EXISTS (SELECT 1 FROM days d WHERE d.day = t.day AND d.day = t.item)",
+        '"__mark" IN (SELECT name FROM shops)',
+    ],
+)
+def test_the_joins_below_a_mark_are_ordered(
+    database: Database, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
     """What IN beside OR becomes: DataFusion has no such join of frames."""
     monkeypatch.setattr(statistics, "MANY", 0)
-    sql = "SELECT t.n FROM stock t JOIN items i ON i.item = t.item WHERE kind = 'k1' OR t.day IN (SELECT day FROM days WHERE week = 2)"
+    sql = (
+        'SELECT t.n FROM stock t JOIN (SELECT item, kind AS "__mark" FROM items) i ON i.item = t.item'
+        f" WHERE \"__mark\" = 'k1' OR {condition}"
+    )
     assert joins(database, sql)[0].startswith("Inner Join: i.item = t.item")
 
 

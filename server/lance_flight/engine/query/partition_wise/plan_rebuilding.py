@@ -62,7 +62,7 @@ def numbered(schema: pa.Schema) -> pa.Schema:
 
 def named(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
     """The rows of a frame, with its columns called as expressions above a part name them."""
-    names = frame.schema().names
+    names = [_column(ColumnReference((), name)) for name in frame.schema().names]
     return frame.select(*(Expr.from_bytes(_alias(n, c), context) for n, c in zip(names, columns, strict=True)))
 
 
@@ -180,16 +180,16 @@ def _rebuild_join(node: Node, left: DataFrame, right: DataFrame, *, exchange: bo
 def _rebuild_marked(node: Node, left: DataFrame, right: DataFrame) -> DataFrame:
     """Rebuild a join that marks rows with a partner: as a left join with the distinct keys, of which a partner has no NULL."""
     join, context = node.variant, SessionContext()
-    keys = [Expr(theirs) for _, theirs in join.on()]
-    is_of_keys = bool(keys) and all(column_key(key) is not None for key in keys) and not join.null_equals_null()
+    keys = {column_key(key): key for key in (Expr(theirs) for _, theirs in join.on())}
+    is_of_keys = bool(keys) and None not in keys and not join.null_equals_null()
     if join.filter() is not None or not is_of_keys or is_null_aware(node) or node.outputs is None:
         raise _Unbuildable(node)
     *columns, mark = node.outputs
     equalities = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
-    frame = left.join_on(right.select(*keys).distinct(), *equalities, how="left")
-    kept = [Expr.from_bytes(_column(column), context) for column in columns]
-    marked = frame.select(*kept, keys[0].is_not_null().alias(_MARK))
-    return marked.select(*kept, Expr.from_bytes(_alias(_MARK, mark), context))
+    frame = left.join_on(right.select(*keys.values()).distinct(), *equalities, how="left")
+    is_marked = next(iter(keys.values())).is_not_null().to_bytes()
+    said = [*map(_column, columns), _alias(is_marked, mark)]
+    return frame.select(*(Expr.from_bytes(each, context) for each in said))
 
 
 def _compares_whole_rows(node: Node) -> bool:
@@ -226,8 +226,6 @@ _JOINS = MappingProxyType(
 _COMPARED_WHOLE: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = MappingProxyType(
     {"LeftSemi": DataFrame.intersect, "LeftAnti": DataFrame.except_all}
 )
-_MARK = "__mark"
-"""What the mark of a row is called before it has its relation: several marks have the same name."""
 _GROUPING = "__grouping_id"
 """Column of an aggregate that tells which of its columns a row is grouped by."""
 _UNNESTED = "__unnest_placeholder("
@@ -250,9 +248,8 @@ _BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
 )
 
 
-def _alias(name: str, column: ColumnReference) -> bytes:
-    """`name AS relation.column`: LogicalExprNode.alias over LogicalExprNode.column in datafusion.proto."""
-    source = _field(1, _field(1, name.encode()))
+def _alias(source: bytes, column: ColumnReference) -> bytes:
+    """`source AS relation.column`: LogicalExprNode.alias over an expression in datafusion.proto."""
     return _field(2, _field(1, source) + _field(2, column.name.encode()) + _relation(column.relation))
 
 
