@@ -27,7 +27,7 @@ from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused
 
 from tests.catalog.aging import ALL_THAT_MAY_GO, age, file_names, table_files, versions
 from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, written
-from tests.faults.failpoints import left_behind
+from tests.faults.failpoints import left_behind, watched
 from tests.selection import IS_FULL
 from tests.stock import manifest, stored_tables
 
@@ -209,6 +209,20 @@ def test_what_was_written_on_a_branch_goes_once_the_branch_is_dropped(place: Pat
     assert file_names(place) == before
     assert clean(place).total.files == planned.total.files
     assert {name.split("/tree/")[1].split("/")[0] for name in branch_files(place)} == {"mine"}, "it is not ours"
+    assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+
+
+def test_a_vacuum_says_that_a_branch_was_dropped_meanwhile(place: Path) -> None:
+    opened(place).create_branch("side")
+    opened(place).on_branch("side").append([rows((6, "a"))], evaluate)
+
+    def drop(point: str, _: int) -> None:
+        if point == "expiry_announced":
+            opened(place).drop_branch("side")
+
+    with watched(drop), pytest.raises(NotFound, match="branch 'side' was dropped by another writer"):
+        clean(place)
+    clean(place)
     assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from lance import LanceDataset
 
 from lance_flight.catalog.storage.names import BRANCHES, VERSIONS, is_version_name
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, storage_error
 from lance_flight.model.naming import check_label
 
@@ -70,11 +70,17 @@ def has_branches(place: Store) -> bool:
 def open_branch(table: Store, branch: str, version: int | None) -> LanceDataset:
     """Return a version of a branch of a Lance table (None: the newest).
 
-    `OutsideRoot` where a part of it lies elsewhere.
+    `NotFound` where the branch was dropped, `OutsideRoot` where a part of it lies elsewhere.
     """
     place = table.child(BRANCHES, branch)
     place.check_links()
-    return place.checked(table.open().checkout_version((branch, version)))
+    dataset = table.open()
+    try:
+        return place.checked(dataset.checkout_version((branch, version)))
+    except UNREADABLE as exc:
+        if branch in dataset.branches.list():
+            raise
+        raise NotFound(f"branch {branch!r} was dropped by another writer") from exc
 
 
 def create_branch(manifest: LanceDataset, name: str, version: int, place: Store) -> None:
