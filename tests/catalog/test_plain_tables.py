@@ -10,6 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
+from lance_flight.catalog.commits import commit
 from lance_flight.catalog.commits.once import CommitToken, named_commits
 from lance_flight.catalog.manifests import commit_loop
 from lance_flight.catalog.plain_table import PlainTable, write_plain
@@ -18,6 +19,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, Conflict, Corrupt, NotFound, SerializationFailure
+
+from tests.faults.failpoints import watched
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int32()), "word": ["a", "b"]})
 MORE = pa.table({"id": pa.array([3], pa.int32()), "word": ["c"]})
@@ -184,6 +187,26 @@ LOST = [
     pytest.param("the connection was reset", False, id="before it"),
     pytest.param("Retryable commit conflict for version 1", True, id="a conflict with itself"),
 ]
+
+
+@pytest.mark.parametrize("failed", ["plain_committed", "all_staged"])
+def test_a_group_that_fails_once_its_rows_are_visible_does_not_commit_them_again(place: Path, failed: str) -> None:
+    """What is staged on a plain table is visible, and then nothing is left to be tried by each member alone."""
+    table = opened(place)
+    members = []
+    for _ in range(2):
+        transaction = table.begin()
+        table.write(transaction, [MORE], evaluate)
+        members.append(commit._Member(transaction))
+
+    def fail(point: str, number: int) -> None:
+        if (point, number) == (failed, 1):
+            raise OSError("a full disk")
+
+    with watched(fail):
+        table.commits._commit(members)
+    assert ids(place) == [1, 2, 3, 3]
+    assert [member.version for member in members] == [table.snapshot().version] * 2
 
 
 @pytest.mark.parametrize(("answer", "is_committed"), LOST)

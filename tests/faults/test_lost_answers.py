@@ -13,7 +13,7 @@ import pytest
 from lance import LanceDataset
 from lance.commit import CommitConflictError
 from lance_flight.catalog.commits.commit import Commits
-from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
@@ -179,7 +179,7 @@ def test_a_commit_that_nobody_can_tell_about_is_neither_tried_again_nor_taken_ba
         return None
 
     with monkeypatch.context() as patched, ThreadPoolExecutor(number) as pool:
-        patched.setattr(Manifest, "committed", unreadable)
+        patched.setattr(version_log, "find_commit", unreadable)
         with commits_of_the_manifest(monkeypatch, silent):
             assert list(pool.map(outcome, range(10, 10 + number))) == [OutcomeUnknown] * number
     mine = [*range(10, 10 + number), *range(110, 110 + number)]

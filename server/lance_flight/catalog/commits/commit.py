@@ -323,8 +323,9 @@ class Commits:
             is_late = isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure)
             if is_late or len(together.members) == 1:
                 raise
-            # One of them cannot be staged; by itself each gets its own answer.
-            for member in together.members:
+            # One of them cannot be staged; by itself each gets its own answer. In a plain table all of them may be visible.
+            for member in [each for each in together.members if not each.is_done]:
+                member.version = self._log.committed(member.transaction.base, member.transaction.id)
                 if not member.is_done:
                     self._commit([member])
         else:

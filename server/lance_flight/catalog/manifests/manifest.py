@@ -31,7 +31,7 @@ from lance_flight.catalog.manifests.manifest_rows import (
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, misplaced
 from lance_flight.catalog.manifests.version_log import Revision, VersionLog, existing, said_of
 from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.catalog.storage.durability import committing, flush
+from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import check_table
 from lance_flight.catalog.storage.further_files import FurtherFiles
 from lance_flight.catalog.storage.looks import looks
@@ -297,10 +297,10 @@ class Manifest(VersionLog):
             except (SerializationFailure, OutcomeUnknown):
                 raise
             except Conflict:
-                return self._find_committed(base, transactions[0])
+                return self.committed(base, transactions[0])
             except BaseException as exc:
                 # Whatever went wrong, the table says whether it did so before or after the commit.
-                found = self._find_committed(base, transactions[0])
+                found = self.committed(base, transactions[0])
                 if found is not None:
                     return found
                 if not place.is_remote or not isinstance(exc, OSError):
@@ -313,20 +313,6 @@ class Manifest(VersionLog):
             else:
                 return made.version
         raise AssertionError("attempts end with an error")
-
-    def _find_committed(self, base: Snapshot, transaction: str) -> int | None:
-        """Return the version that a transaction became visible in all the same: its answer was lost, or came twice."""
-        place = self.root
-        try:
-            found = self.committed(base, transaction)
-            flush(self.place.uri)
-        except NotFound:
-            return None
-        except (LanceFlightError, *UNREADABLE) as exc:
-            raise OutcomeUnknown(
-                f"a commit to {place.name!r} failed, and what came of it cannot be read: {place.words(exc)}"
-            ) from exc
-        return found
 
     def follow(self, snapshot: Snapshot) -> None:
         if snapshot.pending:

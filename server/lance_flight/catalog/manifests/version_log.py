@@ -16,12 +16,12 @@ import pyarrow as pa
 from lance import LanceDataset, Transaction
 
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot
-from lance_flight.catalog.storage.durability import committing, settle
+from lance_flight.catalog.storage.durability import committing, flush, settle
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.version_files import LatestVersion, VersionFile
-from lance_flight.errors import Corrupt, NotFound
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutcomeUnknown
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 
@@ -265,8 +265,21 @@ class VersionLog(ABC):
         return self.open(version).to_table()
 
     def committed(self, base: Snapshot, transaction: str) -> int | None:
-        """Return the version after `base` that a transaction became visible in, if it did."""
-        return find_commit(self.open(), base.version, transaction)
+        """Return the version after `base` that a transaction became visible in, durable by now: its answer was lost, or came twice.
+
+        None where it did not. `OutcomeUnknown` where it cannot be known.
+        """
+        place = self.root
+        try:
+            found = find_commit(self.open(), base.version, transaction)
+            flush(self.place.uri)
+        except NotFound:
+            return None
+        except (LanceFlightError, *UNREADABLE) as exc:
+            raise OutcomeUnknown(
+                f"a commit to {place.name!r} failed, and what came of it cannot be read: {place.words(exc)}"
+            ) from exc
+        return found
 
 
 def _key(dataset: LanceDataset) -> Key:
