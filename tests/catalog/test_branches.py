@@ -11,9 +11,12 @@ from typing import Any
 import lance
 import pytest
 from lance import LanceDataset
+from lance_flight.catalog import namespace as namespaces
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SerializationFailure, Unsupported
@@ -291,3 +294,19 @@ def test_a_branch_whose_history_has_expired_is_published_all_the_same(place: Pat
     assert len(draft(place).manifest.history()) == 1
     publish(opened(place), "draft")
     assert ids(place) == [1, 2, 3, 4, 5, 30, 40, 50]
+
+
+def test_the_schema_changes_while_a_branch_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ids of new columns are those that no branch has, and another writer drops the branch before it is read."""
+    table, manifests = opened(place), namespaces.Manifest
+    version = table.snapshot().version
+
+    def dropping(store: Store, branch: BranchRef | None = None) -> namespaces.Manifest:
+        if branch is not None:
+            monkeypatch.setattr(namespaces, "Manifest", manifests)
+            opened(place).drop_branch("draft")
+        return manifests(store, branch)
+
+    monkeypatch.setattr(namespaces, "Manifest", dropping)
+    assert table.evolve(lambda _: Revision(operation="note", notes={"k": 1})) == version + 1
+    assert table.branches == []

@@ -39,7 +39,7 @@ from lance_flight.catalog.storage.formats import chosen_version
 from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
-from lance_flight.errors import Conflict, NotFound, Unsupported
+from lance_flight.errors import Conflict, Corrupt, NotFound, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
@@ -153,8 +153,7 @@ class PartitionedNamespace(Table):
         refs = self.branches
         if not refs:
             return evolve(self.manifest, change, self._writable)
-        manifests = [Manifest(self.manifest.store, ref) for ref in (None, *refs) if ref != self.branch]
-        free = max(each.snapshot().schema.next_field_id for each in manifests)
+        free = max(self._next_field_id(ref) for ref in (None, *refs) if ref != self.branch)
 
         def newest() -> Snapshot:
             snapshot = self._writable()
@@ -162,6 +161,15 @@ class PartitionedNamespace(Table):
             return replace(snapshot, schema=schema)
 
         return evolve(self.manifest, change, newest)
+
+    def _next_field_id(self, branch: BranchRef | None) -> int:
+        """Return the next id of a column of a branch (None: main); 0 for one that another writer has dropped meanwhile."""
+        try:
+            return Manifest(self.manifest.store, branch).snapshot().schema.next_field_id
+        except (NotFound, Corrupt):
+            if branch is None or branch in self.branches:
+                raise
+            return 0
 
     def describe(self, path: Sequence[str]) -> dict[str, str]:
         """Return the runtime properties of a namespace below this one (spec: Appendix E).
