@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.errors import DataError
-from lance_flight.model.json_documents import JSON, MOST_DEPTH, documents
+from lance_flight.errors import DataError, LimitExceeded
+from lance_flight.model.json_documents import JSON, MOST_CHARACTERS, MOST_DEPTH, documents
 
 from tests.examples import examples
 
@@ -146,3 +146,16 @@ def test_lance_still_takes_texts_that_are_no_documents() -> None:
     texts = pa.ExtensionArray.from_storage(JSON, pa.array(list(TAKEN)))
     stored = lance.write_dataset(pa.table({"doc": texts}), "memory://")
     assert dict(zip(TAKEN, stored.to_table()["doc"].to_pylist(), strict=True)) == TAKEN
+
+
+def test_a_key_twice_at_the_end_of_many_is_found_in_one_pass() -> None:
+    keys = ",".join(f'"{place}":1' for place in range(200_000))
+    with pytest.raises(DataError, match="the key '0' twice in one object"):
+        documents(pa.array([f'{{{keys},"0":1}}']), "doc")
+
+
+def test_a_document_beyond_the_limit_is_refused() -> None:
+    longest = f'"{"x" * (MOST_CHARACTERS - 2)}"'
+    assert len(documents(pa.array([longest, None]), "doc")) == 2
+    with pytest.raises(LimitExceeded, match="document of 4194305 characters"):
+        documents(pa.array([f" {longest}"]), "doc")

@@ -13,15 +13,19 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lance_flight.errors import DataError
+from lance_flight.errors import DataError, LimitExceeded
 from lance_flight.model.arrow_types import children, is_string
+from lance_flight.model.long_texts import DOCUMENTS
 
 _Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
 JSON = pa.json_()
 MOST_DEPTH = 128
 """Arrays and objects inside each other: Lance's reader recurses into them on a small stack."""
+MOST_CHARACTERS = 4 << 20
+"""Characters of a document that is stored, or read by a function: read, it takes a hundred times its length."""
 _SURE_DIGITS = 18
 _INTEGERS = range(-(2**63), 2**64)
 _SHOWN = 60
@@ -60,6 +64,11 @@ def documents(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.Ch
     if not is_document(column.type):
         raise DataError(f"column {name!r} holds {column.type}; expected documents, or texts of them")
     texts = column.cast(pa.utf8()) if is_json(column.type) or not pa.types.is_string(column.type) else column
+    longest = pc.max(pc.utf8_length(texts)).as_py() or 0
+    if longest > MOST_CHARACTERS:
+        raise LimitExceeded(
+            f"column {name!r} holds a document of {longest} characters; expected at most {MOST_CHARACTERS}"
+        )
     for row, text in enumerate(texts.to_pylist(), 1):
         problem = None if text is None else _problem(text)
         if problem is not None:
@@ -105,9 +114,10 @@ def read_json(text: str | bytes) -> Any:
 def _problem(text: str) -> str | None:
     """Return what is wrong with a text that is to be stored as a document."""
     try:
-        value = _READER.decode(text)
-        if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()
+        with DOCUMENTS.turn(len(text)):
+            value = _READER.decode(text)
+            if "\\u" in text:
+                json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as exc:
         return f"is no JSON: {exc.msg.removesuffix(' at')} at character {exc.pos + 1}"
     except UnicodeEncodeError:
@@ -128,10 +138,11 @@ class _Unfit(ValueError):
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) < len(members):
-        twice = next(key for place, (key, _) in enumerate(members) if key in dict(members[:place]))
-        raise _Unfit(f"has the key {twice!r} twice in one object")
+    found = dict[str, Any]()
+    for key, value in members:
+        if key in found:
+            raise _Unfit(f"has the key {key[:_SHOWN]!r} twice in one object")
+        found[key] = value
     return found
 
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -25,12 +23,9 @@ from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places
 from lance_flight.errors import LimitExceeded, SqlError
-from lance_flight.model.json_documents import is_document
+from lance_flight.model.json_documents import MOST_CHARACTERS, is_document
+from lance_flight.model.long_texts import DOCUMENTS
 
-MOST_CHARACTERS = 4 << 20
-"""Characters of a document that a function reads."""
-_LARGE, _ONE = 64 << 10, threading.Lock()
-"""Characters from which on documents are read one after another."""
 _SHOWN = 60
 _KEPT_PATHS = 256
 _KEY, _PATH = "a key", "a path"
@@ -153,7 +148,7 @@ def _read(text: str) -> Any:
         )
     try:
         # Read, a document takes a hundred times its length.
-        with _ONE if len(text) > _LARGE else nullcontext():
+        with DOCUMENTS.turn(len(text)):
             return _READER.decode(text)
     except ValueError as exc:
         raise SqlError(f"{text[:_SHOWN]!r} is no JSON: {exc}") from exc
