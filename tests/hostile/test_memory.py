@@ -39,6 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         served.run("CREATE INDEX words ON t (s) USING fts")
         served.run("CREATE TABLE wide (n BIGINT, s VARCHAR)")
         served.run("INSERT INTO wide SELECT value, repeat('x', 2000) FROM range(4000)")
+        served.run("CREATE TABLE documents (doc JSON)")
         yield served
 
 
@@ -267,6 +268,7 @@ STATEMENTS = {
     "weighted centroids in a window": "SELECT approx_percentile_cont_with_weight(n, n, 0.5, 100000000) OVER () FROM t",
     "centroids in a subquery": "SELECT n FROM t WHERE n > (SELECT approx_percentile_cont(n, 0.5, 100000000) FROM t)",
     "a long document": """SELECT json_extract('["' || repeat('x', n + 5000000) || '"]', '$[0]') FROM t""",
+    "a long document that is stored": """INSERT INTO documents SELECT '["' || repeat('x', n + 5000000) || '"]' FROM t""",
     "a long text": f"SELECT '{TEXT * 5}' AS a",
     "a long row": f"INSERT INTO t (n, s) VALUES (7, '{TEXT * 14}')",
     "many blanks": f"SELECT {' ' * 14_000_000} 1",
@@ -285,6 +287,23 @@ STATEMENTS = {
 def test_calls_that_make_much_of_little_are_refused(server: Server, sql: str) -> None:
     with bounded(server, memory=512 << 20):
         assert "limit_exceeded" in server.refuses(sql)
+
+
+LONG_TEXTS = {
+    "a literal": f"SELECT length('{'x' * 4_000_000}') AS a",
+    "hexadecimal": f"SELECT octet_length(X'{'ab' * 2_000_000}') AS a",
+    "blanks": f"SELECT {' ' * 4_000_000} 1",
+}
+
+
+@pytest.mark.parametrize("sql", LONG_TEXTS.values(), ids=LONG_TEXTS)
+def test_long_texts_of_many_clients_are_read_one_after_another(server: Server, sql: str) -> None:
+    def ask(_: int) -> int:
+        with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
+            return len(cursor.execute(sql).fetchall())
+
+    with bounded(server, memory=2 << 30), ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(ask, range(6))) == [1] * 6
 
 
 def test_an_error_names_the_beginning_of_a_long_value(server: Server) -> None:

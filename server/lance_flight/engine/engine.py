@@ -60,6 +60,7 @@ from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
+from lance_flight.model.long_texts import STATEMENTS, going_on
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Engine:
 
     def _describe(self, running: RunningStatement, scope: Scope) -> Description:
         sql = running.sql
-        statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
+        statement = permitted(self._parse(sql, scope, running), scope.access, self.sessions.seen(scope))
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql))
         with self._turn(running, scope) as (transaction, _):
@@ -133,7 +134,7 @@ class Engine:
                     return Description(schema=None, parameters=statement.parameters(sql, changes))
         raise TypeError(f"{statement.label} is of no kind of statement")
 
-    def _parse(self, sql: str, scope: Scope) -> Statement:
+    def _parse(self, sql: str, scope: Scope, running: RunningStatement | None = None) -> Statement:
         """Parse a statement; raise `LimitExceeded` if its text is too long."""
         size, most = len(sql.encode()), self.limits.statement_text
         if most is not None and size > most:
@@ -146,7 +147,7 @@ class Engine:
                 f"the text has {size} bytes, and is no list of rows; expected at most {most}, a quarter of the setting statement_limit:"
                 " send values as parameters"
             )
-        return parse(sql, scope.db_schema)
+        return parse(sql, scope.db_schema, check=going_on if running is None else running.cancellation.check)
 
     def execute(
         self,
@@ -167,7 +168,7 @@ class Engine:
             running.limit(scope.execution.statement_timeout)
 
             def read() -> Statement:
-                return permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
+                return permitted(self._parse(sql, scope, running), scope.access, self.sessions.seen(scope))
 
             statement = self._in_time(running, read)
             if isinstance(statement, RowsStatement):
@@ -241,11 +242,12 @@ class Engine:
             context = in_transaction(self.sessions.of_scope(scope, running), transaction, holds=holds)
 
             def work() -> tuple[QuerySession, Answer, bool]:
-                session, answered = self._answering.answer(statement, context, scope.branch, parameters)
-                if answered.frame is None:
-                    return session, answered, False
-                session.plan_ahead(answered.frame)
-                return session, answered, is_ordered(answered.frame.logical_plan())
+                with STATEMENTS.turn(len(running.sql), running.cancellation.check):
+                    session, answered = self._answering.answer(statement, context, scope.branch, parameters)
+                    if answered.frame is None:
+                        return session, answered, False
+                    session.plan_ahead(answered.frame)
+                    return session, answered, is_ordered(answered.frame.logical_plan())
 
             session, answered, ordered = work() if transaction else self._in_time(running, work)
             if isinstance(answered, PlannedQuery):

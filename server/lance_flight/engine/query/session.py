@@ -92,6 +92,7 @@ from lance_flight.engine.sql.rewriting import datafusion_text, numbered
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
+from lance_flight.model.long_texts import STATEMENTS
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 from lance_flight.shares import ANONYMOUS
@@ -251,6 +252,11 @@ class QuerySession:
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; raise `SqlError` or `NotFound` if it is invalid."""
+        # A view is planned for a query that has its turn, maybe in another thread.
+        with STATEMENTS.turn(0 if self._is_view else len(sql), self.log.cancellation.check):
+            return self._frame(sql, parameters)
+
+    def _frame(self, sql: str, parameters: pa.RecordBatch | None) -> DataFrame:
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
             return self._planned_views.plan(

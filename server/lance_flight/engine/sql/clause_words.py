@@ -194,7 +194,7 @@ AFTER_UNION = frozenset(["WITH", "ORDER", "LIMIT", "OFFSET", "|>"])
 NO_SETS = frozenset(["ALL", "ROLLUP", "CUBE", "GROUPING"])
 BEFORE_WILDCARD = frozenset(["SELECT", "DISTINCT", "ALL"])
 ENDINGS = UNITS | frozenset(["END", "NULL", "TRUE", "FALSE", "UNKNOWN"])
-NAME = r"""(?:[^\W\d]|[@\#])[\w@\#$]*+|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`"""
+NAME = r"""(?:[^\W\d]|[@\#])[\w@\#$]*+|"(?:[^"]++|"")*+"|`(?:[^`]++|``)*+`"""
 TABLE = re.compile(
     rf"(?P<name>(?:(?:{NAME})\s*\.\s*)*+(?P<last>{NAME}))(?:\s+(?:AS\s+)?(?P<alias>{NAME}))?", re.IGNORECASE
 )

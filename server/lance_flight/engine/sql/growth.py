@@ -6,7 +6,6 @@ level multiply is read from its tokens, and levels multiply each other.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,10 +25,8 @@ _SERIES = frozenset(["range", "generate_series"])
 _SEPARATED = frozenset(["array_to_string", "list_to_string", "array_join", "list_join", "concat_ws"])
 _JOINED = frozenset(["concat", "array_concat", "list_concat", "array_cat", "list_cat", "concat_ws"])
 _LISTED = frozenset(["make_array", "make_list", "struct", "named_struct", "row", "map"])
-_GROWING = re.compile(
-    r"\|\||\b(?:" + "|".join([*_COUNTED, *_SEPARATED, *_JOINED, *_LISTED, "(?:regexp_)?replace", "encode"]) + r")\b|\[",
-    re.IGNORECASE,
-)
+_GROWING = frozenset([*_COUNTED, *_SEPARATED, *_JOINED, *_LISTED, "replace", "regexp_replace", "encode", "["])
+_NAMED = frozenset([Kind.WORD, Kind.NAME, Kind.SIGN])
 
 
 @dataclass(slots=True)
@@ -101,10 +98,10 @@ def growth_of(text: str, tokens: Sequence[Token]) -> Growth:
     >>> growth_of("SELECT 'a' || 'b' || c", tokenize("SELECT 'a' || 'b' || c"))
     Growth(copies=4, longest=1)
     """
-    growing = _GROWING.finditer(text)
-    if next(growing, None) is None:
+    growing = sum(token.kind in _NAMED and token.text.lower() in _GROWING for token in tokens) + text.count("||")
+    if not growing:
         return Growth(longest=_longest(tokens))
-    is_alone = next(growing, None) is None
+    is_alone = growing == 1
     copies, read = _read(tokens, counts=False), _read(tokens)
     size = read.growth() * read.longest
     if size > MOST_BYTES and not is_alone:  # one call is bounded when it runs

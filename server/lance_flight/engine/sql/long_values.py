@@ -19,7 +19,7 @@ LONGEST_PLANNED = 4 << 20
 _MOST_BEFORE = 10_000
 """Most tokens before VALUES: a table, and its columns."""
 _VALUES = "VALUES"
-_LITERAL = r"(?:'(?:[^']|'')*+'|[+-]?\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?|(?i:NULL|TRUE|FALSE))"
+_LITERAL = r"(?:'(?:[^']++|'')*+'|[+-]?\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?|(?i:NULL|TRUE|FALSE))"
 _ROW = rf"\s*+\(\s*+{_LITERAL}\s*+(?:,\s*+{_LITERAL}\s*+)*+\)"
 _LITERAL_ROWS = re.compile(rf"{_ROW}(?:\s*+,{_ROW}){{0,2000}}+")
 _LITERAL_ROW = re.compile(_ROW)

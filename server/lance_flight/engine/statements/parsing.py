@@ -22,6 +22,8 @@ from lance_flight.engine.sql.select_into import without_into
 from lance_flight.engine.statements.kinds import Statement
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.errors import SqlError
+from lance_flight.model.long_texts import STATEMENTS as LONG_TEXTS
+from lance_flight.model.long_texts import going_on
 
 TABLE = "t"
 """Placeholder for the name of a table in a form."""
@@ -32,17 +34,25 @@ MOST_KEPT = 512
 Reader: TypeAlias = Callable[[Cursor], Statement]
 
 
-def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Statement:
+def parse(
+    sql: str,
+    db_schema: str | None = None,
+    sent: str | None = None,
+    first: int = 0,
+    check: Callable[[], None] = going_on,
+) -> Statement:
     """Parse one statement; the results for short texts are cached.
 
-    Tables without a schema are those of `db_schema`; `sent` and `first` are as those of `Cursor`.
+    Tables without a schema are those of `db_schema`; `sent` and `first` are as those of `Cursor`. A long text waits for its turn until
+    `check` raises an error.
 
     >>> parse("DROP TABLE IF EXISTS flights")
     DropTable(table=TableRef(name='flights', db_schema=None), if_exists=True)
     """
     if len(sql) <= LONGEST_KEPT and sent is None:
         return _remembered(sql, db_schema)
-    return _parse(sql, db_schema, sent, first)
+    with LONG_TEXTS.turn(len(sql), check):
+        return _parse(sql, db_schema, sent, first)
 
 
 def _parse(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
