@@ -260,6 +260,7 @@ def test_keys_that_a_limit_cuts_off_prune_nothing(
     assert said.endswith("there are more than 10000" if name == "many" else "2 of 40 partitions are left")
 
 
+COPIES = "WITH w AS (SELECT f.n, f.k, f.t FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a')"
 FILTERED = {
     "inner": "SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a'",
     "a text": "SELECT f.n FROM facts f JOIN names d ON f.t = d.t WHERE d.label = 'a'",
@@ -287,6 +288,20 @@ FILTERED = {
     "other keys at each read": "SELECT count(f.n) > 0 FROM names d LEFT JOIN facts f ON f.k = d.k + 4 + CAST(floor(random() * 12) AS BIGINT) WHERE d.label = 'a' AND d.k = 1",
     "a recursive query": "WITH RECURSIVE r AS (SELECT CAST(1 AS BIGINT) AS k UNION ALL SELECT f.n FROM r JOIN facts f ON f.k = r.k WHERE r.k < 5 AND f.n > r.k) SELECT k FROM r",
     "padded by an outer join": "SELECT y.n FROM names e JOIN (SELECT f.k AS fk, f.n FROM names d LEFT JOIN facts f ON f.k = d.k) y ON y.fk = e.k WHERE e.label = 'a'",
+    "two copies": f"{COPIES} SELECT a.n, b.n FROM w a JOIN w b ON a.t = b.t",
+    "a copy beside NULL": f"{COPIES} SELECT a.n, b.n FROM w a LEFT JOIN w b ON a.n = b.n + 20",
+    "two copies of all": f"{COPIES} SELECT a.n, b.n FROM w a FULL JOIN w b ON a.n = b.n + 20",
+    "a copy, and all rows": f"{COPIES} SELECT a.n, b.n FROM w a JOIN facts b ON b.n = a.n + 1",
+    "no copy of a copy": f"{COPIES} SELECT n FROM w WHERE NOT EXISTS (SELECT 1 FROM w b WHERE b.n = w.n + 1)",
+    "a copy and other keys": f"{COPIES} SELECT n FROM w UNION ALL SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'b'",
+    "a copy and keys of another column": f"{COPIES} SELECT n FROM w UNION ALL SELECT f.n FROM facts f JOIN names d ON f.t = d.t WHERE d.label = 'b'",
+    "a copy without rows": f"{COPIES} SELECT n FROM w UNION ALL SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'none'",
+    "a copy and a part": f"{COPIES} SELECT n FROM w EXCEPT SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a' AND f.n % 2 = 0",
+    "a copy with a limit": f"{COPIES} SELECT n FROM w UNION ALL SELECT count(*) FROM (SELECT k FROM facts ORDER BY n LIMIT 7) f JOIN names d ON f.k = d.k WHERE d.label = 'a'",
+    "keys of itself": "SELECT a.n, b.n FROM facts a JOIN facts b ON a.k = b.k WHERE a.n < 10 AND b.n > 390",
+    "keys of itself and another": "SELECT a.n, b.n FROM facts a JOIN facts b ON a.k = b.n JOIN names d ON d.k = b.k WHERE d.label = 'a' AND a.n < 50",
+    "partitions of two copies": "SELECT f.n FROM facts f JOIN names d ON f.n = d.k WHERE d.label = 'a' UNION ALL SELECT f.k FROM facts f JOIN names d ON f.n = d.small WHERE d.label = 'b'",
+    "marked copies": f"{COPIES} SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a' AND (f.n < 9 OR f.n IN (SELECT n + 1 FROM w))",
 }
 """Joins with a filtered side; each has rows with and without a match, and NULLs on both sides."""
 
@@ -327,6 +342,14 @@ def test_explain_tells_how_many_keys_filter_rows(facts: Database, monkeypatch: p
     monkeypatch.setattr(key_pruning, "_MANY", 0)
     rows = facts.rows(f"EXPLAIN ANALYZE {FILTERED['inner']}")
     assert ("dynamic pruning", "k of facts by the keys d.k: rows with one of 3 are joined") in rows
+
+
+def test_copies_of_a_query_are_pruned_by_the_keys_of_all(facts: Database) -> None:
+    plans = dict(facts.rows(f"EXPLAIN ANALYZE {FILTERED['partitions of two copies']}"))
+    if "bucket" in str(facts.rows("SHOW CREATE TABLE facts")):
+        assert "n of facts by the keys d.k, d.small: 1 of 3 partitions are left" in plans["dynamic pruning"]
+    else:
+        assert "dynamic pruning" not in plans  # too few rows
 
 
 def test_filtering_by_keys_ends_where_nearly_all_rows_have_one() -> None:

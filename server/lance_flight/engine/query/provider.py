@@ -282,7 +282,7 @@ class _LaneScanner:
         yield from self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
 
 
-_TRIED, _KEPT = 4, 0.7
+_TRIED, _KEPT = 4, 0.1
 """Batches that are filtered by keys in any case, and the share of rows that is left where it goes on costing more than it spares."""
 
 

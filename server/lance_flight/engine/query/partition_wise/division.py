@@ -215,8 +215,9 @@ def _prune_by_keys(
             notes.append(f"{each}: there are more than {MOST_KEYS}")
             continue
         if each.is_compared_alike:
-            share = len(values) / max(counts.of(each.keys), 1)
-            session.filter_by(each.table, each.column, JoinedKeys(values, share))
+            joined = JoinedKeys(values, len(values) / key_pruning.rows_with_keys(each, counts))
+            if len(each.sides) == 1 or joined.span(each.column) is not None:
+                session.filter_by(each.table, each.column, joined)
         if not each.is_of_partitions:
             notes.append(f"{each}: rows with one of {len(values)} are joined")
             continue

@@ -7,6 +7,7 @@ what reads the keys costs a few milliseconds, and a row that is left out early s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 
 _MANY, _FEWER, _SHARE = 200_000, 16, 0.3
 """Fewest rows that are filtered by keys, how many times fewer the other side reads, and the share of that which its conditions may leave."""
+_SIDES = 2
+"""Most sides whose keys are read to filter the rows of one table: each is a query of its own."""
 _STEADY = (TableScan, Filter, Projection, SubqueryAlias, Join, Aggregate)
 
 # For each side of a join, the types in which its rows without a match count for nothing.
@@ -40,38 +43,59 @@ _RIGHT_NEEDS_MATCH = frozenset({"Inner", "Left", "LeftSemi", "RightSemi", "LeftA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class KeySide:
+    """One side of a join: the values of `expression` in the rows of `keys` are those that rows of `scan` may have in `column`."""
+
+    scan: Node
+    column: str
+    keys: Node
+    expression: Expr
+
+    @property
+    def said(self) -> str:
+        """Return a text that is the same for sides with the same values."""
+        return f"{self.expression.canonical_name()}\n{self.keys.plan.display_indent()}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class KeyPruning:
-    """An equality of a join: the values of `expression` in the rows of `keys` filter the rows of `table` (`schema.name`).
+    """Equalities of joins, one for each scan of `table` (`schema.name`): the values of all `sides` filter its rows.
 
     They prune its partitions where it `is_of_partitions`, and filter its rows where Arrow finds values of its type in a list just as a
     join does (`is_compared_alike`).
     """
 
-    scan: Node
     table: str
     column: str
-    keys: Node
-    expression: Expr
+    sides: tuple[KeySide, ...]
     is_of_partitions: bool
     is_compared_alike: bool
 
     def __str__(self) -> str:
-        return f"{Column(self.column)} of {self.table.partition('.')[2]} by the keys {self.expression.schema_name()}"
+        names = dict.fromkeys(side.expression.schema_name() for side in self.sides)
+        return f"{Column(self.column)} of {self.table.partition('.')[2]} by the keys {', '.join(names)}"
 
 
 def found(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruning]:
-    """Return what can be pruned so in a plan; a table that is scanned more than once cannot."""
+    """Return what can be pruned so in a plan: of a table that is scanned more than once, what each of its scans may leave out."""
     # DataFusion fails at a limit over the distinct rows of merge joins.
     if session.has_merge_joins or has_subquery(root):
         return []
-    scans = [table_key(node.variant, session.db_schema) for node in root.walk() if isinstance(node.variant, TableScan)]
-    return [
-        each
-        for node in _run_once(root)
-        if isinstance(node.variant, Join)
-        for each in _of_join(session, node)
-        if scans.count(each.table) == 1 and _is_worth(each, counts)
+    scans = Counter(
+        table_key(node.variant, session.db_schema) for node in root.walk() if isinstance(node.variant, TableScan)
+    )
+    sides: dict[tuple[str, str], dict[Node, list[KeySide]]] = {}
+    for node in _run_once(root):
+        for side in _of_join(session, node) if isinstance(node.variant, Join) else ():
+            table = table_key(side.scan.variant, session.db_schema)
+            sides.setdefault((table, side.column), {}).setdefault(side.scan, []).append(side)
+    prunings = [
+        KeyPruning(table, column, together, *_uses(session, table, column))
+        for (table, column), of_scans in sides.items()
+        if len(of_scans) == scans[table]
+        for together in zip(*of_scans.values(), strict=False)
     ]
+    return [each for each in prunings if _is_worth(each, counts)]
 
 
 def _run_once(node: Node) -> Iterator[Node]:
@@ -83,25 +107,47 @@ def _run_once(node: Node) -> Iterator[Node]:
 
 
 def _is_worth(pruning: KeyPruning, counts: RowCounts) -> bool:
-    others, rows = counts.of(pruning.keys), counts.of(pruning.scan)
+    rows = counts.of(pruning.sides[0].scan)
     if pruning.is_of_partitions:
-        return others <= rows
-    is_small = others * _FEWER <= rows and counts.estimated(pruning.keys) <= MOST_KEYS
-    return rows >= _MANY and is_small and share(pruning.keys) <= _SHARE
+        return all(counts.of(side.keys) <= rows for side in pruning.sides)
+    return (
+        rows >= _MANY
+        and len(_distinct(pruning)) <= _SIDES
+        and all(
+            counts.of(side.keys) * _FEWER <= rows
+            and counts.estimated(side.keys) <= MOST_KEYS
+            and share(side.keys) <= _SHARE
+            for side in pruning.sides
+        )
+    )
+
+
+def rows_with_keys(pruning: KeyPruning, counts: RowCounts) -> int:
+    """Return how many rows the sides read that have the keys."""
+    return max(sum(counts.of(side.keys) for side in _distinct(pruning)), 1)
 
 
 def keys(session: QuerySession, pruning: KeyPruning) -> pa.Array | None:
     """Return the keys, none of them NULL, in the type of the column that they prune; None where they are too many, of another kind, or not read rightly."""
-    frame = session.datafusion.create_dataframe_from_logical_plan(pruning.keys.plan)
-    frame = frame.select(pruning.expression.alias("key"))
-    values = None if session.misplaces_conditions(frame) else few_keys(session, frame)
-    if values is None:
-        return None
     kind = session.scanned[pruning.table].schema.field(pruning.column).type
-    try:
-        return values.cast(kind)
-    except pa.ArrowInvalid:
-        return None
+    found: list[pa.Array] = []
+    for side in _distinct(pruning):
+        frame = session.datafusion.create_dataframe_from_logical_plan(side.keys.plan)
+        frame = frame.select(side.expression.alias("key"))
+        values = None if session.misplaces_conditions(frame) else few_keys(session, frame)
+        if values is None:
+            return None
+        try:
+            found.append(values.cast(kind))
+        except pa.ArrowInvalid:
+            return None
+    together = found[0] if len(found) == 1 else pa.concat_arrays(found).unique()
+    return together if len(together) <= MOST_KEYS else None
+
+
+def _distinct(pruning: KeyPruning) -> list[KeySide]:
+    """Return the sides with other values than those before them: the copies of a WITH query have the same."""
+    return list({side.said: side for side in pruning.sides}.values())
 
 
 def predicate_of(pruning: KeyPruning, values: pa.Array) -> Predicate:
@@ -109,7 +155,7 @@ def predicate_of(pruning: KeyPruning, values: pa.Array) -> Predicate:
     return In(Column(pruning.column), values) if len(values) else NEVER
 
 
-def _of_join(session: QuerySession, node: Node) -> Iterator[KeyPruning]:
+def _of_join(session: QuerySession, node: Node) -> Iterator[KeySide]:
     join = node.variant
     if join.null_equals_null() or is_null_aware(node):
         return
@@ -121,7 +167,7 @@ def _of_join(session: QuerySession, node: Node) -> Iterator[KeyPruning]:
             yield from _of_side(session, right, Expr(on_right), left, Expr(on_left))
 
 
-def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs: Expr) -> Iterator[KeyPruning]:
+def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs: Expr) -> Iterator[KeySide]:
     column = column_key(mine)
     source = None if column is None else origin(side, column)
     if source is None:
@@ -130,11 +176,16 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
     view = session.scanned.get(table)
     if view is None or source.name not in view.ids or not _is_steady(session, other, theirs) or not _is_filtered(other):
         return
-    is_of_partitions = table in session.divisible and view.ids[source.name] in view.snapshot.partition_sources
-    kind = view.schema.field(source.name).type
-    is_compared_alike = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)
-    if is_of_partitions or is_compared_alike:
-        yield KeyPruning(source.scan, table, source.name, other, theirs, is_of_partitions, is_compared_alike)
+    if any(_uses(session, table, source.name)):
+        yield KeySide(source.scan, source.name, other, theirs)
+
+
+def _uses(session: QuerySession, table: str, column: str) -> tuple[bool, bool]:
+    """Return whether keys of a column prune partitions, and whether they filter rows as a join does."""
+    view = session.scanned[table]
+    kind = view.schema.field(column).type
+    is_of_partitions = table in session.divisible and view.ids[column] in view.snapshot.partition_sources
+    return is_of_partitions, pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)
 
 
 def _is_steady(session: QuerySession, node: Node, key: Expr) -> bool:
