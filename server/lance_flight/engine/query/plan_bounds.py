@@ -40,6 +40,8 @@ COLLECTING = re.compile(rf"\b(?:{'|'.join(_COLLECTING)})\(")
 _WINDOW = "WindowAggr"
 _LONG_PLAN = 16 << 10
 """Characters of a plan from which on it may have long constants."""
+UNNESTED = "__unnest_placeholder("
+"""What columns with the lists of UNNEST are called, whose values stand in rows of their own."""
 SKETCH = "approx_percentile_cont"
 """Word of the aggregates that take a number of centroids."""
 _CENTROIDS = {SKETCH: 2, f"{SKETCH}_with_weight": 3}
@@ -109,11 +111,13 @@ def constant_bytes(plan: LogicalPlan) -> int:
     """Return the bytes of the long constants of an optimised plan: each row may have a copy of what calls have made while it was planned."""
     if len(plan.display_indent()) < _LONG_PLAN:
         return 0
-    size, nodes_left = 0, [plan]
+    size, nodes_left = 0, [(plan, False)]
     while nodes_left:
-        node = nodes_left.pop()
-        nodes_left += node.inputs()
+        node, is_unnested = nodes_left.pop()
+        nodes_left += [(below, isinstance(node.to_variant(), nodes.Unnest)) for below in node.inputs()]
         waiting = expressions_of(node)
+        if is_unnested and _is_over_one_row(node):
+            waiting = [each for each in waiting if not each.schema_name().startswith(UNNESTED)]
         while waiting:
             part = waiting.pop()
             if part.variant_name() == "Literal":
@@ -121,6 +125,10 @@ def constant_bytes(plan: LogicalPlan) -> int:
             elif part.variant_name() != "InList":
                 waiting += operands_of(part)
     return size
+
+
+def _is_over_one_row(node: LogicalPlan) -> bool:
+    return all(isinstance(below.to_variant(), nodes.EmptyRelation) for below in node.inputs())
 
 
 def _long_bytes(literal: Expr) -> int:

@@ -37,6 +37,7 @@ from lance_flight.engine.query.partition_wise.plans import (
     is_null_aware,
     join_type,
 )
+from lance_flight.engine.query.plan_bounds import UNNESTED
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import Unsupported
 
@@ -150,7 +151,7 @@ def _rebuild_union(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
 
 def _rebuild_unnest(node: Node, frame: DataFrame) -> DataFrame:
     columns = node.inputs[0].outputs or ()
-    lists = [each.name for each in columns if each.name.startswith(_UNNESTED)]
+    lists = [each.name for each in columns if each.name.startswith(UNNESTED)]
     if node.said != f"Unnest: lists[{', '.join(f'{name}|depth=1' for name in lists)}] structs[]":
         raise _Unbuildable(node)
     context = SessionContext()
@@ -228,8 +229,6 @@ _COMPARED_WHOLE: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = Map
 )
 _GROUPING = "__grouping_id"
 """Column of an aggregate that tells which of its columns a row is grouped by."""
-_UNNESTED = "__unnest_placeholder("
-"""What columns with the lists of UNNEST are called."""
 _EXCHANGED = MappingProxyType({"left": "right", "right": "left"})
 _BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
     {
