@@ -223,4 +223,5 @@ def test_a_list_whose_elements_become_rows_makes_no_batches_of_few_rows(tmp_path
             "SELECT unnest(range(0, 40)) AS v, range(0, 400000) AS copied",
         )
     )
-    assert copied < 10 < 8000 < taken_apart
+    assert copied < 10
+    assert taken_apart > 8000
