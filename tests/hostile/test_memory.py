@@ -323,8 +323,8 @@ ANSWERED = {
         300_000_000,
     ),
     "a constant list beside each row": (
-        "SELECT sum(cardinality(CASE WHEN n > 3 THEN range(300000) ELSE range(300001) END)) FROM wide",
-        4000 * 300_000 + 4,
+        "SELECT sum(cardinality(CASE WHEN n > 3 THEN range(300000) ELSE range(300001) END)) FROM wide WHERE n < 800",
+        800 * 300_000 + 4,
     ),
     "a constant text beside each row": (
         "SELECT sum(length(CASE WHEN n > 3 THEN array_to_string(range(100000), ',') ELSE 'x' END)) FROM wide",
