@@ -73,6 +73,8 @@ class KeyPruning:
 
     def __str__(self) -> str:
         names = dict.fromkeys(side.expression.schema_name() for side in self.sides)
+        if len(names) > 1:  # of several scans: which alias each has says little
+            names = dict.fromkeys(name.rpartition(".")[2] for name in names)
         return f"{Column(self.column)} of {self.table.partition('.')[2]} by the keys {', '.join(names)}"
 
 
