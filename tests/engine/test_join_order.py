@@ -261,6 +261,9 @@ def test_keys_that_a_limit_cuts_off_prune_nothing(
 
 
 COPIES = "WITH w AS (SELECT f.n, f.k, f.t FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a')"
+LABELLED = "SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE"
+LOOKS_ALIKE = 'a"), names.t = Utf8("t1'
+"""A literal by which one condition reads as two in the text of a plan."""
 FILTERED = {
     "inner": "SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a'",
     "a text": "SELECT f.n FROM facts f JOIN names d ON f.t = d.t WHERE d.label = 'a'",
@@ -301,6 +304,7 @@ FILTERED = {
     "keys of itself": "SELECT a.n, b.n FROM facts a JOIN facts b ON a.k = b.k WHERE a.n < 10 AND b.n > 390",
     "keys of itself and another": "SELECT a.n, b.n FROM facts a JOIN facts b ON a.k = b.n JOIN names d ON d.k = b.k WHERE d.label = 'a' AND a.n < 50",
     "partitions of two copies": "SELECT f.n FROM facts f JOIN names d ON f.n = d.k WHERE d.label = 'a' UNION ALL SELECT f.k FROM facts f JOIN names d ON f.n = d.small WHERE d.label = 'b'",
+    "sides that look alike": f"{LABELLED} d.label = 'a' AND d.t = 't1' UNION ALL {LABELLED} d.label = '{LOOKS_ALIKE}'",
     "marked copies": f"{COPIES} SELECT f.n FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a' AND (f.n < 9 OR f.n IN (SELECT n + 1 FROM w))",
 }
 """Joins with a filtered side; each has rows with and without a match, and NULLs on both sides."""
@@ -317,6 +321,7 @@ def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     database.run("CREATE TABLE names (k BIGINT, small SMALLINT, t VARCHAR, d DATE, label VARCHAR)")
     database.run(
         "INSERT INTO names VALUES (1, 1, 't1', DATE '2024-01-02', 'a'), (2, 2, 't2', DATE '2024-01-03', 'a'), (77, 77, 't77', NULL, 'a'),"
+        f" (5, 5, 't5', DATE '2024-01-06', '{LOOKS_ALIKE}'),"
         " (3, 3, 't3', DATE '2024-01-04', 'b'), (NULL, NULL, NULL, NULL, 'a'), (NULL, NULL, NULL, NULL, 'null')"
     )
     return database

@@ -216,7 +216,7 @@ def _prune_by_keys(
             continue
         if each.is_compared_alike:
             joined = JoinedKeys(values, len(values) / key_pruning.rows_with_keys(each, counts))
-            if len(each.sides) == 1 or joined.span(each.column) is not None:
+            if each.scans == 1 or joined.span(each.column) is not None:
                 session.filter_by(each.table, each.column, joined)
         if not each.is_of_partitions:
             notes.append(f"{each}: rows with one of {len(values)} are joined")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from datafusion import Expr
+from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, RecursiveQuery, SubqueryAlias, TableScan
 
 from lance_flight.engine.query.few_keys import MOST_KEYS, few_keys
@@ -51,23 +51,24 @@ class KeySide:
     keys: Node
     expression: Expr
 
-    @property
-    def said(self) -> str:
-        """Return a text that is the same for sides with the same values."""
-        return f"{self.expression.canonical_name()}\n{self.keys.plan.display_indent()}"
+    def values(self, session: QuerySession) -> DataFrame:
+        """Return the query of the values, in a column `key`."""
+        frame = session.datafusion.create_dataframe_from_logical_plan(self.keys.plan)
+        return frame.select(self.expression.alias("key"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPruning:
-    """Equalities of joins, one for each scan of `table` (`schema.name`): the values of all `sides` filter its rows.
+    """Equalities of joins, one for each of the `scans` of `table` (`schema.name`): the values of all `sides` filter its rows.
 
-    They prune its partitions where it `is_of_partitions`, and filter its rows where Arrow finds values of its type in a list just as a
+    Copies of a WITH query have the same values, and are one side. They prune its partitions where it `is_of_partitions`, and filter its rows where Arrow finds values of its type in a list just as a
     join does (`is_compared_alike`).
     """
 
     table: str
     column: str
     sides: tuple[KeySide, ...]
+    scans: int
     is_of_partitions: bool
     is_compared_alike: bool
 
@@ -92,12 +93,24 @@ def found(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruni
             table = table_key(side.scan.variant, session.db_schema)
             sides.setdefault((table, side.column), {}).setdefault(side.scan, []).append(side)
     prunings = [
-        KeyPruning(table, column, together, *_uses(session, table, column))
+        KeyPruning(table, column, _distinct(session, together), scans[table], *uses)
         for (table, column), of_scans in sides.items()
-        if len(of_scans) == scans[table]
+        if len(of_scans) == scans[table] and any(uses := _uses(session, table, column))
         for together in zip(*of_scans.values(), strict=False)
     ]
     return [each for each in prunings if _is_worth(each, counts)]
+
+
+def _distinct(session: QuerySession, sides: tuple[KeySide, ...]) -> tuple[KeySide, ...]:
+    """Return one of all sides with the same plan: the text of a plan may be the same for another one, by what stands in a literal."""
+    first, *others = sides
+    found, plans = [first], [first.values(session).logical_plan()] if others else []
+    for side in others:
+        plan = side.values(session).logical_plan()
+        if plan not in plans:
+            found.append(side)
+            plans.append(plan)
+    return tuple(found)
 
 
 def _run_once(node: Node) -> Iterator[Node]:
@@ -114,7 +127,7 @@ def _is_worth(pruning: KeyPruning, counts: RowCounts) -> bool:
         return all(counts.of(side.keys) <= rows for side in pruning.sides)
     return (
         rows >= _MANY
-        and len(_distinct(pruning)) <= _SIDES
+        and len(pruning.sides) <= _SIDES
         and all(
             counts.of(side.keys) * _FEWER <= rows
             and counts.estimated(side.keys) <= MOST_KEYS
@@ -126,16 +139,15 @@ def _is_worth(pruning: KeyPruning, counts: RowCounts) -> bool:
 
 def rows_with_keys(pruning: KeyPruning, counts: RowCounts) -> int:
     """Return how many rows the sides read that have the keys."""
-    return max(sum(counts.of(side.keys) for side in _distinct(pruning)), 1)
+    return max(sum(counts.of(side.keys) for side in pruning.sides), 1)
 
 
 def keys(session: QuerySession, pruning: KeyPruning) -> pa.Array | None:
     """Return the keys, none of them NULL, in the type of the column that they prune; None where they are too many, of another kind, or not read rightly."""
     kind = session.scanned[pruning.table].schema.field(pruning.column).type
     found: list[pa.Array] = []
-    for side in _distinct(pruning):
-        frame = session.datafusion.create_dataframe_from_logical_plan(side.keys.plan)
-        frame = frame.select(side.expression.alias("key"))
+    for side in pruning.sides:
+        frame = side.values(session)
         values = None if session.misplaces_conditions(frame) else few_keys(session, frame)
         if values is None:
             return None
@@ -145,11 +157,6 @@ def keys(session: QuerySession, pruning: KeyPruning) -> pa.Array | None:
             return None
     together = found[0] if len(found) == 1 else pa.concat_arrays(found).unique()
     return together if len(together) <= MOST_KEYS else None
-
-
-def _distinct(pruning: KeyPruning) -> list[KeySide]:
-    """Return the sides with other values than those before them: the copies of a WITH query have the same."""
-    return list({side.said: side for side in pruning.sides}.values())
 
 
 def predicate_of(pruning: KeyPruning, values: pa.Array) -> Predicate:
@@ -178,8 +185,7 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
     view = session.scanned.get(table)
     if view is None or source.name not in view.ids or not _is_steady(session, other, theirs) or not _is_filtered(other):
         return
-    if any(_uses(session, table, source.name)):
-        yield KeySide(source.scan, source.name, other, theirs)
+    yield KeySide(source.scan, source.name, other, theirs)
 
 
 def _uses(session: QuerySession, table: str, column: str) -> tuple[bool, bool]:
