@@ -216,12 +216,14 @@ def test_a_join_larger_than_memory_completes_in_groups(tmp_path: Path) -> None:
 def test_a_list_whose_elements_become_rows_makes_no_batches_of_few_rows(tmp_path: Path) -> None:
     """A row of a batch may have a copy of a constant list, but not of one that UNNEST takes apart."""
     engine = open_engine(tmp_path)
-    taken_apart, copied = (
+    taken_apart, copied, named_alike = (
         max(batch.num_rows for batch in engine.run(Task(sql=sql, execution=QueryOptions())))
         for sql in (
             "SELECT unnest(range(0, 400000)) AS v",
             "SELECT unnest(range(0, 40)) AS v, range(0, 400000) AS copied",
+            """SELECT unnest(range(0, 40)) AS v, range(0, 400000) AS "__unnest_placeholder(x" """,
         )
     )
     assert copied < 10
+    assert named_alike < 10
     assert taken_apart > 8000

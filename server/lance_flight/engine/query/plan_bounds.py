@@ -111,13 +111,11 @@ def constant_bytes(plan: LogicalPlan) -> int:
     """Return the bytes of the long constants of an optimised plan: each row may have a copy of what calls have made while it was planned."""
     if len(plan.display_indent()) < _LONG_PLAN:
         return 0
-    size, nodes_left = 0, [(plan, False)]
+    size, nodes_left = 0, list[tuple[LogicalPlan, LogicalPlan | None]]([(plan, None)])
     while nodes_left:
-        node, is_unnested = nodes_left.pop()
-        nodes_left += [(below, isinstance(node.to_variant(), nodes.Unnest)) for below in node.inputs()]
-        waiting = expressions_of(node)
-        if is_unnested and _is_over_one_row(node):
-            waiting = [each for each in waiting if not each.schema_name().startswith(UNNESTED)]
+        node, above = nodes_left.pop()
+        nodes_left += [(below, node) for below in node.inputs()]
+        waiting = [each for each in expressions_of(node) if not _is_taken_apart(each, node, above)]
         while waiting:
             part = waiting.pop()
             if part.variant_name() == "Literal":
@@ -127,7 +125,12 @@ def constant_bytes(plan: LogicalPlan) -> int:
     return size
 
 
-def _is_over_one_row(node: LogicalPlan) -> bool:
+def _is_taken_apart(expression: Expr, node: LogicalPlan, above: LogicalPlan | None) -> bool:
+    """Return whether an expression of the only row of a node is a list of UNNEST above it, which does not return the list itself."""
+    unnest = None if above is None else above.to_variant()
+    name = expression.schema_name()
+    if not isinstance(unnest, nodes.Unnest) or not name.startswith(UNNESTED) or name in unnest.schema().field_names():
+        return False
     return all(isinstance(below.to_variant(), nodes.EmptyRelation) for below in node.inputs())
 
 
