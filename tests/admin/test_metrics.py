@@ -7,7 +7,7 @@ import re
 import pytest
 from lance_flight import errors
 from lance_flight.admin.metrics import DiskSpace, Load, Metrics, Resources
-from lance_flight.catalog.commits.commit_counts import CommitEvent
+from lance_flight.catalog.storage.counts import Asked, CommitEvent, LanceRequests
 from lance_flight.engine.runtime.maintenance_records import MaintenanceTotals
 from lance_flight.engine.runtime.running_statement import StatementKind
 from lance_flight.file_reloading import FileState
@@ -48,6 +48,8 @@ LOAD = Load(
         written=32,
         memory_limit=33,
     ),
+    store_requests={"list": Asked(requests=34, errors=35, seconds=36.5)},
+    lance_requests=LanceRequests(37, 38, 39, 40),
 )
 
 
@@ -118,6 +120,13 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_spilled_bytes_now": 31,
         "lance_flight_write_memory_bytes_now": 32,
         "lance_flight_memory_limit_bytes": 33,
+        "lance_flight_store_requests_total[list]": 34,
+        "lance_flight_store_request_errors_total[list]": 35,
+        "lance_flight_store_request_seconds_total[list]": 36.5,
+        "lance_flight_lance_requests_total[read]": 37,
+        "lance_flight_lance_request_bytes_total[read]": 38,
+        "lance_flight_lance_requests_total[write]": 39,
+        "lance_flight_lance_request_bytes_total[write]": 40,
         "lance_flight_build_info[0.1.0]": 1,
         **{
             f"lance_flight_statements_total[{kind.value}][{end}]": 0

@@ -17,7 +17,7 @@ from lance_flight.catalog.backup.restoring import check_backup, restore
 from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.cli.inspect import existing_root
+from lance_flight.cli.inspecting import existing_root
 from lance_flight.errors import Conflict, NotFound, Unavailable
 from lance_flight.faults import BACKUP_POINTS, VARIABLE
 

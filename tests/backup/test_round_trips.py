@@ -34,6 +34,7 @@ def restored(target: Path, root: Path, only: TableName | None = None) -> Path:
     return root
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_root_comes_back_at_another_place(tmp_path: Path, name: str) -> None:
     root = make(tmp_path / "old" / "root", name)
@@ -49,6 +50,7 @@ def test_a_root_comes_back_at_another_place(tmp_path: Path, name: str) -> None:
     assert list(new.parent.iterdir()) == [new]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "nothing"])
 def test_a_restored_root_is_written_compacted_and_vacuumed(tmp_path: Path, name: str) -> None:
     saved(make(tmp_path / "old" / "root", name), tmp_path / "target")

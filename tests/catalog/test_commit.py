@@ -12,11 +12,11 @@ import lance
 import numpy as np
 import pytest
 from lance_flight.catalog.commits.commit import _Member
-from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.commits.transaction import CommitGuard
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.sql.functions import evaluate

@@ -157,6 +157,7 @@ def bucket(request: pytest.FixtureRequest, buckets: Callable[[], Bucket]) -> Buc
     return buckets() if request.param == "bucket" else None
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.parametrize(("count", "first"), [(1, 0), (2, 0), (2, 7 << 10)])
 def test_a_version_is_what_lance_writes(
@@ -199,6 +200,7 @@ CHANGES = {
 WITH_X = [name for name in WRITTEN if name not in {"empty", "nested"}]
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", WITH_X)
 def test_a_change_of_rows_is_what_lance_writes(tmp_path: Path, name: str, change: str, bucket: Bucket | None) -> None:

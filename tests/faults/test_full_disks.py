@@ -70,6 +70,7 @@ def private_places(root: Path) -> set[str]:
 SOME_STOPS = [STOPS[place] for place in covering([(stop.write.name, stop.point) for stop in STOPS])]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("stop", STOPS if IS_FULL else SOME_STOPS, ids=str)
 @pytest.mark.parametrize("time", TIMES)
 def test_a_write_that_finds_the_disk_full_leaves_nothing_to_be_seen(
@@ -99,6 +100,7 @@ LIMITS = (0, 64, 300, 400, 500, 600, 700, 900, 1200, 1600, 2000, 3000, 5000) if 
 CHANGES = [w for w in WRITES if w.visible_at == "committed" and w.name not in {"beaten", "rollback", "vacuum"}]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("write", CHANGES, ids=lambda write: write.name)
 @pytest.mark.parametrize("limit", LIMITS)
 def test_an_engine_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when_they_can(
@@ -149,6 +151,7 @@ ROOM = {"files": (0, 1, 2, 4, 7, 11, 16, MOST), "pages": (0, 1, 3, 6, 10, 15, MO
 ROOMS = [{unit: number} for unit, numbers in ROOM.items() for number in ((*range(40), MOST) if IS_FULL else numbers)]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("write", STORED, ids=lambda write: write.name)
 @pytest.mark.parametrize("room", ROOMS, ids=str)
 def test_a_write_is_whole_or_not_there_however_little_room_there_is(

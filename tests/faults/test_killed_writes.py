@@ -56,6 +56,7 @@ def nothing_private_is_left(root: Path) -> bool:
     return not private.exists() or {path.name for path in private.iterdir()} <= {"ticket.key", "reserve"}
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("stop", STOPS, ids=str)
 @pytest.mark.parametrize("time", TIMES)
 def test_a_write_is_there_whole_from_one_step_on_and_before_not_at_all(
@@ -68,6 +69,7 @@ def test_a_write_is_there_whole_from_one_step_on_and_before_not_at_all(
     assert nothing_private_is_left(asked.root)
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 def test_a_write_is_done_and_passes_its_failpoints(run: Callable[[Write], Run], write: Write) -> None:
     done = run(write)

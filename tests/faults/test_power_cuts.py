@@ -102,6 +102,7 @@ def check_sound(asked: Database) -> None:
 
 
 # The rival of one that is beaten commits in another process, at another moment.
+@pytest.mark.sample(8)
 @pytest.mark.usefixtures("unflushed")
 @pytest.mark.parametrize("write", [write for write in WRITES if write.name != "beaten"], ids=lambda write: write.name)
 def test_a_write_survives_a_cut_once_it_is_acknowledged(tmp_path: Path, before: Before, write: Write) -> None:
@@ -215,6 +216,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.usefixtures("unflushed")
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_a_change_survives_a_cut_once_it_is_acknowledged(tmp_path: Path, change: Change) -> None:

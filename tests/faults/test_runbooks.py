@@ -158,6 +158,7 @@ def locked(root: Path) -> Iterator[None]:
             place.chmod(place.stat().st_mode | 0o700)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("locked")
 def test_lost_rights(root: Path, tmp_path: Path, book: Callable[..., Runbook]) -> None:
     (tmp_path / "more.csv").write_text("id,region\n8,south\n")
@@ -183,6 +184,7 @@ def test_lost_rights(root: Path, tmp_path: Path, book: Callable[..., Runbook]) -
     assert rows(root) == [*ROWS, (8, "south")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("hours", [-1.0, 1.0])
 def test_wrong_clock(root: Path, book: Callable[..., Runbook], hours: float) -> None:
     runbook = book("Wrong clock", environment=skewed(hours))

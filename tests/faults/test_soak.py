@@ -10,6 +10,7 @@ import pytest
 from tests.faults.soak import MIB, Sample, growth, soak
 
 
+@pytest.mark.full
 def test_a_short_soak_finds_nothing(tmp_path: Path, say: Callable[[str], None]) -> None:
     lines: list[str] = []
     run = soak(tmp_path / "root", 0.3, 1, lines.append)

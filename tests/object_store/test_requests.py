@@ -13,12 +13,13 @@ from lance_flight.catalog.commits import commit as commits
 from lance_flight.catalog.manifests import manifest
 from lance_flight.catalog.roots import table_resolver
 from lance_flight.catalog.storage import formats, looks
+from lance_flight.catalog.storage.counts import StoreRequest, store_requests
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import OpenFile
 from lance_flight.errors import NotFound, SerializationFailure
 
 from tests.object_store.bucket import Bucket, BucketDatabase
-from tests.object_store.s3_server import S3Server
+from tests.object_store.s3_server import Fault, Rule, S3Server
 from tests.object_store.statements import Statements
 
 PARTITIONS = TABLES = 3
@@ -76,11 +77,51 @@ def slow_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "CHECK_SECONDS", 600.0)
 
 
+@pytest.mark.sample(40)
 @pytest.mark.usefixtures("slow_clocks")
 @pytest.mark.parametrize("case", CASES)
 def test_a_statement_sends_few_requests(statements: Statements, case: str) -> None:
     run, expected = CASES[case]
     assert statements.sent(run) == expected
+
+
+def test_what_is_asked_for_is_counted_by_its_kind(s3: S3Server) -> None:
+    store = Bucket.made(s3).store
+    before = store_requests.counts
+    store.write("a", b"x")
+    assert store.files() == ["a"]
+    assert store.read("a") == b"x"
+    with pytest.raises(FileNotFoundError):
+        store.read("b")
+    store.remove_files(["a"])
+    counts = {
+        kind: (after.requests - before[kind].requests, after.errors) for kind, after in store_requests.counts.items()
+    }
+    assert counts == {
+        StoreRequest.LIST: (1, before[StoreRequest.LIST].errors),
+        StoreRequest.READ: (2, before[StoreRequest.READ].errors),
+        StoreRequest.WRITE: (1, before[StoreRequest.WRITE].errors),
+        StoreRequest.DELETE: (1, before[StoreRequest.DELETE].errors),
+    }
+
+
+def test_what_lance_reads_and_writes_is_counted(statements: Statements) -> None:
+    before = store_requests.of_lance
+    statements.append_and_select()
+    after = store_requests.of_lance
+    assert after.reads > before.reads
+    assert after.read_bytes > before.read_bytes
+    assert after.writes > before.writes
+    assert after.written_bytes > before.written_bytes
+
+
+def test_a_request_that_fails_is_counted_as_an_error(s3: S3Server) -> None:
+    bucket, before = Bucket.made(s3), store_requests.counts[StoreRequest.LIST]
+    with bucket.failing(Rule(fault=Fault.SLOW_DOWN, times=1_000)), pytest.raises(OSError, match=r"SlowDown|503"):
+        bucket.store.directories()
+    after = store_requests.counts[StoreRequest.LIST]
+    assert (after.requests, after.errors) == (before.requests + 1, before.errors + 1)
+    assert after.seconds > before.seconds
 
 
 @pytest.mark.parametrize("step", [(OpenFile, "close"), (partitions, "stage")], ids=lambda step: step[1])

@@ -92,6 +92,7 @@ FAULTS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("write", STATEMENTS)
 @pytest.mark.parametrize("asked", REQUESTS)
 @FAULTS

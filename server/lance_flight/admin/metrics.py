@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from lance_flight.admin.http import HttpResponse
-from lance_flight.catalog.commits.commit_counts import CommitEvent
+from lance_flight.catalog.storage.counts import Asked, CommitEvent, LanceRequests
 from lance_flight.engine.runtime.maintenance_records import MaintenanceTotals
 from lance_flight.engine.runtime.running_statement import Record, StatementKind
 from lance_flight.file_reloading import FileState
@@ -64,7 +64,8 @@ class Load:
 
     Statements by their state, calls, open streams and the bytes that they hold, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
     of the plan cache, commits ever, statements beyond a quota by its resource, events of the audit trail by
-    kind and decision and those that were lost, maintenance and what of it waits by kind, restarts by their reason, when the root was last backed up, the files that are read again by what they are, and what the server lives on.
+    kind and decision and those that were lost, maintenance and what of it waits by kind, restarts by their reason, when the root was last backed up, the files that are read again by what they are, what the server lives on,
+    and what an object store was asked for, by kind, and by Lance.
     """
 
     statements: Mapping[str, int]
@@ -88,6 +89,8 @@ class Load:
     backed_up: float | None
     files: Mapping[str, FileState]
     resources: Resources
+    store_requests: Mapping[str, Asked]
+    lance_requests: LanceRequests
 
 
 class Metrics:
@@ -220,6 +223,7 @@ class _LoadCollector(Collector):
         yield backed_up
         yield from _files(load.files)
         yield from _resources(load.resources)
+        yield from _store(load.store_requests, load.lance_requests)
         yield InfoMetricFamily(f"{PREFIX}build", "The version of this server.", {"version": version("lance-flight")})
 
     def describe(self) -> list[Metric]:
@@ -274,6 +278,42 @@ def _files(files: Mapping[str, FileState]) -> Iterator[Metric]:
             expiry.add_metric([], state.expires)
     yield in_force
     yield expiry
+
+
+def _store(sent: Mapping[str, Asked], of_lance: LanceRequests) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        f"{PREFIX}store_requests",
+        "How often the server has asked the object store for something by itself, which Lance does beside it.",
+        labels=["kind"],
+    )
+    errors = CounterMetricFamily(
+        f"{PREFIX}store_request_errors", "How often the object store has failed to answer the server.", labels=["kind"]
+    )
+    seconds = CounterMetricFamily(
+        f"{PREFIX}store_request_seconds", "Seconds until the object store had answered.", labels=["kind"]
+    )
+    for kind, each in sent.items():
+        requests.add_metric([kind], each.requests)
+        errors.add_metric([kind], each.errors)
+        seconds.add_metric([kind], each.seconds)
+    yield from (requests, errors, seconds)
+    lance = CounterMetricFamily(
+        f"{PREFIX}lance_requests",
+        "Reads and writes by Lance of open tables in the object store, the data files of writers not among the number.",
+        labels=["kind"],
+    )
+    size = CounterMetricFamily(
+        f"{PREFIX}lance_request_bytes",
+        "Bytes of open tables that Lance has read from the object store and written there.",
+        labels=["kind"],
+    )
+    for kind, count, in_bytes in (
+        ("read", of_lance.reads, of_lance.read_bytes),
+        ("write", of_lance.writes, of_lance.written_bytes),
+    ):
+        lance.add_metric([kind], count)
+        size.add_metric([kind], in_bytes)
+    yield from (lance, size)
 
 
 def _resources(resources: Resources) -> Iterator[Metric]:

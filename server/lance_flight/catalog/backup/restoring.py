@@ -77,9 +77,8 @@ def compare_with(stored: StoredBackup, table: Store) -> list[str]:
         if location == table.name and path and table.has(path):
             size, digest = digest_of(pieces(table, path))
             if (size, digest) != (file.size, file.sha256):
-                damaged.append(
-                    f"{file.path!r} is not the file that backup {stored.manifest.id} holds: {size:,} bytes, of {file.size:,}"
-                )
+                difference = f"{size:,} bytes, of {file.size:,}" if size != file.size else "another SHA-256"
+                damaged.append(f"{file.path!r} is not the file that backup {stored.manifest.id} holds: {difference}")
     return damaged
 
 

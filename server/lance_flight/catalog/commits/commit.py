@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from threading import Lock
 
-from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.once import remembering
 from lance_flight.catalog.commits.staging import Staging, gone
 from lance_flight.catalog.commits.transaction import PartitionChange, TableUpdate, Transaction
 from lance_flight.catalog.manifests.commit_loop import commit, reservation_of, wait_for_release
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, SCHEMA_KEY, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, VersionLog
+from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
 from lance_flight.catalog.storage.durability import check_kept
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA

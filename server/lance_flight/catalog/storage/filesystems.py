@@ -20,6 +20,7 @@ import pyarrow.fs as pafs
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
+from lance_flight.catalog.storage.counts import StoreRequest, store_requests
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.errors import InvalidInput
 
@@ -99,6 +100,9 @@ ROUNDS = RetryPolicy(4, first_pause=0.2, longest_pause=0.4, why="the object stor
 _BUSY = re.compile(r" retries, max_retries: |status code: (?:429|503)\b")
 
 
+_ANSWERS = (FileNotFoundError, AlreadyExistsError)
+
+
 class PutClient:
     """Reads and writes whole small files of a bucket, also on the condition that none is there; asks for each in one request.
 
@@ -125,7 +129,7 @@ class PutClient:
     def read(self, key: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
         try:
-            return self._ask(lambda: bytes(obstore.get(self._store, key).bytes()))
+            return self._ask(StoreRequest.READ, lambda: bytes(obstore.get(self._store, key).bytes()))
         except FileNotFoundError as exc:
             if "<Code>NoSuchBucket<" in str(exc):
                 raise _error(exc) from None
@@ -137,7 +141,7 @@ class PutClient:
     def write(self, key: str, content: bytes) -> None:
         """Write a file, whatever is there."""
         try:
-            self._ask(lambda: obstore.put(self._store, key, content, use_multipart=False))
+            self._ask(StoreRequest.WRITE, lambda: obstore.put(self._store, key, content, use_multipart=False))
         except (BaseError, FileNotFoundError) as exc:
             raise _error(exc) from None
 
@@ -147,7 +151,10 @@ class PutClient:
         Where the answer is lost, or says that the file is there since the request arrived twice, the file says whose it is.
         """
         try:
-            self._ask(lambda: obstore.put(self._store, key, content, mode="create", use_multipart=False))
+            self._ask(
+                StoreRequest.WRITE,
+                lambda: obstore.put(self._store, key, content, mode="create", use_multipart=False),
+            )
         except AlreadyExistsError:
             return self.read(key) == content
         except (BaseError, FileNotFoundError) as exc:
@@ -163,11 +170,12 @@ class PutClient:
             return found == content
         return True
 
-    def _ask(self, work: Callable[[], T]) -> T:
+    def _ask(self, kind: StoreRequest, work: Callable[[], T]) -> T:
         """Return the answer to a request, which is sent again in as many rounds as Lance sends it."""
         for attempt in range(ROUNDS.attempts - 1):
             try:
-                answer = work()
+                with store_requests.sent(kind, _ANSWERS):
+                    answer = work()
             except AlreadyExistsError:
                 raise
             except BaseError as exc:
@@ -177,7 +185,8 @@ class PutClient:
             else:
                 self._has_answered = True
                 return answer
-        answer = work()
+        with store_requests.sent(kind, _ANSWERS):
+            answer = work()
         self._has_answered = True
         return answer
 

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import PurePosixPath
@@ -20,6 +20,7 @@ from lance import LanceDataset
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage import links
+from lance_flight.catalog.storage.counts import StoreRequest, store_requests
 from lance_flight.catalog.storage.durability import settle
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
 from lance_flight.catalog.storage.looks import looks
@@ -225,6 +226,8 @@ class Store:
         if not dataset.version:
             # Lance takes a file of zeros for an empty table.
             raise OSError("the file of its version holds nothing")
+        if self.is_remote and session is shared_session():
+            store_requests.watch(dataset)
         return dataset
 
     def _called(self, version: int | str | None) -> str:
@@ -287,9 +290,9 @@ class Store:
                 raise NotFound(f"there is no directory {self.name!r}")
             self.directories()
             return
-        filesystem, path = self._filesystem()
         try:
-            filesystem.get_file_info(pafs.FileSelector(path))
+            with self._asking(StoreRequest.LIST) as (filesystem, path):
+                filesystem.get_file_info(pafs.FileSelector(path))
         except FileNotFoundError:
             return
         except OSError as exc:
@@ -301,8 +304,9 @@ class Store:
         if not self.is_remote:
             yield from _local_tree(self.uri)
             return
-        filesystem, path = self._filesystem()
-        for info in filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True)):
+        with self._asking(StoreRequest.LIST) as (filesystem, path):
+            below = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
+        for info in below:
             if info.type == pafs.FileType.File:
                 yield StoredFile(info.path.removeprefix(path).lstrip("/"), int(info.size), info.mtime_ns / 1e9)
 
@@ -322,12 +326,12 @@ class Store:
 
     def _is_stored(self, name: str) -> bool:
         """Ask an object store: of what lies in a table few names are in each directory, so that one listing says it; else it takes two requests."""
-        filesystem, path = self._filesystem()
-        if name == MANIFEST:
-            return bool(filesystem.get_file_info(pafs.FileSelector(f"{path}/{name}", allow_not_found=True)))
         if name == VERSIONS:
             return name in self.directories()
-        return bool(filesystem.get_file_info(f"{path}/{name}").type != pafs.FileType.NotFound)
+        with self._asking(StoreRequest.LIST) as (filesystem, path):
+            if name == MANIFEST:
+                return bool(filesystem.get_file_info(pafs.FileSelector(f"{path}/{name}", allow_not_found=True)))
+            return bool(filesystem.get_file_info(f"{path}/{name}").type != pafs.FileType.NotFound)
 
     def exists(self) -> bool:
         """Return whether anything lies at this very place."""
@@ -341,19 +345,21 @@ class Store:
     def read(self, name: str) -> bytes:
         """Return the content of a file right below this place."""
         self.check_way(name)
-        filesystem, path = self._filesystem()
-        with filesystem.open_input_stream(f"{path}/{name}") as stream:
+        with (
+            self._asking(StoreRequest.READ) as (filesystem, path),
+            filesystem.open_input_stream(f"{path}/{name}") as stream,
+        ):
             content: bytes = stream.read()
             return content
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file right below this place, and make missing directories above it."""
         self.check_way()
-        filesystem, path = self._filesystem()
-        if not self.is_remote:
-            filesystem.create_dir(path, recursive=True)
-        with self._changing(name), filesystem.open_output_stream(f"{path}/{name}") as stream:
-            stream.write(content)
+        with self._changing(name), self._asking(StoreRequest.WRITE) as (filesystem, path):
+            if not self.is_remote:
+                filesystem.create_dir(path, recursive=True)
+            with filesystem.open_output_stream(f"{path}/{name}") as stream:
+                stream.write(content)
 
     @contextmanager
     def _changing(self, name: str = "") -> Iterator[None]:
@@ -367,27 +373,25 @@ class Store:
     def make(self) -> None:
         """Make this directory; `AlreadyExists` for one that is there."""
         self.check_way()
-        filesystem, path = self._filesystem()
         if self.is_remote:
-            with self._changing():
+            with self._changing(), self._asking(StoreRequest.WRITE) as (filesystem, path):
                 filesystem.create_dir(path, recursive=True)
             return
         try:
-            os.mkdir(path)  # noqa: PTH102
+            os.mkdir(self.uri)  # noqa: PTH102
         except FileExistsError:
             raise AlreadyExists(f"{self.name!r} lies there already") from None
 
     def remove_empty(self) -> None:
         """Remove this directory; `InvalidInput` for one with anything in it."""
         self.check_way()
-        filesystem, path = self._filesystem()
         inside = [*self.directories(), *self.files()]
         try:
             if not inside and self.is_remote:
-                with self._changing():
+                with self._changing(), self._asking(StoreRequest.DELETE) as (filesystem, path):
                     filesystem.delete_dir(path)
             elif not inside:
-                os.rmdir(path)  # noqa: PTH106
+                os.rmdir(self.uri)  # noqa: PTH106
         except OSError:  # something came meanwhile
             inside = [*self.directories(), *self.files()]
             if not inside:
@@ -415,31 +419,32 @@ class Store:
 
     def remove_files(self, names: Iterable[str]) -> None:
         """Delete files below this place; one that is not there is no matter."""
-        filesystem, path = self._filesystem()
         checked = set()
         for name in names:
             above = name.rpartition("/")[0]
             if above not in checked:
                 self.check_way(above)
                 checked.add(above)
-            with suppress(FileNotFoundError), self._changing(name):
+            with (
+                suppress(FileNotFoundError),
+                self._changing(name),
+                self._asking(StoreRequest.DELETE) as (filesystem, path),
+            ):
                 filesystem.delete_file(f"{path}/{name}")
 
     def move_to(self, target: Store) -> None:
         """Rename this directory, in one step on a file system; the directories above `target` are made."""
         self.check_way()
         target.check_way()
-        filesystem, path = self._filesystem()
-        _, destination = target._filesystem()
-        filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
-        with self._changing(), target._changing():
+        destination = target._asked()[1]
+        with self._changing(), target._changing(), self._asking(StoreRequest.WRITE) as (filesystem, path):
+            filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
             filesystem.move(path, destination)
 
     def copy_to(self, target: Store) -> None:
         """Copy everything below this place; the object store does it where both lie in one."""
-        filesystem, path = self._filesystem()
-        to = target._filesystem()[1]
-        with target._changing():
+        to = target._asked()[1]
+        with target._changing(), self._asking(StoreRequest.WRITE) as (filesystem, path):
             pafs.copy_files(path, to, source_filesystem=filesystem, destination_filesystem=filesystem)
 
     def remove_table(self) -> None:
@@ -452,8 +457,7 @@ class Store:
     def remove(self) -> None:
         """Delete everything below this place, and the place itself; of a symbolic link nothing but itself."""
         self.parent.check_way()
-        filesystem, path = self._filesystem()
-        with suppress(FileNotFoundError), self._changing():
+        with suppress(FileNotFoundError), self._changing(), self._asking(StoreRequest.DELETE) as (filesystem, path):
             try:
                 filesystem.delete_dir(path)
             except OSError as exc:
@@ -463,11 +467,17 @@ class Store:
                 filesystem.delete_dir(path)
 
     def _listed(self, kind: pafs.FileType) -> list[str]:
-        filesystem, path = self._filesystem()
-        selector = pafs.FileSelector(path, allow_not_found=True)
-        return sorted(info.base_name for info in filesystem.get_file_info(selector) if info.type == kind)
+        with self._asking(StoreRequest.LIST) as (filesystem, path):
+            infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == kind)
 
-    def _filesystem(self) -> tuple[pafs.FileSystem, str]:
+    @contextmanager
+    def _asking(self, kind: StoreRequest) -> Iterator[tuple[pafs.FileSystem, str]]:
+        """Give the block what it asks, and the path of this place there; what an object store is asked for is counted."""
+        with store_requests.sent(kind) if self.is_remote else nullcontext():
+            yield self._asked()
+
+    def _asked(self) -> tuple[pafs.FileSystem, str]:
         return filesystem(self.uri, self.storage_options)
 
 

@@ -16,7 +16,16 @@ import pyarrow.compute as pc
 
 from lance_flight.decoded_sizes import fixed_bytes
 from lance_flight.errors import DataError, SchemaError
-from lance_flight.model.arrow_types import have_gaps, is_multivector, is_vector, storage_of, vector_type
+from lance_flight.model.arrow_types import (
+    have_gaps,
+    is_list,
+    is_multivector,
+    is_number,
+    is_string,
+    is_vector,
+    storage_of,
+    vector_type,
+)
 from lance_flight.model.json_documents import documents, has_json_inside, is_document, is_json
 
 ALIGNMENT = 16
@@ -148,7 +157,7 @@ def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
     for place, field in enumerate(table.schema):
         kind = target.field(field.name).type
         is_wider = kind != field.type and (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-        if (is_wider and _is_number(field.type)) or _are_floats(field.type, kind):
+        if (is_wider and is_number(field.type)) or _are_floats(field.type, kind):
             nearest = _nearest(table.column(place), kind)
             table = table.set_column(place, field.with_type(nearest.type), nearest)
     return table
@@ -156,10 +165,10 @@ def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
 
 def _are_floats(source: pa.DataType, target: pa.DataType) -> bool:
     """Return whether lists of numbers become lists of floats."""
-    if source == target or not (_is_list(source) and _is_list(target)):
+    if source == target or not (is_list(source) and is_list(target)):
         return False
     source, target = source.value_type, target.value_type
-    return (_is_number(source) and pa.types.is_floating(target)) or _are_floats(source, target)
+    return (is_number(source) and pa.types.is_floating(target)) or _are_floats(source, target)
 
 
 def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -173,7 +182,7 @@ def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     except pa.ArrowInvalid:
         return column
     mine, given = (
-        _doubles(pc.list_flatten(each, recursive=True) if _is_list(kind) else each) for each in (nearest, column)
+        _doubles(pc.list_flatten(each, recursive=True) if is_list(kind) else each) for each in (nearest, column)
     )
     return column if np.any(np.isinf(mine) & np.isfinite(given)) else nearest
 
@@ -211,11 +220,11 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
     if is_json(field.type):
         return documents(column, field.name)
     try:
-        if is_vector(vector_type(field.type)) and _is_list(column.type):
+        if is_vector(vector_type(field.type)) and is_list(column.type):
             return _as_vectors(column, field)
         cast = _converted(column, field.type)
         # Text is parsed and written by rules of its own, and NULL alone, as in an empty list, is nothing else.
-        if not _is_text(column.type) and not _is_text(field.type) and not pa.types.is_null(_innermost(column.type)):
+        if not is_string(column.type) and not is_string(field.type) and not pa.types.is_null(_innermost(column.type)):
             _refuse_changed(column, cast, field)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
         raise DataError(
@@ -231,7 +240,7 @@ def _as_vectors(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array
     if not pa.types.is_floating(kind.value_type):
         return _converted(column, field.type)
     nearest = column if column.type == field.type else _nearest(column, field.type)
-    if nearest.type != field.type and _is_text(_innermost(column.type)):
+    if nearest.type != field.type and is_string(_innermost(column.type)):
         raise DataError(f"column {field.name!r} is {column.type}; expected lists of numbers, as {kind} is")
     if nearest.type != field.type:
         raise DataError(f"column {field.name!r} holds vectors in {column.type} with numbers beyond {kind}")
@@ -246,7 +255,7 @@ def check_lengths(
     The lists are `are_inside` those of the column, or these themselves.
     """
     lists = pc.list_flatten(column) if are_inside else column
-    if not _is_list(lists.type):
+    if not is_list(lists.type):
         return
     lengths = pc.list_value_length(lists)
     wrong = pc.index(pc.fill_null(pc.not_equal(lengths, size), fill_value=False), True).as_py()
@@ -301,7 +310,7 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     if is_json(target):
         return is_document(source)
     source = storage_of(source) if is_json(source) else source
-    if _is_text(source) != _is_text(target) and not pa.types.is_dictionary(source):
+    if is_string(source) != is_string(target) and not pa.types.is_dictionary(source):
         return False
     # Arrow looks at the sizes of lists only where there are some.
     have_sizes = pa.types.is_fixed_size_list(source) and pa.types.is_fixed_size_list(target)
@@ -314,21 +323,9 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     return True
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
 def _innermost(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values in lists of any depth."""
-    return _innermost(kind.value_type) if _is_list(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return _innermost(kind.value_type) if is_list(kind) else kind
 
 
 def _duplicates(names: Iterable[str]) -> list[str]:
