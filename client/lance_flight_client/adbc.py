@@ -6,7 +6,7 @@ Everything here is plain `adbc_driver_flightsql`; an application needs nothing o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -75,6 +75,9 @@ COMMIT_ID = f"{_HEADER}lance-flight-commit-id"
 MESSAGE_SIZE = "adbc.flight.sql.client_option.with_max_msg_size"
 LARGEST_MESSAGE = 256 << 20
 """Most bytes of a message on the connections of this module; 16 MiB on others, unless their option `MESSAGE_SIZE` says otherwise."""
+
+COOKIES = "adbc.flight.sql.rpc.with_cookie_middleware"
+"""Option `true` of a connection whose session a cookie identifies, as BEGIN needs it."""
 
 _LARGEST_BATCH = 8 << 20
 """Most bytes of a batch that is sent, unless it is one row: half of what the driver sends by default."""
@@ -160,10 +163,20 @@ def answered(
     """
     with connection.cursor() as cursor, _server_errors():
         if begins is not None:
-            begins(cursor.adbc_cancel)
+            begins(_canceller(cursor))
         cursor.execute(sql)
         reader = cursor.fetch_record_batch()
         yield StatementAnswer(reader.schema, _read(reader), cursor.rowcount)
+
+
+def _canceller(cursor: Any) -> Callable[[], None]:
+    """Return a function that cancels what a cursor runs, and does nothing where that has just ended."""
+
+    def cancel() -> None:
+        with suppress(Error):
+            cursor.adbc_cancel()
+
+    return cancel
 
 
 def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -218,7 +231,7 @@ def ingest(
     data = in_messages(decoded(data))
     with connection.cursor() as cursor:
         if begins is not None:
-            begins(cursor.adbc_cancel)
+            begins(_canceller(cursor))
         given = {
             STABLE_ROW_IDS: "true" if stable_row_ids else None,
             FILE_VERSION: file_version,

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lance_flight_client.values import Form, form_of, texts
+
 Key: TypeAlias = tuple[Any, ...]
 _LEVELS = "▁▂▃▄▅▆▇█"
 _NOT_READ = "·"
@@ -36,12 +38,9 @@ def partition_map(
     b     ····················                      10
     """
     names = partitions.column_names[1 : partitions.column_names.index("object_id")]
-    cells = {
-        tuple(_shown(row[name]) for name in names): PartitionCell(
-            row["rows"] or 0, read is None or row["object_id"] in read
-        )
-        for row in partitions.to_pylist()
-    }
+    keyed = zip(*(_shown(partitions[name]) for name in names), strict=True) if names else [()] * partitions.num_rows
+    counted = zip(keyed, partitions["rows"].to_pylist(), partitions["object_id"].to_pylist(), strict=True)
+    cells = {key: PartitionCell(rows or 0, read is None or place in read) for key, rows, place in counted}
     keys = list(cells)
     down = _split(keys, names)
     if down == 0:
@@ -119,8 +118,12 @@ def _left(count: int, height: int) -> list[str]:
     return [f"… {count - height:,} more"] if count > height else []
 
 
-def _shown(value: Any) -> Any:
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+def _shown(column: pa.ChunkedArray) -> Sequence[Any]:
+    """Return the values of a field, which order the map: moments, of which Python has not all, as texts."""
+    if form_of(column.type) is Form.MOMENT:
+        return texts(column)
+    values = column.to_pylist()
+    return [value.decode(errors="backslashreplace") if isinstance(value, bytes) else value for value in values]
 
 
 def _order(key: Key) -> tuple[Any, ...]:

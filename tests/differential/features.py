@@ -92,8 +92,88 @@ LONG: Tables = {
 }
 TRIED: Tables = {"t (x BIGINT)": (None, "(3000000000), (5), (0), (NULL)")}
 NO_TABLES: Tables = {}
+SALES: Tables = {
+    "sales (id BIGINT, n VARCHAR, p VARCHAR, v DOUBLE, w BIGINT)": (
+        "p",
+        "(1, 'a', 'x', 1.5, 1), (2, 'b', 'y', 2.5, NULL), (3, 'a', 'x', 3.5, 3), (4, 'a', 'y', NULL, 4), (5, 'c', NULL, 1, 1)",
+    ),
+    "others (id BIGINT, z BIGINT)": (None, "(1, 10), (1, 11), (4, 40), (NULL, 0)"),
+}
+_NPV = "(SELECT n, p, v FROM sales)"
 
 FEATURES = {
+    "values become columns": Feature(
+        tables=SALES,
+        has_names=True,
+        queries=[
+            "PIVOT sales ON p IN ('x', 'y') USING sum(v) GROUP BY n",
+            "PIVOT sales ON p IN ('x', 'y') USING sum(v) AS s, count(*) AS c GROUP BY n",
+            f"PIVOT {_NPV} ON p IN ('x', 'y') USING sum(v)",
+            "PIVOT sales ON w IN (1, 3) USING max(v) GROUP BY n",
+            "PIVOT sales ON p IN ('x') USING sum(v * w) GROUP BY n ORDER BY n DESC LIMIT 1",
+            "PIVOT sales ON p IN ('x') USING sum(CASE WHEN v > 2 THEN v END) GROUP BY n",
+            f"SELECT * FROM {_NPV} PIVOT (sum(v) FOR p IN ('x', 'y'))",
+            f"SELECT * FROM {_NPV} PIVOT (sum(v) AS s FOR p IN ('x' AS xx, 'y'))",
+            "SELECT * FROM (SELECT n, p, v, w FROM sales) PIVOT (sum(v), max(w) FOR p IN ('x', 'y'))",
+            f"SELECT * FROM {_NPV} PIVOT (sum(v) FOR p IN ('x', 'y') GROUP BY n)",
+            "SELECT * FROM sales PIVOT (count(*) FOR p IN ('x')) AS q",
+            "SELECT * FROM sales PIVOT (count(DISTINCT v) FOR p IN ('x') GROUP BY n)",
+            f"SELECT q.n, j.id FROM {_NPV} PIVOT (sum(v) FOR p IN ('x', 'y')) AS q JOIN sales AS j ON q.n = j.n",
+            f"WITH c AS {_NPV} SELECT n, x + 1 AS y FROM c PIVOT (sum(v) FOR p IN ('x')) WHERE x IS NOT NULL",
+            "UNPIVOT sales ON v, w INTO NAME k VALUE val",
+            "SELECT * FROM (PIVOT sales ON p IN ('x') USING sum(v) GROUP BY n) WHERE x > 1",
+            "WITH q AS (PIVOT (SELECT DISTINCT n, p, v FROM sales) ON p IN ('x') USING sum(v)) SELECT n, x FROM q",
+            "WITH q AS (UNPIVOT sales ON v, w INTO NAME k VALUE val) SELECT k, sum(val) AS s FROM q GROUP BY k",
+            "PIVOT (FROM sales SELECT n, p, v) ON p IN ('x') USING max(v) ORDER BY n LIMIT 2",
+            "SELECT * FROM sales UNPIVOT (val FOR k IN (v, w))",
+            "SELECT * FROM sales UNPIVOT INCLUDE NULLS (val FOR k IN (v AS 'vv', w))",
+        ],
+        refused={
+            "PIVOT sales ON p USING sum(v)": "expected IN and the values in brackets, each of which becomes a column",
+            "SELECT * FROM sales PIVOT (sum(v) / 2 FOR p IN ('x'))": "behind one call of an aggregate",
+            "SELECT * FROM sales PIVOT (sum(CASE WHEN v > 1 THEN v END) FOR p IN ('x'))": "write GROUP BY and the columns to keep",
+            "SELECT * FROM sales PIVOT (sum(v) FOR p IN (SELECT p FROM sales))": "expected a number or a text in quotes",
+        },
+    ),
+    "clauses of DuckDB": Feature(
+        tables=SALES,
+        queries=[
+            "SELECT sales.id FROM sales SEMI JOIN others ON sales.id = others.id",
+            "SELECT id FROM sales ANTI JOIN others USING (id)",
+            "SELECT sum(v) FILTER (p = 'x'), count(*) FILTER (WHERE p = 'y') FROM sales",
+            "SELECT n, w FROM sales ORDER BY ALL LIMIT 3",
+            "SELECT n AS a, sum(v), max(id) FROM sales GROUP BY ALL ORDER BY ALL DESC NULLS LAST LIMIT 1",
+            "SELECT p, (SELECT max(z) FROM others) AS m FROM sales WHERE p IS NOT NULL ORDER BY ALL DESC LIMIT 2",
+            "SELECT * FROM (SELECT DISTINCT n, p FROM sales WHERE p > 'x' ORDER BY ALL LIMIT 1)",
+            "SELECT w * 2 AS a FROM sales WHERE w > 0 ORDER BY ALL LIMIT 2",
+            "FROM sales SELECT n, id ORDER BY ALL LIMIT 2",
+            "SELECT id + 1 AS x, x * 2 AS y, y - x AS z FROM sales",
+            "SELECT id + 1 AS x FROM sales WHERE x > 3",
+            "SELECT upper(n) AS name, count(*) AS c, c * 2 AS d FROM sales GROUP BY name HAVING c > 1",
+            "SELECT id AS v, v * 2 AS w2 FROM sales",
+            "SELECT 2 * w AS twice, (SELECT max(z) FROM others) + twice AS m FROM sales WHERE twice IS NOT NULL",
+            'SELECT id + 1 AS "My X", "My X" * 2 AS y FROM sales',
+            "SELECT * FROM (SELECT id * 2 AS k, k + 1 AS l FROM sales) AS q JOIN others ON q.l = others.id + 2",
+            "SELECT id * 2 AS k FROM sales WHERE k > 4 UNION ALL SELECT z AS k FROM others WHERE k > 4",
+            "SELECT CASE WHEN v > 2 THEN 'much' ELSE 'little' END AS size, count(*) FROM sales GROUP BY size",
+        ],
+        refused={
+            "SELECT random() AS x, x + 1 AS y FROM sales": "No field named x",
+            "SELECT x + 1 AS y, id AS x FROM sales": "No field named x",
+            "SELECT id AS x FROM sales WHERE id IN (SELECT id FROM others WHERE nope > 1)": "No field named nope",
+            "SELECT * FROM sales ORDER BY ALL": "ORDER BY ALL after * is not offered: name the columns",
+            "SELECT sales.*, 1 FROM sales ORDER BY ALL": "ORDER BY ALL after * is not offered",
+            "FROM sales ORDER BY ALL": "ORDER BY ALL after * is not offered",
+            "SELECT * FROM sales POSITIONAL JOIN others": "POSITIONAL JOIN is not offered: number the rows",
+            "SELECT * FROM sales ANY JOIN others USING (id)": "ANY JOIN is not offered",
+            "SELECT * FROM sales ASOF LEFT JOIN others USING (id)": "ASOF JOIN is not offered",
+            "SELECT * FROM sales USING SAMPLE 2": "USING SAMPLE is not offered: write TABLESAMPLE",
+            "SELECT * FROM sales LIMIT 50 PERCENT": "LIMIT … PERCENT is not offered",
+            "SELECT * FROM sales WHERE v BETWEEN SYMMETRIC 3 AND 1": "BETWEEN SYMMETRIC is not offered: write BETWEEN least(a, b)",
+            "SELECT w // 2 FROM sales": "// at character 10 is not offered; write a / b",
+            "SELECT w ** 2 FROM sales": "** at character 10 is not offered; write power(a, b)",
+        },
+    ),
     "conditions that are NULL or constants": Feature(
         tables=CONDITIONS,
         form="SELECT x FROM t WHERE {}",

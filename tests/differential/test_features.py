@@ -103,6 +103,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_a_comparison_with_a_subquery_may_be_null(peers: Callable[[Tables], Peers], operator: str, place: str) -> None:

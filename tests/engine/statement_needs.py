@@ -8,6 +8,8 @@ NEEDS = {
     "VALUES (1)": "",
     "FROM t SELECT x": "",
     "(SELECT 1)": "",
+    "PIVOT t ON p IN ('x') USING sum(v) GROUP BY n": "",
+    "UNPIVOT t ON a, b INTO NAME k VALUE v": "",
     "SUBSTRAIT 'cGxhbg=='": "",
     "EXPLAIN SELECT 1": "",
     "EXPLAIN ANALYZE SELECT 1": "",

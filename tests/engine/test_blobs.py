@@ -130,7 +130,7 @@ QUERIES = {
 
 def test_blobs_are_binary_to_queries(table: Engine) -> None:
     assert {sql: rows(table, sql) for sql in QUERIES} == QUERIES
-    assert table.query("DESCRIBE t")["data_type"].to_pylist() == ["int64", "string", "blob"]
+    assert table.query("DESCRIBE t")["data_type"].to_pylist() == ["BIGINT", "VARCHAR", "BLOB"]
     assert '"image" BLOB' in table.query("SHOW CREATE TABLE t")["definition"][0].as_py()
 
 
@@ -189,7 +189,7 @@ def test_columns_change_beside_blobs(engine: Engine, tmp_path: Path, made: str) 
         (7, 8, False, None),
         (7, None, None, b"\x05"),
     ]
-    assert engine.query("DESCRIBE t")["data_type"].to_pylist()[-1] == "blob"
+    assert engine.query("DESCRIBE t")["data_type"].to_pylist()[-1] == "BLOB"
     engine.update("ALTER TABLE t DROP COLUMN picture")
     assert rows(engine, "SELECT id, more FROM t WHERE more IS NOT NULL ORDER BY id") == [(3, VALUES[2]), (5, b"\x05")]
 

@@ -249,6 +249,9 @@ REFUSED = [
     "SELECT * FROM table_changes('customers', 'first', 'first')",
     "UPDATE customers SET name = 'x'",
     "UPDATE customers SET phone = phone WHERE id = 1",
+    "UPDATE customers SET name = o.phone FROM customers AS o WHERE customers.id = o.id",
+    "INSERT INTO customers (id, name) VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = customers.phone",
+    "INSERT INTO customers (id, phone) VALUES (1, 'x') ON CONFLICT (phone) DO NOTHING",
     "MERGE INTO customers c USING (VALUES (1)) AS s (k) ON c.id = s.k WHEN MATCHED THEN DELETE",
     "MERGE INTO customers c USING (VALUES (9)) AS s (k) ON c.id = s.k WHEN NOT MATCHED THEN INSERT (id) VALUES (s.k)",
     "INSERT OVERWRITE customers SELECT * FROM customers",
@@ -316,6 +319,13 @@ ATTACKS = [
     'SELECT note FROM "renamed@work"',
     "SELECT secret FROM renamed",
     "SELECT * FROM system.queries WHERE principal <> 'me'",
+    "PIVOT customers ON phone IN ('5550001' AS a, '5550002' AS b) USING count(*)",
+    "UNPIVOT customers ON phone, email INTO NAME k VALUE v",
+    "SELECT * FROM customers UNPIVOT (v FOR k IN (name, email))",
+    "SELECT id AS phone FROM customers WHERE phone > '5'",
+    "SELECT upper(name) AS email, email FROM by_email WHERE email > 'a'",
+    "DESCRIBE SELECT * FROM customers",
+    "SELECT * FROM customers AT (VERSION => 2)",
 ]
 
 

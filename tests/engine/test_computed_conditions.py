@@ -47,6 +47,7 @@ def partitions(database: Database, table: str, condition: str) -> tuple[int, str
     return int(re.match(r"partitions: (\d+) /", report)[1]), report  # type: ignore[index]
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     ("table", "condition", "read"),
     [

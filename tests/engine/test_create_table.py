@@ -234,6 +234,39 @@ def test_a_table_stays_where_the_new_one_cannot_be_made(database: Database, tabl
     assert files(database.root) == before
 
 
+DEFINITION = (
+    """id BIGINT NOT NULL COMMENT 'its number', p VARCHAR DEFAULT 'x', v FLOAT[2], constraint INT, PRIMARY KEY (id)"""
+)
+
+
+@pytest.mark.parametrize("form", ["CREATE TABLE {} LIKE {}", "CREATE OR REPLACE TABLE {} (LIKE {})"])
+@pytest.mark.parametrize("rest", ["PARTITIONED BY (p, bucket(4, id)) COMMENT 'all'", ""])
+def test_a_table_is_made_like_another_one(database: Database, table: str, form: str, rest: str) -> None:
+    database.run(f"CREATE TABLE {table} ({DEFINITION}) {rest}")
+    database.run(f"INSERT INTO {table} (id) VALUES (1)")
+    database.run(form.format(f"{table}_like", table))
+    (definition,), (other,) = (
+        database.query(f"SHOW CREATE TABLE {name}")["definition"].to_pylist() for name in (table, f"{table}_like")
+    )
+    assert other == definition.replace(f'"{table}"', f'"{table}_like"')
+    assert database.value(f"SELECT count(*) FROM {table}_like") == 0
+    assert database.run(f"INSERT INTO {table}_like (id) VALUES (7)") == 1
+    assert database.rows(f"SELECT id, p FROM {table}_like") == [(7, "x")]
+
+
+def test_the_columns_of_a_query_are_described(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
+    for query in (
+        f"SELECT id, upper(p) AS p, 1.5 AS n FROM {table}",
+        f"WITH q AS (SELECT id, p, 1.5 AS n FROM {table}) FROM q",
+    ):
+        assert [row[:3] for row in database.rows(f"DESCRIBE {query}")] == [
+            ("id", "BIGINT", "NO"),
+            ("p", "VARCHAR", "YES"),
+            ("n", "DOUBLE", "NO"),
+        ]
+
+
 def test_a_table_that_is_replaced_in_a_transaction_is_so_at_its_commit(
     database: Database, client: Client, table: str
 ) -> None:

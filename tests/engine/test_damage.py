@@ -409,3 +409,4 @@ def test_a_backup_tells_which_files_are_damaged(root: Path, tmp_path: Path, caps
     said = capsys.readouterr().out
     assert "[corrupt]" in said
     assert flipped.name in said
+    assert "holds: another SHA-256" in said

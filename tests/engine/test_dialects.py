@@ -24,6 +24,7 @@ CALLS = [
     pytest.param("{fn RIGHT('abc', 2)}", "bc", id="right"),
     pytest.param("{fn SUBSTRING('abcd', 2, 2)}", "bc", id="substring"),
     pytest.param("{fn LOCATE('c', 'abc')}", 3, id="locate"),
+    pytest.param("{fn LOCATE('c', 'cbc', 2)}", 3, id="locate from a place on"),
     pytest.param("{fn POSITION('c' IN 'abc')}", 3, id="position"),
     pytest.param("{fn REPLACE('abc', 'b', 'x')}", "axc", id="replace"),
     pytest.param("{fn REPEAT('ab', 2)}", "abab", id="repeat"),

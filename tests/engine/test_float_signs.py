@@ -113,6 +113,7 @@ def nans(database: Database) -> Database:
     return database
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("column", ["d", "r"])
 @pytest.mark.parametrize("value", NANS)
 def test_all_nan_are_one_value_beyond_the_others(nans: Database, value: str, column: str) -> None:

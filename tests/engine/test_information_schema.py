@@ -60,3 +60,9 @@ def test_a_table_that_cannot_be_read_is_listed_without_columns(engine: Engine) -
     described = engine.query("SELECT table_name FROM information_schema.columns ORDER BY 1").to_pydict()
     assert listed == {"table_name": ["a1", "a2", "b1"]}
     assert described == {"table_name": ["a1", "b1"]}
+
+
+def test_functions_return_types_of_sql(engine: Engine) -> None:
+    found = engine.query("SELECT DISTINCT data_type FROM information_schema.routines").column(0).to_pylist()
+    assert {"BIGINT", "VARCHAR", "DOUBLE", "BIGINT[]", "BOOLEAN"} <= set(found)
+    assert [kind for kind in found if kind is not None and kind != kind.upper()] == []

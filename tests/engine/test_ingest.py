@@ -335,6 +335,7 @@ UNFIT = [
 ]
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize(("data", "says"), UNFIT)
 def test_rows_that_do_not_fit_are_refused_by_column_and_nothing_is_stored(
     database: Database, target: str, data: pa.Table, says: list[str]

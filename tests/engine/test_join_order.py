@@ -104,6 +104,7 @@ def joins(database: Database, sql: str) -> list[str]:
     return [line.strip() for line in plan.splitlines() if "Inner Join:" in line or "Cross Join:" in line]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_every_order_gives_the_same_rows(
     database: Database, peer: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, query: str
@@ -327,6 +328,7 @@ def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return database
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("sql", FILTERED.values(), ids=FILTERED)
 def test_rows_that_find_none_to_join_with_are_left_out_and_no_others(
     facts: Database, monkeypatch: pytest.MonkeyPatch, sql: str

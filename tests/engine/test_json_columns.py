@@ -139,7 +139,7 @@ QUERIES = {
 def test_documents_are_texts_to_queries(table: Engine) -> None:
     assert {sql: rows(table, sql) for sql in QUERIES} == QUERIES
     assert table.query("SELECT doc FROM t").schema.field("doc").type == pa.json_()
-    assert table.query("DESCRIBE t")["data_type"].to_pylist() == ["int64", "string", "json"]
+    assert table.query("DESCRIBE t")["data_type"].to_pylist() == ["BIGINT", "VARCHAR", "JSON"]
     assert '"doc" JSON' in table.query("SHOW CREATE TABLE t")["definition"][0].as_py()
 
 
@@ -252,7 +252,7 @@ def test_columns_change_beside_documents_and_to_them(table: Engine) -> None:
         (6, "[6]", 7, default, "1"),
     ]
     assert table.query("DESCRIBE t")["data_type"].to_pylist() == [
-        *("int64", "string", "json", "int64", "json", "json", "int64", "json")
+        *("BIGINT", "VARCHAR", "JSON", "BIGINT", "JSON", "JSON", "BIGINT", "JSON")
     ]
     sizes = [(doc and len(doc), doc) for n, doc in BEFORE.items() if n != 3]
     assert rows(table, "SELECT size, copied FROM t WHERE id < 6 ORDER BY id") == sizes
@@ -273,7 +273,7 @@ def test_documents_inside_other_values_are_read_and_not_written(engine: Engine, 
 
 def test_a_table_made_of_a_query_has_documents_where_the_query_has_columns_of_them(table: Engine) -> None:
     table.update("CREATE TABLE c AS SELECT id, doc, upper(doc) AS text FROM t")
-    assert table.query("DESCRIBE c")["data_type"].to_pylist() == ["int64", "json", "string"]
+    assert table.query("DESCRIBE c")["data_type"].to_pylist() == ["BIGINT", "JSON", "VARCHAR"]
     assert dict(rows(table, "SELECT id, doc FROM c ORDER BY id")) == BEFORE
 
 

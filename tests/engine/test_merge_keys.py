@@ -80,6 +80,7 @@ def merged(engine: Engine, source: str, clauses: str, monkeypatch: pytest.Monkey
     return scanned[-1], affected
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_the_partitions_concerned_are_read_and_give_the_answer_of_all(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, int, int]

@@ -146,9 +146,9 @@ def test_partition_fields_named_like_other_columns_are_told_apart(database: Data
 
 def test_describe_says_types_ids_and_what_a_column_partitions(database: Database, events: str) -> None:
     expected = [
-        ("id", "int64", "NO", 0, None, None),
-        ("d", "date32[day]", "YES", 1, "d_year: year", None),
-        ("country", "string", "YES", 2, "country: identity", None),
+        ("id", "BIGINT", "NO", 0, None, None),
+        ("d", "DATE", "YES", 1, "d_year: year", None),
+        ("country", "VARCHAR", "YES", 2, "country: identity", None),
     ]
     for statement in ("DESCRIBE", "DESC", "DESCRIBE TABLE"):
         assert database.rows(f"{statement} {events}") == expected

@@ -157,6 +157,7 @@ def stored(root: Path) -> list[tuple[int, str | None]]:
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("sql", "expected"), WRITES)
 def test_rows_are_changed_by_the_values_of_their_partition(
     tmp_path: Path, form: Any, sql: str, expected: list[tuple[int, str | None]]

@@ -119,3 +119,14 @@ def test_a_plain_table_has_no_picture(tmp_path: Path, capsys: pytest.CaptureFixt
     open_engine(tmp_path, target_partitions=1).execute("CREATE TABLE t (id BIGINT)")
     assert main(["inspect", str(tmp_path), "t", "--map"]) == 1
     assert "table 't' is not partitioned" in capsys.readouterr().err
+
+
+def test_moments_that_python_has_not_are_drawn() -> None:
+    moments = pa.array([2**62, None, 1], pa.int64()).view(pa.timestamp("s"))
+    rows = {"spec_id": [1, 1, 1], "at": moments, "object_id": ["a", "b", "c"], "rows": [4, 2, 1]}
+    assert [line.split("  ")[0] for line in partition_map(pa.table(rows)).splitlines()] == [
+        "at",
+        "146138514283-06-19 07:45:04",
+        "1970-01-01 00:00:01",
+        "NULL",
+    ]

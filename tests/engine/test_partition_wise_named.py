@@ -144,6 +144,7 @@ def check(engine: Engine, sql: str, how: str | None, *, in_order: bool) -> None:
         assert how is None or how in kinds, explained
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("sql", GROUPED)
 def test_what_is_run_in_groups_gives_what_the_plain_plan_gives(engine: Engine, sql: str) -> None:
     check(engine, sql, GROUPS, in_order=False)

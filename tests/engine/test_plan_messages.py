@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lance_flight.engine.sql.foreign_functions import INSTEAD, function_advice
+from lance_flight.engine.sql.foreign_functions import function_advice
+from lance_flight.engine.sql.function_table import advice
 from lance_flight.engine.sql.plan_messages import plain_error, plain_message
 from lance_flight.engine.sql.routines import routines
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
@@ -77,17 +78,33 @@ def test_no_call_of_a_function_shows_the_inside_of_a_plan(odd: Database) -> None
     assert {sql: text for sql, text in told.items() if INSIDE.search(text) or "[internal]" in text} == {}
 
 
-@pytest.mark.parametrize("name", sorted(INSTEAD))
+@pytest.mark.parametrize("name", sorted(advice()))
 def test_what_to_write_in_place_of_a_foreign_function_is_answered(odd: Database, name: str) -> None:
     columns = "a, b, s, ts, ts AS ts2, l AS list FROM t"
-    first = re.split(r", (?:or|with|for) ", INSTEAD[name])[0]
+    first = re.split(r", (?:or|with|for) ", advice()[name])[0]
     assert odd.rows(f"EXPLAIN SELECT {first} FROM (SELECT {columns}) {'GROUP BY s' if 'grouping' in first else ''}")
 
 
-@pytest.mark.parametrize("name", ["nope", "soundex", "crc32", "sleep", "lagg", "to_jason"])
+@pytest.mark.parametrize("condition", ["s -> s = '1'", "l && l"])
+def test_calls_that_stand_in_for_an_operator_are_answered(odd: Database, condition: str) -> None:
+    text = said(odd, f"SELECT id FROM t WHERE {condition}")
+    call = re.search(r"write (\w+\([^)]*\))", text)
+    assert call is not None, text
+    assert odd.rows(f"EXPLAIN SELECT {call[1]} FROM (SELECT s, l AS a, l AS b FROM t)")
+
+
+@pytest.mark.parametrize("name", ["nope", "metaphone", "crc32", "sleep", "to_jason", "map_from_entries", "json_object"])
 def test_no_function_of_another_meaning_is_suggested(odd: Database, name: str) -> None:
     assert said(odd, f"SELECT {name}(s) FROM t") == f"[42000] [invalid_sql] Invalid function '{name}'"
     assert function_advice(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("slip", "name"), [("lagg", "lag"), ("uper", "upper"), ("datedif", "datediff"), ("yearr", "year")]
+)
+def test_a_slip_of_the_keyboard_is_told(odd: Database, slip: str, name: str) -> None:
+    told = f"[42000] [invalid_sql] Invalid function '{slip}'; did you mean {name}?"
+    assert said(odd, f"SELECT {slip}(s) FROM t") == told
 
 
 DUMPS = [

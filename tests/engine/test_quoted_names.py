@@ -42,6 +42,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+@pytest.mark.sample(4)
 @EVERY
 @KINDS
 def test_a_table_of_this_name_does_all_that_tables_do(database: Database, name: str, *, partitioned: bool) -> None:

@@ -64,6 +64,7 @@ CONVERTED: dict[str, tuple[pa.Array, str]] = {
 SLICES = {"whole": (0, 4), "from one": (1, 3), "one row": (2, 1), "the middle": (1, 2), "no rows": (0, 0)}
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize(("array", "expected"), CONVERTED.values(), ids=CONVERTED.keys())
 @pytest.mark.parametrize(("start", "rows"), SLICES.values(), ids=SLICES.keys())
 def test_a_type_that_clients_do_not_read_is_converted(array: pa.Array, expected: str, start: int, rows: int) -> None:

@@ -98,7 +98,7 @@ def test_what_a_client_says_in_the_name_of_the_proxy_is_dropped(running: Replica
     assert peer.startswith("ipv4:127.0.0.1:")
 
 
-@pytest.mark.skipif(not IS_FULL, reason="it waits for longer than HAProxy waits for a first call")
+@pytest.mark.full  # it waits for longer than HAProxy waits for a first call
 def test_a_client_that_is_quiet_keeps_its_connection(running: Replicated) -> None:
     """What tells apart a client without cookies is its connection."""
     options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token_of('alice')}".encode())])

@@ -59,6 +59,7 @@ PARAMETERS = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("sql", "parameters"), PARAMETERS.values(), ids=PARAMETERS)
 def test_parameters_without_bytes_are_refused(server: Server, sql: str, parameters: pa.RecordBatch) -> None:
     with bounded(server, memory=256 << 20):
@@ -169,6 +170,7 @@ def test_compressed_batches_are_bounded_before_they_are_decompressed(
 SOME = 4
 
 
+@pytest.mark.full
 def test_large_parameters_of_many_clients_become_handles_one_after_another(outgrown: Server) -> None:
     """A client that finds no room is refused, and tries again later, as it is told to."""
     batch, pause = rows(pa.array(["x" * 60_000_000])), Event()
@@ -237,6 +239,11 @@ STATEMENTS = {
     "padding": f"SELECT concat({calls('lpad(s, n + {})', 3_000_000)}) FROM t",
     "a list as a text": f"SELECT length(array_to_string(range(3000000), '{'y' * 900}'))",
     "a text as a list": "SELECT cardinality(string_to_array(repeat(s, 30000000), NULL)) FROM t",
+    "a printed text": "SELECT printf('%s%s', repeat(s, 15000000), repeat(s, 15000000)) FROM t",
+    "a text for a URL": "SELECT url_encode(repeat('%', n + 15000000)) FROM t",
+    "parts by a pattern": "SELECT string_split_regex(repeat(s, 15000000), 'a') FROM t",
+    "all matches": "SELECT regexp_extract_all(repeat(s, 15000000), 'a') FROM t",
+    "characters that are compared": "SELECT jaro_similarity(a, a) FROM (SELECT repeat(s, 15000000) AS a FROM t)",
     "copies of a call": f"SELECT length({'||'.join('a' * 200)}) FROM (SELECT repeat(s, n * 10000000) AS a FROM t)",
     **{
         f"recursion by {name}": f"WITH RECURSIVE r AS (SELECT {first} AS a, 1 AS n UNION ALL SELECT {step}, n + 1 FROM r WHERE n < 60)"
@@ -283,6 +290,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("sql", STATEMENTS.values(), ids=STATEMENTS)
 def test_calls_that_make_much_of_little_are_refused(server: Server, sql: str) -> None:
     with bounded(server, memory=512 << 20):
@@ -368,7 +376,7 @@ def test_a_cancelled_write_of_many_partitions_ends_and_leaves_nothing(server: Se
     assert files(server.root) == before
 
 
-@pytest.mark.skipif(not IS_FULL, reason="takes half a minute")
+@pytest.mark.full  # takes half a minute
 def test_ten_thousand_partitions_are_written_in_little_memory(tmp_path: Path) -> None:
     with capped(tmp_path / "root", "--server-memory-limit", "256MiB") as served:
         served.run("CREATE TABLE parts (k BIGINT, v BIGINT) PARTITIONED BY (k)")

@@ -96,6 +96,7 @@ TOO_LARGE = {
 }
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("sql", "says"), TOO_LARGE.values(), ids=TOO_LARGE)
 def test_what_is_too_large_is_refused_by_its_bound(root: Engine, sql: str, says: str) -> None:
     before = told(root, "SHOW TABLES")
@@ -147,6 +148,7 @@ def test_a_type_in_a_parameter_or_a_plan_is_bounded(root: Engine) -> None:
     assert "50 brackets" in told(root, statement_of(plan))
 
 
+@pytest.mark.full
 def test_tables_of_many_columns_are_made(root: Engine) -> None:
     assert told(root, f"CREATE TABLE wide ({', '.join(f'c{n} INT' for n in range(1_000))})") == "0"
     assert told(root, f"ALTER TABLE wide {', '.join(f'ADD COLUMN n{n} INT' for n in range(500))}") == "0"

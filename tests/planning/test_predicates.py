@@ -159,6 +159,7 @@ SCALARS: list[tuple[pa.DataType, str, Any]] = [
 ]
 
 
+@pytest.mark.sample(62)
 @pytest.mark.parametrize("op", list(Op), ids=lambda op: op.name)
 @pytest.mark.parametrize(("kind", "sql", "value"), SCALARS, ids=[str(kind) for kind, _, _ in SCALARS])
 def test_a_comparison_of_every_type(kind: pa.DataType, sql: str, value: Any, op: Op) -> None:

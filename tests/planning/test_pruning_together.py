@@ -122,6 +122,7 @@ def test_any_versions_together_keep_what_each_keeps_alone(
         assert set(alone.used) <= set(each.used)
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("distinct", [3, FEW_VALUES, FEW_VALUES + 1], ids="{} values".format)
 @pytest.mark.parametrize(
     ("stored", "asked"),

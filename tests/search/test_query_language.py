@@ -78,6 +78,7 @@ QUERIES: dict[str, Query] = {
 }
 
 
+@pytest.mark.sample(21)
 @pytest.mark.parametrize("written", QUERIES)
 @pytest.mark.parametrize("columns", [{"body": 1.0}, {"title": 2.5, "body": 1.0}], ids=["one", "two"])
 def test_operators_brackets_and_boosts(docs: Docs, written: str, columns: dict[str, float]) -> None:

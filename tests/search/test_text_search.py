@@ -57,6 +57,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("arguments", "matches"), QUERIES)
 def test_every_row_that_matches_is_found(docs: Engine, documents: Documents, arguments: str, matches: Any) -> None:
     rows = query(docs, f"SELECT id, _score FROM full_text_search('docs', 'body', {arguments}, k => 10000)")

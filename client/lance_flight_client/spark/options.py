@@ -121,24 +121,22 @@ def meanings(kind: type[Any]) -> Mapping[str, str]:
 class ReadOptions:
     """Options of a read, each declared once: what is read, from where, and how."""
 
-    root: str | None = option("directory or object-store URI of the tables, which are read directly")
+    root: str | None = option("directory or object-store URI of the tables, read directly")
     uri: str | None = option("server to read through instead: grpc://host:port or grpc+tls://host:port")
     table: NamedTable | None = option(  # noqa: RUF009 - a field
-        "table to read: name or schema.name, quoted if a part contains a dot", OptionReading.table
+        "name or schema.name, quoted if a part contains a dot", OptionReading.table
     )
-    query: str | None = option("with uri: SQL query to read instead of a table", goes_with="uri")
+    query: str | None = option("with uri: an SQL query to read instead of a table", goes_with="uri")
     snapshot: int | None = option("read the table at this version", OptionReading.number, goes_with="table")
     tag: str | None = option("read the table at this tag", goes_with="table")
     time: datetime | None = option(  # noqa: RUF009 - a field
-        "read the table as of this time (ISO 8601; UTC unless an offset is given)",
+        "read the table as of this time (ISO 8601; UTC without an offset)",
         OptionReading.moment,
         goes_with="table",
     )
-    filter: str | None = option(
-        "read only rows that satisfy this SQL condition over the table's columns", goes_with="table"
-    )
+    filter: str | None = option("read only rows that satisfy this SQL condition", goes_with="table")
     columns: tuple[str, ...] | None = option(
-        "read only these columns: names separated by commas, quoted if they contain one",
+        "read only these columns, separated by commas, quoted if they contain one",
         OptionReading.columns,
         goes_with="table",
     )
@@ -147,9 +145,7 @@ class ReadOptions:
     )
     username: str | None = option("with uri: user to log in as", goes_with="uri")
     password: str | None = option("with uri: password of the user", goes_with="uri", is_secret=True)
-    token: str | None = option(
-        "with uri: bearer token, instead of username and password", goes_with="uri", is_secret=True
-    )
+    token: str | None = option("with uri: a bearer token instead", goes_with="uri", is_secret=True)
     tls_roots: str | None = option("with grpc+tls: PEM file of the certificates to trust", goes_with="uri")
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -260,32 +256,28 @@ PARTITIONS, TABLE = "partitions", "table"
 class WriteOptions:
     """Options of a write, each declared once: the target, and how it is written."""
 
-    root: str = option("the directory or object-store URI of the tables; executors write there themselves")
+    root: str = option("directory or object-store URI of the tables; executors write there")
     table: NamedTable = option(  # noqa: RUF009 - a field
-        "table to write: name or schema.name, quoted if a part contains a dot", OptionReading.table
+        "name or schema.name, quoted if a part contains a dot", OptionReading.table
     )
-    partition_by: str | None = option(
-        "how the table is partitioned if it has to be made, as in SQL: year(ts), bucket(16, id), country"
-    )
+    partition_by: str | None = option("partition fields of a new table, as in SQL: year(ts), bucket(16, id), country")
     stable_row_ids: bool = option(
-        "whether the rows of a table that has to be made keep their ids: true, or false (as without)",
+        "whether rows of a new table keep their ids: true or false (the default)",
         OptionReading.switch,
     )
     file_version: str | None = option(
-        "the version of Lance's file format of a table that has to be made: 2.0, 2.1 or 2.2 (as without)",
+        "Lance's file format of a new table: 2.0, 2.1 or 2.2 (the default)",
         OptionReading.file_version,
     )
     overwrite: str | None = option(
-        "with mode overwrite: what is replaced, the partitions that get rows (as without) or the table"
+        "with mode overwrite: replace the partitions that get rows (the default), or the table"
     )
-    commit_id: str | None = option("a name for this write: it is committed once, however often it is run")
+    commit_id: str | None = option("a name for this write: it is committed once, however often it runs")
     snapshot: int | None = option(
-        "the version that the rows were computed from: what they replace must not have changed since",
+        "the version that the rows were computed from; replaced rows must not have changed since",
         OptionReading.number,
     )
-    report: str | None = option(
-        "a file on the driver that is made when all is committed: JSON with version, rows and partitions"
-    )
+    report: str | None = option("a file on the driver, made after the commit: JSON with version, rows and partitions")
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -332,11 +324,9 @@ def _find_write_problems(given: Mapping[str, str], *, overwrite: bool) -> Iterat
 
 READ_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "starting": "with which rows: all of the table as it is and then what is added (as without: table), the same from the"
-        " oldest snapshot on (earliest), only what is added from now on (latest), or after a snapshot, by its number",
-        "versions_per_trigger": "how many snapshots a batch may span, at most (as without: 1000)",
-        "changes": "what becomes of snapshots that remove or change rows: fail (as without), or new_rows to go on with the"
-        " rows that they bring",
+        "starting": "where to begin: table (the default), earliest, latest, or the number of a snapshot",
+        "versions_per_trigger": "the most snapshots in a batch (default: 1000)",
+        "changes": "snapshots that remove or change rows: fail (the default), or new_rows to read only the rows they bring",
     }
 )
 """Options of `readStream` beside those of a direct read."""

@@ -19,7 +19,7 @@ from sqlalchemy import sql, types
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError
 
-from lance_flight_client.adbc import LARGEST_MESSAGE, MESSAGE_SIZE, Credentials, in_messages
+from lance_flight_client.adbc import COOKIES, LARGEST_MESSAGE, MESSAGE_SIZE, Credentials, in_messages
 from lance_flight_client.sqlalchemy.compiler import (
     Binary,
     Decimals,
@@ -109,7 +109,6 @@ def _truth(name: str, text: str) -> bool:
 
 
 _OPTION = "adbc.flight.sql.session.option."
-_COOKIES = "adbc.flight.sql.rpc.with_cookie_middleware"
 
 
 class Connection:
@@ -181,7 +180,7 @@ class Connection:
         return getattr(self._adbc, name)
 
     def _open(self) -> dbapi.Connection:
-        options = {_COOKIES: "true", MESSAGE_SIZE: str(LARGEST_MESSAGE), **self._address.driver_options}
+        options = {COOKIES: "true", MESSAGE_SIZE: str(LARGEST_MESSAGE), **self._address.driver_options}
         connection = dbapi.connect(self._address.uri, db_kwargs=options, autocommit=True)
         try:
             if self._options:

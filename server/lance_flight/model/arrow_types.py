@@ -266,6 +266,11 @@ def is_string(kind: pa.DataType) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether `kind` is a list of any lengths, or of one."""
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Return whether `kind` is an integer, float or decimal."""
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

@@ -39,7 +39,7 @@ class TableReadOptions:
     tag: str | None = option("read the table at this tag")
     branch: str | None = option("read this branch of the table")
     time: datetime | None = option(  # noqa: RUF009 - a field
-        "read the table as of this time (ISO 8601; UTC unless an offset is given)", OptionReading.moment
+        "read the table as of this time (ISO 8601; UTC without an offset)", OptionReading.moment
     )
     partitions: int | None = option("maximum number of tasks (default: one per million rows)", OptionReading.number)
 
@@ -66,15 +66,13 @@ class TableReadOptions:
 class TableWriteOptions:
     """Options of a write to a table."""
 
-    commit_id: str | None = option("a name for this write: it is committed once, however often it is run")
+    commit_id: str | None = option("a name for this write: it is committed once, however often it runs")
     branch: str | None = option("write to this branch of the table")
     snapshot: int | None = option(
-        "the version that the rows were computed from: what they replace must not have changed since",
+        "the version that the rows were computed from; replaced rows must not have changed since",
         OptionReading.number,
     )
-    report: str | None = option(
-        "a file on the driver that is made when all is committed: JSON with version, rows and partitions"
-    )
+    report: str | None = option("a file on the driver, made after the commit: JSON with version, rows and partitions")
 
     @property
     def points(self) -> list[str]:

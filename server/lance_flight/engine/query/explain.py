@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pyarrow as pa
@@ -16,6 +17,22 @@ EXPLAIN_SCHEMA = pa.schema(
 )
 
 _NOT_SHOWN = "the plan is not shown: the query reads a table of which columns are masked, or not granted"
+
+
+_NUMBER = r"(?:\w+\()?-?(?:\d[\w.]*(?:[+-]\d+)?|NaN|inf|NULL)\)?"
+_LONG_LIST = re.compile(rf"({_NUMBER}(?:, ?{_NUMBER}){{2}})((?:, ?{_NUMBER}){{17,}})")
+"""Matches a list of twenty numbers and more, such as a vector, in two parts."""
+
+
+def with_short_lists(plan: str) -> str:
+    """Return the text of a plan with the first three numbers of a long list, and how many more there are.
+
+    >>> with_short_lists("distance(v, List([" + ", ".join(["0.5"] * 768) + "]))")
+    'distance(v, List([0.5, 0.5, 0.5, … 765 more]))'
+    >>> with_short_lists("make_array(" + ",".join(["Float64(-1e-7)"] * 20) + ")")
+    'make_array(Float64(-1e-7),Float64(-1e-7),Float64(-1e-7), … 17 more)'
+    """
+    return _LONG_LIST.sub(lambda found: f"{found[1]}, … {found[2].count(',')} more", plan)
 
 
 def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Table:
@@ -40,7 +57,7 @@ def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Tab
         rows.append(("analyze", f"rows: {produced}\n{opened}seconds: {seconds:.3f}"))
     rows += [("partitions", report) for report in reports]
     rows += [] if is_restricted else division.notes
-    rows = [(kind, without_checks(text)) for kind, text in rows]
+    rows = [(kind, with_short_lists(without_checks(text))) for kind, text in rows]
     return pa.Table.from_arrays(
         [pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA
     )

@@ -20,17 +20,18 @@ from lance_flight.catalog.storage.looks import looking_since
 from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.plan_messages import sql_types
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.sql.routines import routines
-from lance_flight.engine.sql.type_names import (
+from lance_flight.errors import Corrupt, NewerFormat, NotFound, Unsupported
+from lance_flight.model.schema import NamespaceSchema, primary_key_name
+from lance_flight.model.type_names import (
     column_type_name,
     datetime_precision,
     numeric_precision,
     numeric_radix,
     numeric_scale,
 )
-from lance_flight.errors import Corrupt, NewerFormat, NotFound, Unsupported
-from lance_flight.model.schema import NamespaceSchema, primary_key_name
 from lance_flight.planning.arrow_expression import columns_of, predicate_from_arrow, row_filter
 from lance_flight.planning.predicates import Predicate, all_of, conjuncts
 
@@ -287,7 +288,7 @@ _ROUTINES: RowTable[InformationSchema, Mapping[str, Any]] = RowTable(
         _text("routine_schema", lambda _: INFORMATION_SCHEMA),
         _text("routine_name", lambda routine: routine["routine_name"]),
         _text("routine_type", lambda routine: routine["routine_type"]),
-        _text("data_type", lambda routine: routine["data_type"], is_nullable=True),
+        _text("data_type", lambda routine: _sql_type(routine["data_type"]), is_nullable=True),
         _text("function_type", lambda routine: routine["function_type"], is_nullable=True),
         _text("is_deterministic", lambda routine: _yes(routine["is_deterministic"])),
         _text("description", lambda routine: routine["description"], is_nullable=True),
@@ -305,3 +306,7 @@ _TABLES: Mapping[str, RowTable[InformationSchema, Any]] = MappingProxyType(
         "routines": _ROUTINES,
     }
 )
+
+
+def _sql_type(name: str | None) -> str | None:
+    return None if name is None else sql_types(name)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.provider import ScanLog
-from lance_flight.engine.sql.foreign_functions import file_advice
+from lance_flight.engine.sql.foreign_functions import relation_advice
 from lance_flight.engine.sql.plan_messages import plain_error
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import (
@@ -81,7 +81,7 @@ class QueryErrors:
             return self._log.error
         for said, why in self._missing.items():
             if said in str(exc):
-                return NotFound(why + file_advice(why))
+                return NotFound(why + relation_advice(why))
         if isinstance(exc, MemoryError) or _NO_BUFFER in str(exc):
             return OutOfMemory(
                 "rows of the result take more memory at once than the server has for those of all clients; expected shorter"
@@ -106,7 +106,7 @@ class QueryErrors:
             return Refused(
                 f"no SELECT on column {column!r} of table {self._withheld[column]!r}; a role in the policy file grants it"
             )
-        return type(plain)(self._root.store.words(message + file_advice(message)))
+        return type(plain)(self._root.store.words(message + relation_advice(message)))
 
 
 def _short(exc: Exception) -> Exception:

@@ -75,7 +75,7 @@ from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.checked_arithmetic import sorts_rows
-from lance_flight.engine.sql.float_signs import compares_bits, is_number, may_compare_bits, without_signed_zeros
+from lance_flight.engine.sql.float_signs import compares_bits, may_compare_bits, without_signed_zeros
 from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
 from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.growth import Growth
@@ -88,10 +88,12 @@ from lance_flight.engine.sql.parameters import bound_values, parameter_count, wi
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
 from lance_flight.engine.sql.references import CATALOG, Point, quoted
+from lance_flight.engine.sql.reused_aliases import MOST_REUSED, with_reused_alias
 from lance_flight.engine.sql.rewriting import datafusion_text, numbered
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
+from lance_flight.model.arrow_types import is_number
 from lance_flight.model.long_texts import STATEMENTS
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
@@ -315,6 +317,30 @@ class QuerySession:
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         """Plan a query whose searches and hidden columns are replaced, with other words where it has no plan as it is written."""
+        try:
+            return self._frame_with_marks(sql, parameters, is_bound=is_bound)
+        except (SqlError, NotFound) as exc:
+            frame = self._frame_with_reused_names(sql, str(exc), parameters, is_bound=is_bound)
+            if frame is None:
+                raise
+            return frame
+
+    def _frame_with_reused_names(
+        self, sql: str, refusal: str, parameters: pa.RecordBatch | None, *, is_bound: bool
+    ) -> DataFrame | None:
+        """Plan a query that was refused, with expressions in place of the names of its select list; None where it has no such plan."""
+        for _ in range(MOST_REUSED):
+            reused = with_reused_alias(sql, refusal)
+            if reused is None:
+                return None
+            sql = reused
+            try:
+                return self._frame_with_marks(sql, parameters, is_bound=is_bound)
+            except (SqlError, NotFound) as exc:
+                refusal = str(exc)
+        return None
+
+    def _frame_with_marks(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         if with_marked_conditions(sql) == sql:
             return self._frame_as_written(sql, parameters, is_bound=is_bound)
         written = numbered(sql)

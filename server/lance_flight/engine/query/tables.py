@@ -6,6 +6,7 @@ A partitioned table takes its snapshot when its name is resolved, and keeps it f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -502,6 +503,9 @@ class TableView:
         return error
 
 
+_NESTED = re.compile(r"has no kernel matching input types \((?:\w*list|struct)")
+
+
 def failure(
     name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool], expired: Callable[[], bool]
 ) -> LanceFlightError:
@@ -514,6 +518,11 @@ def failure(
     """
     if isinstance(exc, LanceFlightError) and not isinstance(exc, NotFound):
         return exc
+    if isinstance(exc, pa.ArrowNotImplementedError) and _NESTED.search(str(exc)):
+        return Unsupported(
+            f"a condition compares lists or structs of {name!r} with each other; write a IS NOT DISTINCT FROM b for a = b,"
+            " or compare their elements"
+        )
     refused = storage_error(exc)
     if refused is not None:
         return refused

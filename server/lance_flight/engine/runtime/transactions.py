@@ -155,6 +155,12 @@ class SqlTransaction:
         else:
             self._reads[table.place].update(object_ids)
 
+    def remember_reads(self) -> None:
+        """Fail where others change what is read from here on, as a serialisable transaction does."""
+        self.serializable = True
+        if self._inner is not None:
+            self._inner.serializable = True
+
     def writing(self, table: Table) -> Transaction:
         """Return the changes to a table; raise `Unsupported` if another one was changed before, or a plain one cannot be."""
         if self._inner is None or not self._writes(table):

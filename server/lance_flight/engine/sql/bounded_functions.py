@@ -24,6 +24,7 @@ from datafusion import SessionContext, udf
 
 from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError
+from lance_flight.model.arrow_types import is_string
 
 MOST_BYTES, MOST_BYTES_OF_A_ROW = 256 << 20, 4 << 10
 """Bytes of the values that all calls of a statement make of one batch, and bytes of each row of it."""
@@ -204,7 +205,7 @@ def _lists(counts: Any, values: pa.Array, missing: pa.Array) -> pa.Array:
 
 
 def _text_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
-    _check_types(word, types, "a text and a number", [_is_text, _is_whole])
+    _check_types(word, types, "a text and a number", [is_string, _is_whole])
     return pa.utf8()
 
 
@@ -229,10 +230,6 @@ def _check_types(
         fits(kind) or pa.types.is_null(kind) for fits, kind in zip(kinds, types, strict=True)
     ):
         raise SqlError(f"{word} takes {expected}, got {', '.join(map(str, types)) or 'nothing'}")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -124,6 +124,7 @@ CHEAP_FUNCTIONS = frozenset(
             "in",
             "over",
         ),
+        *("age", "date_diff", "date_span", "days_of", "epoch", "epoch_ms", "len", "make_timestamp", "typeof"),
         *(
             "exists",
             "any",

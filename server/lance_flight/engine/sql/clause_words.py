@@ -14,9 +14,14 @@ SUSPECTS = re.compile(
 
 VERSION_OF = "a version of what is no table of the root"
 
+AT = "AT (…)"
+
 INSTEAD = {
     "AGGREGATE … ASC | DESC": "write |> ORDER BY after it",
+    "ANY JOIN": "write LEFT SEMI JOIN, or join a query with DISTINCT ON (…)",
+    AT: "write FOR VERSION AS OF n, FOR TIMESTAMP AS OF '…' or FOR TAG name after the table's name",
     "ASOF JOIN": "write a window function over the two tables' rows, ordered by the time",
+    "BETWEEN SYMMETRIC": "write BETWEEN least(a, b) AND greatest(a, b)",
     "CLUSTER BY": "leave it out, or write ORDER BY",
     "CONNECT BY": "write WITH RECURSIVE",
     "CROSS APPLY": "write CROSS JOIN LATERAL",
@@ -37,9 +42,13 @@ INSTEAD = {
     "INTERPOLATE": "join a table of all values",
     "INTO": "write CREATE TABLE y AS SELECT …, or INSERT INTO y SELECT …",
     "LATERAL VIEW": "write CROSS JOIN UNNEST(column), or unnest(column) in the SELECT list",
+    "LIMIT … PERCENT": "write TABLESAMPLE BERNOULLI (10) after a table's name, or LIMIT and a number",
     "LIMIT … BY": "write QUALIFY row_number() OVER (PARTITION BY …) <= n",
     "MATCH_RECOGNIZE": "write window functions",
     "OUTER APPLY": "write LEFT JOIN LATERAL … ON true",
+    "ORDER BY ALL after *": "name the columns, in SELECT or in ORDER BY",
+    "PASTE JOIN": "number the rows of both tables by row_number(), and join by the numbers",
+    "POSITIONAL JOIN": "number the rows of both tables by row_number(), and join by the numbers",
     "PARTITION": "write a condition on the partition's columns, as in WHERE p = 'a'",
     "PIVOT": "write an aggregate for each column, as in sum(x) FILTER (WHERE p = 'a')",
     "PREWHERE": "write WHERE: filters are pushed down by themselves",
@@ -49,6 +58,7 @@ INSTEAD = {
     "TABLESAMPLE": "write TABLESAMPLE BERNOULLI (10) after a table's name, or WHERE random() < 0.1",
     "TOP": "write TOP n right after SELECT, in a query without UNION, LIMIT or OFFSET; or LIMIT n at the end",
     "UNPIVOT": "write a SELECT for each column, and UNION ALL between them",
+    "USING SAMPLE": "write TABLESAMPLE BERNOULLI (10) after a table's name, or ORDER BY random() LIMIT n",
     "WITH (…) after a table": "leave the hints out: readers wait for no writer",
     "WITH CUBE": "write GROUP BY CUBE (a, b), with the expressions themselves",
     "WITH FILL": "join a table of all values, as of generate_series",
@@ -64,6 +74,7 @@ INSTEAD = {
 """Replacement to suggest for each clause; clauses that a rewrite handles are listed for the forms that it cannot."""
 
 FOLLOWED: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
+    "BETWEEN": ((frozenset(["SYMMETRIC"]), "BETWEEN SYMMETRIC"),),
     "CLUSTER": ((frozenset(["BY"]), "CLUSTER BY"),),
     "CONNECT": ((frozenset(["BY"]), "CONNECT BY"),),
     "DISTRIBUTE": ((frozenset(["BY"]), "DISTRIBUTE BY"),),
@@ -82,13 +93,20 @@ FOLLOWED: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
 """Clauses by their first two words, valid anywhere in a query."""
 JOINS = frozenset(["JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", "ASOF"])
 AFTER_TABLE: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
-    "ASOF": ((frozenset(["JOIN"]), "ASOF JOIN"),),
+    "ANTI": ((frozenset(["JOIN"]), "ANTI JOIN"),),
+    "ANY": ((JOINS, "ANY JOIN"),),
+    "ASOF": ((JOINS, "ASOF JOIN"),),
+    "AT": ((frozenset(["("]), AT),),
     "CROSS": ((frozenset(["APPLY"]), "CROSS APPLY"),),
     "GLOBAL": ((JOINS, "GLOBAL"),),
     "MATCH_RECOGNIZE": ((frozenset(["("]), "MATCH_RECOGNIZE"),),
     "OUTER": ((frozenset(["APPLY"]), "OUTER APPLY"),),
     "PARTITION": ((frozenset(["("]), "PARTITION"),),
+    "PASTE": ((frozenset(["JOIN"]), "PASTE JOIN"),),
     "PIVOT": ((frozenset(["("]), "PIVOT"),),
+    "POSITIONAL": ((frozenset(["JOIN"]), "POSITIONAL JOIN"),),
+    "SEMI": ((frozenset(["JOIN"]), "SEMI JOIN"),),
+    "USING": ((frozenset(["SAMPLE"]), "USING SAMPLE"),),
     "UNPIVOT": ((frozenset(["(", "INCLUDE", "EXCLUDE"]), "UNPIVOT"),),
     "FOR": ((frozenset(["VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "TAG"]), VERSION_OF),),
     "VERSION": ((frozenset(["AS"]), VERSION_OF),),
@@ -172,6 +190,7 @@ NAMED = {
     "DESC": "AGGREGATE … ASC | DESC",
     "GROUPING": "GROUPING SETS after GROUP BY's expressions",
     "NULLS": "AGGREGATE … ASC | DESC",
+    "PERCENT": "LIMIT … PERCENT",
     "SAMPLE": "TABLESAMPLE",
 }
 WITHIN = {
@@ -182,6 +201,7 @@ WITHIN = {
     "INTERPOLATE": ("ORDER",),
     "INTO": ("SELECT",),
     "NULLS": ("AGGREGATE",),
+    "PERCENT": ("LIMIT",),
     "SAMPLE": ("FROM",),
     "TABLESAMPLE": ("FROM",),
 }

@@ -7,7 +7,7 @@ sqlparser's generic dialect reads more clauses than DataFusion plans. A clause c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,6 +19,7 @@ from lance_flight.engine.sql.clause_words import (
     AFTER_FROM,
     AFTER_TABLE,
     AFTER_UNION,
+    AT,
     FIRST_WORDS,
     FOLLOWED,
     IN_CALL,
@@ -41,8 +42,10 @@ from lance_flight.engine.sql.clause_words import (
     WITHIN,
 )
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.pivots import Around, begins_pivot, pivot_clause, pivot_query, unpivot_clause
 from lance_flight.engine.sql.references import Point, point
 from lance_flight.engine.sql.routines import is_aggregate
+from lance_flight.engine.sql.select_lists import is_wildcard, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, folded
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.naming import check_label
@@ -102,7 +105,7 @@ class QueryLevel:
 
     `clause` is the one that is being read, or the one that the bracket stands in. `function` is the one that is called.
     `top` is its TOP, `is_limited` tells that it has a LIMIT, an OFFSET or a FETCH, `has_set` a set operator.
-    `join` are the words before the last JOIN.
+    `join` are the words before the last JOIN. The SELECT list begins at `list_start`.
     `has_recursion` tells that the query begins with WITH RECURSIVE, `is_recursive` that it is named by one.
     """
 
@@ -120,6 +123,7 @@ class QueryLevel:
     table: int = 0
     join: frozenset[str] = frozenset()
     group: int = 0
+    list_start: int = 0
 
 
 _VERSION, _TIME, _TAG = "VERSION", "TIMESTAMP", "TAG"
@@ -132,6 +136,7 @@ _FORMS: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("FOR", "SYSTEM_TIME", "AS", "OF"): _TIME,
         ("TIMESTAMP", "AS", "OF"): _TIME,
         ("FOR", "TAG"): _TAG,
+        **{("AT", "(", kind, "=", ">"): kind for kind in (_VERSION, _TIME, _TAG)},
     }
 )
 """Words of each form, and what follows them."""
@@ -148,9 +153,17 @@ _NAME = re.compile(r"(?P<table>[^$@]+)(?P<metadata>\$[a-z]+)?", re.DOTALL)
 
 def read_version(cursor: Cursor) -> Point | None:
     """Read a version clause from a cursor; None where none begins."""
-    kind = next((kind for words, kind in _FORMS.items() if cursor.accept(*words)), None)
-    if kind is None:
+    words = next((words for words in _FORMS if cursor.accept(*words)), None)
+    if words is None:
         return None
+    found = _point(cursor, _FORMS[words])
+    if "(" in words:
+        cursor.expect(")")
+    return found
+
+
+def _point(cursor: Cursor, kind: str) -> Point:
+    """Read what a version clause says after its words."""
     if not cursor.done and cursor.tokens[cursor.at].kind is Kind.PARAMETER:
         raise SqlError(
             "the version of a table is no parameter: it decides which columns the query has, before values are bound;"
@@ -233,6 +246,7 @@ def clause_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     return _Reader(text, tokens).read() if SUSPECTS.search(text) else []
 
 
+_PIVOTS = {"PIVOT": pivot_clause, "UNPIVOT": unpivot_clause}
 _JOIN_WORDS = frozenset(["NATURAL", "RIGHT", "FULL", "LEFT", "INNER", "OUTER", "SEMI", "ANTI", "CROSS"])
 
 
@@ -249,13 +263,14 @@ class _Reader(TokenPlaces):
         self.wildcard = -1
         """The place where the options of a wildcard ended, as in `* EXCLUDE (a)`."""
         self.resume = 0
+        self.skipped = range(0)
         self.named_queries: set[str] = set()
         """Names of the queries of WITH that were read."""
 
     def read(self) -> list[Edit]:
         """Return the edits of the whole text."""
         for at, token in enumerate(self.tokens):
-            if at < self.resume:
+            if at < self.resume or at in self.skipped:
                 continue
             if token.kind is Kind.WORD:
                 self._word(at, token.word)
@@ -288,12 +303,16 @@ class _Reader(TokenPlaces):
             pass
         elif before == ")" and self.call[0] == at - 1:
             raise self._unsupported(at, "a second list of arguments", "write one list")
-        elif self.first_word(at) in QUERY_STARTS and not (is_name and not is_alias and self.is_sign(at + 1, "(")):
+        elif (self.first_word(at) in QUERY_STARTS or begins_pivot(self, at + 1)) and not (
+            is_name and not is_alias and self.is_sign(at + 1, "(")
+        ):
             is_of_table = outer.clause == "FROM" and not is_name and self.text(at + 1) == "("
             level.kind, level.clause = BracketContent.QUERY, "FROM" if is_of_table else ""
             level.is_recursive = outer.has_recursion and outer.clause == "WITH"
         elif word in {"FILTER", "GROUP"} and self.call[0] in {at - 2, at - 3}:
             level.function = self.call[1]
+            if word == "FILTER" and self.word_at(at + 1) != "WHERE":
+                self.edits.append((self.tokens[at].stop, self.tokens[at].stop, "WHERE "))
         elif is_of_tables and not is_name:
             level.kind = BracketContent.TABLES
         elif is_name:
@@ -387,8 +406,11 @@ class _Reader(TokenPlaces):
             raise self._unsupported(at, f"{outer} JOIN … USING")
 
     def _query_word(self, level: QueryLevel, at: int, word: str) -> None:
-        if word == "SELECT":
+        if at == level.start and begins_pivot(self, at):
+            self._rewrite_pivot_query(level, at)
+        elif word == "SELECT":
             level.clause, level.lone_from = word, None
+            level.list_start = at + 1
         elif word == "FROM" and not self.is_comparison(at):
             level.lone_from = at if level.clause in {"", "WITH"} else None
             level.clause, level.table = word, at + 1
@@ -418,6 +440,8 @@ class _Reader(TokenPlaces):
             self._check_recursion(level, at, word)
             level.is_limited |= word in {"LIMIT", "OFFSET"}
             level.clause, level.group = word, at + 2
+            if word == "ORDER" and self.word_at(at + 2) == "ALL" and self.text(at + 3) not in {".", "("}:
+                self._order_by_all(level, at + 2)
 
     def _clause(self, level: QueryLevel, at: int, word: str) -> bool:
         """Rewrite or refuse the clause that begins after an operand; return whether there is one."""
@@ -431,8 +455,13 @@ class _Reader(TokenPlaces):
             edits = self._rewrite_sample(level, at)
         elif clause == "FETCH":
             edits = self._rewrite_fetch(level, at)
-        elif clause == VERSION_OF:
+        elif clause in {VERSION_OF, AT}:
             edits = self._rewrite_version(level, at)
+        elif clause in {"SEMI JOIN", "ANTI JOIN"}:
+            has_side = self.word_at(at - 1) in {"LEFT", "RIGHT"}
+            edits = [] if has_side else [(self.tokens[at].start, self.tokens[at].start, "LEFT ")]
+        elif clause in _PIVOTS:
+            edits = self._rewrite_pivot(level, at, _PIVOTS[clause])
         if edits is None:
             raise self._unsupported(at, clause)
         self.edits += edits
@@ -523,6 +552,41 @@ class _Reader(TokenPlaces):
         edits = version_edits(cursor, level.table, self.named_queries)
         self.resume = cursor.at
         return edits
+
+    def _rewrite_pivot_query(self, level: QueryLevel, at: int) -> None:
+        """Rewrite `PIVOT t ON …` as a query over `t`, whose own clauses are read as those of any source."""
+        cursor = Cursor(self.sql, self.tokens, at)
+        first, stop, around = pivot_query(cursor)
+        begin, end = self.tokens[first].start, self.tokens[cursor.at - 1].stop
+        self.edits += [
+            (self.tokens[at].start, begin, around.begin),
+            (self.tokens[stop].start, end, around.end),
+        ]
+        level.clause, level.table = "FROM", first
+        self.skipped = range(stop, cursor.at)
+
+    def _order_by_all(self, level: QueryLevel, at: int) -> None:
+        """Rewrite `ORDER BY ALL DESC` as `ORDER BY 1 DESC, 2 DESC, …`."""
+        listed = list(items(self.tokens, level.list_start))
+        if level.lone_from is not None or any(not item or is_wildcard(item) for item in listed):
+            raise self._unsupported(at, "ORDER BY ALL after *")
+        end = at + 1
+        while self.word_at(end) in {"ASC", "DESC", "NULLS", "FIRST", "LAST"}:
+            end += 1
+        direction = self.sql[self.tokens[at].stop : self.tokens[end - 1].stop]
+        keys = ", ".join(f"{place}{direction}" for place in range(1, len(listed) + 1))
+        self.edits.append((self.tokens[at].start, self.tokens[end - 1].stop, keys))
+        self.resume = end
+
+    def _rewrite_pivot(self, level: QueryLevel, at: int, read: Callable[[Cursor], Around]) -> list[Edit] | None:
+        """Rewrite `t PIVOT (…)` as a query over `t` with an aggregate for each value."""
+        if level.table >= at:
+            return None
+        cursor = Cursor(self.sql, self.tokens, at + 1)
+        around = read(cursor)
+        self.resume = cursor.at
+        begin, end = self.tokens[level.table].start, self.tokens[cursor.at - 1].stop
+        return [(begin, begin, around.begin), (self.tokens[at].start, end, around.end)]
 
     # Calls.
 

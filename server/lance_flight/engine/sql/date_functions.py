@@ -55,12 +55,12 @@ def date_signature(word: str, kinds: Sequence[pa.DataType]) -> list[pa.DataType]
 def date_type(word: str, kinds: Sequence[pa.DataType]) -> pa.DataType:
     """Return the type of what a function gives: that of its moments, which dates and texts have as microseconds."""
     expected, counts = _TAKEN[word]
-    if len(kinds) not in counts or any(_moment_type(kind) is None for kind in kinds[1:]):
+    if len(kinds) not in counts or any(moment_type(kind) is None for kind in kinds[1:]):
         raise SqlError(f"{word} takes {expected}, got {', '.join(map(str, kinds)) or 'nothing'}")
-    return _moment_type(kinds[1])
+    return moment_type(kinds[1])
 
 
-def _moment_type(kind: pa.DataType) -> pa.DataType | None:
+def moment_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type that moments of a type are computed in; None for what are no moments."""
     is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     if is_text or types.is_date(kind) or types.is_null(kind):
@@ -68,7 +68,7 @@ def _moment_type(kind: pa.DataType) -> pa.DataType | None:
     return kind if types.is_time(kind) or (types.is_timestamp(kind) and zone_of(kind) is not None) else None
 
 
-def _moments(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def moments_as(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast dates, texts and origins."""
     try:
         if (
@@ -85,7 +85,7 @@ def _moments(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def dates(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     """Compute a function of a batch; `SqlError` for an unknown unit, a stride that is no length, and a start before all moments."""
-    moments = _moments(columns[1], _moment_type(columns[1].type))
+    moments = moments_as(columns[1], moment_type(columns[1].type))
     is_null = np.logical_or.reduce([column.is_null().to_numpy(zero_copy_only=False) for column in columns])
     ticks = _ticks(moments)
     starts = np.zeros_like(ticks)
@@ -97,7 +97,7 @@ def dates(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     else:
         strides = np.frombuffer(columns[0].buffers()[1], _PARTS)[columns[0].offset :][: len(ticks)]
         origins = (
-            _ticks(_moments(columns[2], moments.type))
+            _ticks(moments_as(columns[2], moments.type))
             if len(columns) == len(("stride", "moment", "origin"))
             else np.zeros_like(ticks)
         )
@@ -137,14 +137,14 @@ def _starts(ticks: Integers, unit: str, per_second: int) -> Integers:
     """Return the starts of units of UTC, in ticks."""
     if unit in _MONTHS:
         months = (ticks // (_DAY * per_second)).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-        return _days(months // _MONTHS[unit] * _MONTHS[unit]) * (_DAY * per_second)
+        return first_days(months // _MONTHS[unit] * _MONTHS[unit]) * (_DAY * per_second)
     stride = per_second // _FRACTIONS[unit] if unit in _FRACTIONS else _SECONDS[unit] * per_second
     origin = _MONDAY * per_second if unit == "week" else 0
     # No difference of two moments, which may be beyond 64 bits.
     return ticks - (ticks % max(stride, 1) - origin % max(stride, 1)) % max(stride, 1)
 
 
-def _days(months: Integers) -> Integers:
+def first_days(months: Integers) -> Integers:
     """Return the first day of each month, both counted from 1970."""
     return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
@@ -180,12 +180,14 @@ def _binned(ticks: Integers, strides: npt.NDArray[Any], origins: Integers, kind:
 
 def _months_binned(ticks: Integers, months: Integers, origins: Integers, per_day: int) -> Integers:
     first = (origins // per_day).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-    day, rest = origins // per_day - _days(first), origins % per_day
+    day, rest = origins // per_day - first_days(first), origins % per_day
     now = (ticks // per_day).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
     def begin(count: Integers) -> Integers:
         month: Integers = first + count * months
-        start: Integers = (_days(month) + np.minimum(day, _days(month + 1) - _days(month) - 1)) * per_day + rest
+        start: Integers = (
+            first_days(month) + np.minimum(day, first_days(month + 1) - first_days(month) - 1)
+        ) * per_day + rest
         return start
 
     count = (now - first) // months

@@ -57,7 +57,7 @@ def date_pattern_edits(tokens: Sequence[Token]) -> list[Edit]:
     "SELECT to_char(ts, coalesce('%Y-%m-%d %H:%M', 'YYYY-MM-DD HH24:MI')), to_char(ts, '%Y')"
     """
     return [
-        (token.start, token.stop, f"coalesce({text_literal(_strftime(token.text))}, {text_literal(token.text)})")
+        (token.start, token.stop, f"coalesce({text_literal(strftime_of(token.text))}, {text_literal(token.text)})")
         for token in _patterns(tokens)
     ]
 
@@ -88,7 +88,7 @@ def _patterns(tokens: Sequence[Token]) -> Iterator[Token]:
             yield pattern
 
 
-def _strftime(pattern: str) -> str:
+def strftime_of(pattern: str) -> str:
     """Return a pattern in strftime's letters."""
     texts = _QUOTED.split(pattern)
     return "".join(text if place % 2 else _unquoted(text, pattern) for place, text in enumerate(texts))

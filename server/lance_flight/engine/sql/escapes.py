@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, tokenize
-from lance_flight.errors import LimitExceeded, SqlError, Unsupported
+from lance_flight.errors import LimitExceeded, SqlError
 
 MOST_DEPTH = 32
 """Most escapes within one another."""
@@ -20,8 +20,8 @@ _WORDS = frozenset({*_LITERALS, "FN", "OJ"})
 def without_escapes(sql: str) -> str:
     """Return a statement whose escapes are in the words of DataFusion; braces that begin none are left alone.
 
-    >>> without_escapes("SELECT {fn UCASE(a)} FROM t WHERE d = {d '2024-01-31'}")
-    "SELECT upper(a) FROM t WHERE d = DATE '2024-01-31'"
+    >>> without_escapes("SELECT {fn TRUNCATE(a, 1)} FROM t WHERE d = {d '2024-01-31'}")
+    "SELECT trunc(a, 1) FROM t WHERE d = DATE '2024-01-31'"
     """
     if "{" not in sql:
         return sql
@@ -133,12 +133,6 @@ def _renamed(to: str) -> _Write:
     return lambda _, arguments: f"{to}({', '.join(arguments)})"
 
 
-def _locate(name: str, arguments: Sequence[str]) -> str:
-    if len(arguments) > 2:  # noqa: PLR2004
-        raise Unsupported(f"{{fn {name}(…)}} with a start is not offered; expected {name}(text, in_text)")
-    return _checked("strpos(#1, #0)", (2,), name, arguments)
-
-
 _CONVERTED: Mapping[str, str] = MappingProxyType(
     {
         **{
@@ -212,43 +206,20 @@ def _timestamp_diff(name: str, arguments: Sequence[str]) -> str:
     return f"(({months[0]}) / {_MONTHS[unit]} - ({months[1]}) / {_MONTHS[unit]})"
 
 
-_PARTS = MappingProxyType(
-    {
-        **{name: name.lower() for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "HOUR", "MINUTE")},
-        "DAYOFMONTH": "day",
-        "DAYOFYEAR": "doy",
-    }
-)
-
 _FUNCTIONS: Mapping[str, _Write] = MappingProxyType(
     {
-        **{name: _as(f"date_part('{part}', #0)") for name, part in _PARTS.items()},
-        "SECOND": _as("CAST(floor(date_part('second', #0)) AS INT)"),
         "DAYOFWEEK": _as("(date_part('dow', #0) + 1)"),
-        "CURDATE": _as("current_date()", 0),
         "CURRENT_DATE": _as("current_date()", 0),
-        "CURTIME": _as("current_time()", 0),
         "CURRENT_TIME": _as("current_time()", 0, 1),
         "CURRENT_TIMESTAMP": _as("now()", 0, 1),
         "TIMESTAMPADD": _timestamp_add,
         "TIMESTAMPDIFF": _timestamp_diff,
-        "UCASE": _renamed("upper"),
-        "LCASE": _renamed("lower"),
         "LENGTH": _renamed("character_length"),
-        "CHAR": _renamed("chr"),
-        "LOCATE": _locate,
-        "INSERT": _as("overlay(#0, #3, #1, #2)", 4),
-        "SPACE": _as("repeat(' ', #0)"),
-        "CEILING": _renamed("ceil"),
         "TRUNCATE": _renamed("trunc"),
         "RAND": _as("random()", 0, 1),
-        "MOD": _as("((#0) % (#1))"),
-        "SIGN": _renamed("signum"),
         "LOG": _renamed("ln"),
-        "IFNULL": _renamed("coalesce"),
         "USER": _as("current_user", 0),
-        "DATABASE": _as("'lance'", 0),
         "CONVERT": _convert,
     }
 )
-"""Functions of ODBC whose name, arguments or meaning are others in DataFusion; all others are written as they are."""
+"""Functions of ODBC whose arguments or meaning are others in SQL here; all others are written as they are."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import pyarrow as pa
-
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edited, folded, literals, tokenize
 
@@ -37,11 +35,6 @@ _AFTER_KEY = frozenset(["ASC", "DESC", "NULLS", "ORDER", "ROWS", "RANGE", "GROUP
 def may_compare_bits(sql: str) -> bool:
     """Return whether a query may compare the bits of numbers."""
     return _WORDS.search(sql) is not None
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Return whether the values of a type are numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def compares_bits(plan: str) -> bool:

@@ -149,7 +149,8 @@ def optimised_over(expression: str, columns: pa.Schema) -> LogicalPlan:
     """
     query = f"SELECT (\n{expression}\n) AS {COMPUTED} FROM source"  # noqa: S608 - planned, never run
     try:
-        return _plan_over(query, pa.RecordBatch.from_pylist([], columns), expression).optimized_logical_plan()
+        batch = pa.RecordBatch.from_pylist([], columns)
+        return _plan_over(query, batch, expression, has_macros=False).optimized_logical_plan()
     except Exception as exc:
         raise SqlError(f"expression {shown_text(expression)} cannot be computed: {plain_message(exc)}") from exc
 
@@ -261,27 +262,28 @@ _WIDER = {
 
 
 def _compute(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
-    """Evaluate an expression; a column of type null is NULL in whatever type the expression expects there."""
+    """Evaluate an expression in the words of DataFusion; a column of type null is NULL in whatever type the expression expects there."""
+    over = partial(_compute_over, expression, has_macros=False)
     if not any(pa.types.is_null(column.type) for column in columns):
-        return _compute_over(expression, _number_columns(columns))
+        return over(_number_columns(columns))
     try:
-        return _compute_over(expression, _number_columns(columns))
+        return over(_number_columns(columns))
     except SqlError:
         # DataFusion's functions of time do not take a NULL without a type.
         moments = pa.timestamp("us")
         typed = [c.cast(moments) if pa.types.is_null(c.type) else c for c in columns]
-        return _compute_over(expression, _number_columns(typed))
+        return over(_number_columns(typed))
 
 
 def _number_columns(columns: Sequence[pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, [f"col{place}" for place in range(len(columns))])
 
 
-def _compute_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
+def _compute_over(expression: str, columns: pa.RecordBatch, *, has_macros: bool = True) -> pa.Array:
     # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
     query = f"SELECT (\n{expression}\n) AS {COMPUTED} FROM source"  # noqa: S608 - parsed, read-only
     try:
-        frame = _plan_over(query, columns, expression)
+        frame = _plan_over(query, columns, expression, has_macros=has_macros)
         kind = frame.schema().field(COMPUTED).type
         batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
     except Exception as exc:
@@ -289,12 +291,12 @@ def _compute_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
     return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
 
 
-def _plan_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame:
+def _plan_over(query: str, source: pa.RecordBatch, expression: str, *, has_macros: bool = True) -> DataFrame:
     """Plan a query over one batch, called `source`; positions in errors are those of the expression in it."""
     context = inner_context()
     context.register_record_batches("source", [[source]])
     with located(expression, query):
-        calls = TypedCalls.of(for_datafusion(query))
+        calls = TypedCalls.of(for_datafusion(query, has_macros=has_macros))
 
     def plan(sql: str) -> DataFrame:
         frame = context.sql_with_options(sql, QUERIES_ONLY)

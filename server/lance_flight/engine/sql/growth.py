@@ -23,7 +23,9 @@ _MOST_COUNT = 1 << 24
 _COUNTED = frozenset(["repeat", "array_repeat", "list_repeat", "lpad", "rpad", "array_resize", "list_resize"])
 _SERIES = frozenset(["range", "generate_series"])
 _SEPARATED = frozenset(["array_to_string", "list_to_string", "array_join", "list_join", "concat_ws"])
-_JOINED = frozenset(["concat", "array_concat", "list_concat", "array_cat", "list_cat", "concat_ws"])
+_JOINED = frozenset(
+    ["format_text", "print_text", "concat", "array_concat", "list_concat", "array_cat", "list_cat", "concat_ws"]
+)
 _LISTED = frozenset(["make_array", "make_list", "struct", "named_struct", "row", "map"])
 _GROWING = frozenset([*_COUNTED, *_SEPARATED, *_JOINED, *_LISTED, "replace", "regexp_replace", "encode", "["])
 _NAMED = frozenset([Kind.WORD, Kind.NAME, Kind.SIGN])

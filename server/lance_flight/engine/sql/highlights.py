@@ -18,6 +18,7 @@ from lance_flight.catalog.search.text_syntax import MOST_CHARACTERS, SYNTAXES, M
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, tokenize
 from lance_flight.errors import InvalidInput, LimitExceeded, SqlError
+from lance_flight.model.arrow_types import is_string
 from lance_flight.model.index_kinds import KINDS, OptionValue
 
 HIGHLIGHT = "highlight"
@@ -141,7 +142,7 @@ def highlight_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
     if len(types) < _LEAST or len(types) > len(_TYPES):
         raise SqlError(f"{word} takes {_signature()}; got {len(types)} arguments")
     for place, (kind, wanted) in enumerate(zip(types, expected, strict=True), 1):
-        fits = pa.types.is_integer(kind) if pa.types.is_integer(wanted) else _is_text(kind)
+        fits = pa.types.is_integer(kind) if pa.types.is_integer(wanted) else is_string(kind)
         if not (fits or pa.types.is_null(kind)):
             raise SqlError(f"argument {place} of {word} is {kind}; expected {_signature()}")
     return pa.utf8()
@@ -180,10 +181,6 @@ def _rows(columns: Sequence[pa.Array]) -> Iterator[tuple[Any, ...]]:
     """Yield the values of each row, few of which are Python's at the same time."""
     for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
         yield from zip(*(column.slice(start, _ROWS_AT_ONCE).to_pylist() for column in columns), strict=True)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 @lru_cache(64)

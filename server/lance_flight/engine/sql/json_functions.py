@@ -154,6 +154,14 @@ def _read(text: str) -> Any:
         raise SqlError(f"{text[:_SHOWN]!r} is no JSON: {exc}") from exc
 
 
+def _is_json(text: str) -> bool:
+    try:
+        _read(text)
+    except SqlError:
+        return False
+    return True
+
+
 def _value(convert: Callable[[Any], Any], value: Any) -> Any:
     return None if value is _MISSING else convert(value)
 
@@ -162,7 +170,26 @@ def _exists(value: Any) -> bool:
     return value is not _MISSING
 
 
-_Function = tuple[pa.DataType, str, Callable[[Any], Any]]
+def _length(value: Any) -> int | None:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _keys(value: Any) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, _Number):
+        return "DOUBLE" if not _WHOLE.fullmatch(value) else "BIGINT" if value.startswith("-") else "UBIGINT"
+    return _KINDS[type(value)]
+
+
+_KINDS = MappingProxyType(
+    {dict: "OBJECT", list: "ARRAY", str: "VARCHAR", bool: "BOOLEAN", type(None): "NULL"},
+)
+
+
+_Function = tuple[pa.DataType, str | None, Callable[[Any], Any]]
 _FUNCTIONS: Mapping[str, _Function] = MappingProxyType(
     {
         "json_get_string": (pa.utf8(), _KEY, partial(_value, _as_text)),
@@ -171,19 +198,25 @@ _FUNCTIONS: Mapping[str, _Function] = MappingProxyType(
         "json_get_bool": (pa.bool_(), _KEY, partial(_value, _as_boolean)),
         "json_extract": (pa.utf8(), _PATH, partial(_value, _written)),
         "json_exists": (pa.bool_(), _PATH, _exists),
+        "json_extract_string": (pa.utf8(), _PATH, partial(_value, _as_text)),
+        "json_array_length": (pa.int64(), _PATH, partial(_value, _length)),
+        "json_keys": (pa.list_(pa.utf8()), _PATH, partial(_value, _keys)),
+        "json_type": (pa.utf8(), _PATH, partial(_value, _kind)),
+        "json_valid": (pa.bool_(), None, _is_json),
     }
 )
-"""Each function: the type of what it gives, what its second argument is, and what it makes of the value that it finds."""
+"""Each function: the type of what it gives, what its second argument is, and what it makes of the value that it finds, or of the text itself."""
 
 
 def json_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
     """Return the type of what a function gives; `SqlError` where it takes no arguments of these types."""
     kind, second, _ = _FUNCTIONS[word]
-    if len(types) != len(("document", second)):
-        raise SqlError(f"{word} takes a document and {second}, got {len(types)} arguments")
+    expected = "a document" if second is None else f"a document and {second}"
+    if len(types) != 1 + (second is not None):
+        raise SqlError(f"{word} takes {expected}, got {len(types)} arguments")
     for each in types:
         if not (is_document(each) or pa.types.is_null(each)):
-            raise SqlError(f"{word} is not defined for {each}; expected a document and {second}, which are texts")
+            raise SqlError(f"{word} is not defined for {each}; expected {expected}, which are texts")
     return kind
 
 
@@ -196,12 +229,15 @@ def json_values(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     """Return what a function gives for documents, and keys or paths."""
     kind, second, convert = _FUNCTIONS[word]
     steps_of = _key_steps if second == _KEY else path_steps
-    texts, wanted = (column.to_pylist() for column in columns)
+    texts = columns[0].to_pylist()
     try:
-        values = [
-            None if text is None or each is None else convert(_found(_read(text), steps_of(each)))
-            for text, each in zip(texts, wanted, strict=True)
-        ]
+        if second is None:
+            values = [None if text is None else convert(text) for text in texts]
+        else:
+            values = [
+                None if text is None or each is None else convert(_found(_read(text), steps_of(each)))
+                for text, each in zip(texts, columns[1].to_pylist(), strict=True)
+            ]
     except RecursionError as exc:
         raise SqlError(f"{word} reads no document with so many arrays and objects inside each other") from exc
     return pa.array(values, kind)
@@ -221,9 +257,11 @@ def json_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     >>> edited(text, json_edits(text, tokenize(text)))
     'SELECT json_get_string(json_extract(json_extract(v.doc,\'$["a b"]\'),\'$[0]\'),\'c\') = $1 FROM v'
     """
-    if _TEXT not in text:
+    if _VALUE not in text:
         return []
-    places = [at for at in range(len(tokens)) if _is_operator(text, tokens, at, _TEXT)]
+    places = [
+        at for at in range(len(tokens)) if _is_operator(text, tokens, at, _TEXT) or _is_last_value(text, tokens, at)
+    ]
     closing = closing_places(tokens, "([", ")]") if places else {}
     opened = {end: start for start, end in closing.items()}
     return sorted((edit for at in places for edit in _chain(text, tokens, at, opened)), key=itemgetter(0))
@@ -233,17 +271,34 @@ def _is_operator(text: str, tokens: Sequence[Token], at: int, sign: str) -> bool
     if not (0 <= at <= len(tokens) - len(sign) and tokens[at].is_sign("-")):
         return False
     start, stop = tokens[at].start, tokens[at + len(sign) - 1].stop
-    return text[start:stop] == sign and not text.startswith(">", stop)
+    return text[start:stop] == sign and not text.startswith(">", stop) and not text.startswith("<", start - 1)
+
+
+def _is_last_value(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Return whether a `->` stands at a place that leads to no other operator."""
+    after = at + len(_VALUE)
+    return (
+        _is_operator(text, tokens, at, _VALUE)
+        and after < len(tokens)
+        and tokens[after].kind in _STEPS
+        and not any(_is_operator(text, tokens, after + 1, sign) for sign in (_TEXT, _VALUE))
+    )
 
 
 def _chain(text: str, tokens: Sequence[Token], at: int, opened: Mapping[int, int]) -> Iterator[Edit]:
-    """Yield the edits of a `->>`, and of each `->` before it in one chain."""
-    key = at + len(_TEXT)
-    if key >= len(tokens) or tokens[key].kind not in _KEYS:
-        raise SqlError(f"->> at character {tokens[at].start + 1} has no key; expected a text, a number or a parameter")
-    wanted = tokens[key].text if tokens[key].kind is Kind.PARAMETER else text_literal(tokens[key].text)
-    yield tokens[at].start, tokens[key].stop, f",{wanted})"
-    calls = "json_get_string("
+    """Yield the edits of an operator, and of each `->` before it in one chain."""
+    calls = ""
+    if _is_operator(text, tokens, at, _TEXT):
+        key = at + len(_TEXT)
+        if key >= len(tokens) or tokens[key].kind not in _KEYS:
+            raise SqlError(
+                f"->> at character {tokens[at].start + 1} has no key; expected a text, a number or a parameter"
+            )
+        wanted = tokens[key].text if tokens[key].kind is Kind.PARAMETER else text_literal(tokens[key].text)
+        yield tokens[at].start, tokens[key].stop, f",{wanted})"
+        calls = "json_get_string("
+    else:
+        at += len(_VALUE) + 1
     while _is_operator(text, tokens, at - 1 - len(_VALUE), _VALUE) and tokens[at - 1].kind in _STEPS:
         step, at = tokens[at - 1], at - 1 - len(_VALUE)
         place = step.text if step.kind is Kind.NUMBER else json.dumps(step.text, ensure_ascii=False)

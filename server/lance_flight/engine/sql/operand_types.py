@@ -17,9 +17,10 @@ import pyarrow as pa
 from lance_flight.engine.sql.checked_arithmetic import EXACT, Factors, calls_of
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
-from lance_flight.engine.sql.float_signs import DOUBLE, REAL, UNSIGNED_NAN, is_number
+from lance_flight.engine.sql.float_signs import DOUBLE, REAL, UNSIGNED_NAN
 from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES
+from lance_flight.model.arrow_types import is_number
 
 OPERAND = "operand"
 """The function around each operand."""

@@ -94,7 +94,7 @@ _LITERALS: Mapping[str, str] = MappingProxyType(
 )
 _SIGNS: Mapping[str, str] = MappingProxyType(
     {
-        "->": "-> reads a column of JSON; write json_get(s, 'a') for a text",
+        "->": "-> takes a text or a number, as s -> 'a'; write json_extract(s, '$.a')",
         "->>": "->> reads a column of JSON; write json_get_string(s, 'a') for a text",
         "PGOverlap": "&& is not offered; write arrays_overlap(a, b)",
         "BitwiseNot": "~ is not offered; write -a - 1",
@@ -347,6 +347,12 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"Function '(?P<name>\w+)' failed to match any signature"),
+        lambda found, _: (
+            f"{found['name']} does not take arguments of these types; write other arguments, or a CAST of some"
+        ),
+    ),
+    (
         re.compile(r"Recursion level in ArrowSchema"),
         f"a type has more than {MOST_DEPTH} types within one another; expected at most {MOST_DEPTH}",
     ),
@@ -417,6 +423,13 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     (
         re.compile(r"wildcard \* with RENAME"),
         "RENAME after * is not offered; write the columns: SELECT a AS b, c",
+    ),
+    (
+        re.compile(r"Invalid qualifier (?P<name>\S+)"),
+        lambda found, _: (
+            f"{found['name']}.* takes all columns of a table, and there is none of that name; write the fields of a struct:"
+            f" {found['name']}.a, {found['name']}.b"
+        ),
     ),
     (
         re.compile(r"Unexpected empty work table"),

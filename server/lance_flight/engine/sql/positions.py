@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from lance_flight.engine.sql.routines import MACROS
 from lance_flight.engine.sql.tokens import Kind, Token, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -18,12 +19,13 @@ _MOST_NEIGHBOURS = 50
 
 @contextmanager
 def located(sent: str | None, planned: str) -> Iterator[None]:
-    """Translate positions in the errors of the block from `planned` to `sent`, and drop positions that are not known."""
+    """Translate positions in the errors of the block from `planned` to `sent`, drop those that are not known, and tell of macros."""
     try:
         yield
     except (SqlError, Unsupported, LimitExceeded) as exc:
         said = str(exc)
         text = with_sent_position(said, planned, sent)
+        text += "" if sent is None else MACROS.explained(sent, said)
         if text == said:
             raise
         raise type(exc)(text) from exc

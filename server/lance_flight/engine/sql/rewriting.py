@@ -26,6 +26,7 @@ from lance_flight.engine.sql.memberships import check_negated_exists, membership
 from lance_flight.engine.sql.neighbouring_lists import neighbouring_list_edits
 from lance_flight.engine.sql.patterns import pattern_edits
 from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.routines import MACROS
 from lance_flight.engine.sql.row_values import row_value_edits
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.selected_memberships import selected_edits
@@ -41,13 +42,16 @@ from lance_flight.errors import LimitExceeded, Unsupported
 _GROUP = re.compile(r"_\d")
 MOST_PARAMETERS = 65_535
 """Most values of one row of parameters: each is a column of a record batch."""
+_DOUBLED = {"*": "power(a, b)", "/": "a / b, which drops the fraction of whole numbers, or floor(a / b)"}
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _KEYWORD_FUNCTIONS = {"CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG"}
 _BINARY = {"VARBINARY", "BINARY", "BLOB"}
 
 
-def for_datafusion(text: str) -> str:
+def for_datafusion(text: str, *, has_macros: bool = True) -> str:
     """Rewrite `text` for DataFusion: `?` numbered, its own type names, no clause that it would drop (`Unsupported`).
+
+    Without macros, functions are DataFusion's and those that are computed here, as in what is stored of partition fields.
 
     >>> for_datafusion("SELECT CAST(a AS TIMESTAMP), b::varbinary FROM t WHERE c = ?")
     'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
@@ -57,7 +61,7 @@ def for_datafusion(text: str) -> str:
     tokens = tokenize(text)
     check_operators(tokens)
     check_negated_exists(tokens)
-    for stage in _STAGES:
+    for stage in _WITH_MACROS if has_macros else _STAGES:
         edits = [edit for rewrite in stage for edit in rewrite(text, tokens)]
         if edits:
             text = edited(text, edits)
@@ -77,6 +81,9 @@ def check_operators(tokens: Sequence[Token]) -> None:
                 f"^ at character {token.start + 1} is a power in some systems and exclusive or in others;"
                 " write power(a, b), or (a | b) - (a & b)"
             )
+        instead = _DOUBLED.get(token.text) if token.kind is Kind.SIGN else None
+        if instead is not None and following.text == token.text and following.start == token.stop:
+            raise Unsupported(f"{token.text * 2} at character {token.start + 1} is not offered; write {instead}")
         if token.kind is Kind.NUMBER and following.start == token.stop and _GROUP.match(following.text):
             raise Unsupported(
                 f"{token.text}{following.text} at character {token.start + 1} is no number; write its digits without _"
@@ -104,6 +111,9 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
     (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),
 )
 """Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
+_CLAUSES = 3
+_WITH_MACROS = ((MACROS.edits,), *_STAGES[:_CLAUSES], (MACROS.edits,), *_STAGES[_CLAUSES:])
+"""The same with macros, before all others and once PIVOT is written in the words of its aggregates."""
 
 
 def _keyword_call_edits(tokens: list[Token]) -> list[Edit]:

@@ -18,6 +18,8 @@ from typing import Any
 
 from datafusion import SessionConfig, SessionContext
 
+from lance_flight.engine.sql.function_table import advice, calling, computed_names, functions, macros, table_macros
+from lance_flight.engine.sql.macros import Macros
 from lance_flight.engine.sql.tokens import QUOTED, STRINGS, Kind, Token, tokenize
 
 # DataFusion takes it for immutable: no other release answers.
@@ -28,10 +30,28 @@ _END = Token(Kind.SIGN, "", 0, 0)
 
 @cache
 def routines() -> tuple[Mapping[str, Any], ...]:
-    """Return DataFusion's functions with their properties, one row for each signature; not to be called first while it plans."""
+    """Return all functions with their properties, one row for each signature; not to be called first while DataFusion plans."""
     context = SessionContext(SessionConfig().with_information_schema(enabled=True))
     listed = context.sql("SELECT * FROM information_schema.routines ORDER BY routine_name, specific_name").to_pylist()
-    return tuple({str(key): value for key, value in row.items()} for row in listed)
+    rows = [*({str(key): value for key, value in row.items()} for row in listed), *_ours()]
+    return tuple(sorted(rows, key=lambda row: (row["routine_name"], row["specific_name"])))
+
+
+def _ours() -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of the functions of the table."""
+    mutable = mutable_functions()
+    for number, function in enumerate(functions()):
+        for name in () if function.instead else function.names:
+            yield {
+                "specific_name": f"{name}_of_table_{number}",
+                "routine_name": name,
+                "routine_type": "FUNCTION",
+                "data_type": None,
+                "function_type": "AGGREGATE" if is_aggregate(name) else "SCALAR",
+                "is_deterministic": name.lower() not in mutable,
+                "description": function.meaning,
+                "syntax_example": f"{name}{function.signature.removeprefix(function.names[0])}",
+            }
 
 
 @cache
@@ -48,7 +68,11 @@ def is_aggregate(function: str) -> bool:
     >>> is_aggregate("SUM"), is_aggregate("upper")
     (True, False)
     """
-    return function.lower() in _names("function_type IN ('AGGREGATE', 'WINDOW')")
+    return function.lower() in _aggregates() | calling(_aggregates())
+
+
+def _aggregates() -> frozenset[str]:
+    return _names("function_type IN ('AGGREGATE', 'WINDOW')")
 
 
 def window_functions() -> frozenset[str]:
@@ -58,13 +82,31 @@ def window_functions() -> frozenset[str]:
 
 def mutable_functions() -> frozenset[str]:
     """Return the names of the functions that are not immutable: `random`, `now` and the like."""
-    return _names("function_type = 'SCALAR' AND NOT is_deterministic") | _OF_A_RELEASE
+    named = _names("function_type = 'SCALAR' AND NOT is_deterministic") | _OF_A_RELEASE
+    return named | calling(named)
 
 
 @cache
 def volatile_functions() -> frozenset[str]:
     """Return the names of the functions whose value changes within a statement: DataFusion does not replace them by a constant."""
-    return frozenset(name for name in mutable_functions() if not _is_constant(name))
+    volatile = frozenset(name for name in mutable_functions() - macros().keys() if not _is_constant(name))
+    return volatile | calling(volatile)
+
+
+def _is_other(name: str) -> bool:
+    """Return whether a function that is no macro has a name."""
+    return name in computed_names() or name in _names("true")
+
+
+MACROS = Macros(
+    macros(),
+    lambda name: name.lower() in _aggregates(),
+    volatile_functions,
+    _is_other,
+    tables=table_macros(),
+    instead=advice(),
+)
+"""The macros of the table."""
 
 
 def _is_constant(name: str) -> bool:

@@ -24,6 +24,9 @@ _AFTER_LIST = frozenset(
     ]
 )
 
+_WITHIN = {"FROM": "DISTINCT", "GROUP": "WITHIN"}
+"""Words that end a list but after another one."""
+
 
 def with_distinct_names(text: str) -> str:
     """Add an alias to each select item that repeats an earlier one of its list.
@@ -161,8 +164,9 @@ def items(tokens: Sequence[Token], start: int) -> Iterator[list[Token]]:
         token = tokens[place]
         if token.kind is Kind.SIGN:
             depth += (token.text in "([{") - (token.text in ")]}")
-        # IS DISTINCT FROM ends no list.
-        is_over = token.word in _AFTER_LIST and not (token.word == "FROM" and tokens[place - 1].word == "DISTINCT")
+        # IS DISTINCT FROM and WITHIN GROUP end no list.
+        is_within = _WITHIN.get(token.word) == tokens[place - 1].word
+        is_over = token.word in _AFTER_LIST and not is_within
         if depth < 0 or (depth == 0 and (is_over or token.word == "SELECT")):
             break
         if depth == 0 and token.is_sign(","):

@@ -27,6 +27,7 @@ from lance_flight.engine.sql.checked_arithmetic import (
     without_check,
     without_checks,
 )
+from lance_flight.engine.sql.computed_functions import COMPUTED
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.sql.date_functions import date_signature, date_type, dates
@@ -116,6 +117,12 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
         ROUNDED: TypedFunction(lambda _, types: types[0], round_doubles),
         OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
+        **{
+            name: TypedFunction(
+                each.result, partial(each.made, name) if each.grows else each.values, each.signature, each.grows
+            )
+            for name, each in COMPUTED.items()
+        },
         HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
     }
 )

@@ -26,6 +26,7 @@ from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edited, tokenize
 from lance_flight.errors import SqlError
+from lance_flight.model.arrow_types import is_string
 
 ROWS_AT_ONCE = 4096
 """Rows whose vectors are held as float64 at once."""
@@ -48,11 +49,11 @@ class Distance:
         if len(types) != _VECTORS:
             raise SqlError(f"{self.name} takes two vectors, got {len(types)} arguments")
         for place, kind in enumerate(types, 1):
-            if not (is_numbers(kind) or pa.types.is_null(kind) or _is_text(kind)):
+            if not (is_numbers(kind) or pa.types.is_null(kind) or is_string(kind)):
                 raise SqlError(
                     f"argument {place} of {self.name} is {kind}; expected a vector: a list of numbers, as FLOAT[n] or [1.0, 2.0]"
                 )
-        if all(map(_is_text, types)):
+        if all(map(is_string, types)):
             raise SqlError(f"both arguments of {self.name} are texts; expected a vector: a list of numbers")
         sizes = [kind.list_size for kind in types if pa.types.is_fixed_size_list(kind)]
         if len(set(sizes)) > 1:
@@ -165,14 +166,10 @@ def vector_of(text: str) -> list[float] | None:
     return numbers if len(numbers) == len(found) and all(map(math.isfinite, numbers)) else None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _as_lists(name: str, place: int, column: pa.Array) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.list_(pa.float64()))
-    if not _is_text(column.type):
+    if not is_string(column.type):
         return column
     coded = column.dictionary_encode()
     vectors = [vector_of(text) for text in coded.dictionary.to_pylist()]

@@ -22,18 +22,30 @@ from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
+from lance_flight.engine.statements.show import ShowCreateTable
 from lance_flight.engine.writes import definitions, ingest
 from lance_flight.engine.writes.definitions import ColumnDef, PartitionDef, arrow_schema, storable
 from lance_flight.engine.writes.ingest import PLAIN, TableProperties
-from lance_flight.errors import AlreadyExists, SqlError
+from lance_flight.errors import AlreadyExists, SqlError, Unsupported
 from lance_flight.model.schema import check_field_count
 
-_AFTER_TYPE = ("NOT", "NULL", "DEFAULT", "PRIMARY", "COMMENT")
+_AFTER_TYPE = (
+    "NOT",
+    "NULL",
+    "DEFAULT",
+    "PRIMARY",
+    "COMMENT",
+    "CHECK",
+    "CONSTRAINT",
+    "UNIQUE",
+    "REFERENCES",
+    "GENERATED",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable(ChangeStatement):
-    """CREATE [OR REPLACE] [TEMPORARY] TABLE [IF NOT EXISTS] t, with columns or from a query (`query`), partitioned or not."""
+    """CREATE [OR REPLACE] [TEMPORARY] TABLE [IF NOT EXISTS] t, with columns, from a query (`query`) or as another one (`like`)."""
 
     forms = ("CREATE",)
     is_cancellable = True
@@ -44,6 +56,7 @@ class CreateTable(ChangeStatement):
     if_not_exists: bool = False
     replace: bool = False
     query: str | None = None
+    like: TableRef | None = None
     is_temporary: bool = False
     primary_key: tuple[str, ...] = ()
     comment: str | None = None
@@ -58,6 +71,7 @@ class CreateTable(ChangeStatement):
         cursor.expect("TABLE")
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         table = references.table(cursor)
+        like = _like(cursor)
         columns, primary_key = _columns(cursor) if cursor.peek("(") else ((), ())
         partitioned_by: tuple[PartitionDef, ...] = ()
         if cursor.accept("PARTITIONED", "BY"):
@@ -70,8 +84,12 @@ class CreateTable(ChangeStatement):
         cursor.end()
         if is_replacing and if_not_exists:
             raise SqlError("CREATE OR REPLACE TABLE takes no IF NOT EXISTS; expected one of them")
-        if (query is None) == (not columns):
-            raise SqlError(f"CREATE TABLE {table.name} takes either columns or AS SELECT")
+        if [query is not None, bool(columns), like is not None].count(True) != 1:
+            raise SqlError(f"CREATE TABLE {table.name} takes either columns or AS SELECT or LIKE")
+        if like is not None and (partitioned_by or options or comment):
+            raise SqlError(
+                f"CREATE TABLE {table.name} LIKE {like.name} takes all of {like.name}; expected no more clauses"
+            )
         if query is not None and comment is not None:
             raise SqlError(f"CREATE TABLE {table.name} AS takes no COMMENT; expected COMMENT ON TABLE after it")
         return cls(
@@ -81,6 +99,7 @@ class CreateTable(ChangeStatement):
             if_not_exists=if_not_exists,
             replace=is_replacing,
             query=query,
+            like=like,
             primary_key=primary_key,
             comment=comment,
             is_temporary=is_temporary,
@@ -107,8 +126,22 @@ class CreateTable(ChangeStatement):
         new_session = partial(changes.new_session, transaction or SqlTransaction(root), None)
         if self.is_temporary:
             root, transaction = temporary_root(changes.temporary, table_name(self.table), root), None
-        making = _Making(self, root, new_session, changes, transaction)
+        making = _Making(self._as_other(new_session), root, new_session, changes, transaction)
         return sum(map(making.run, changes.bindings()))
+
+    def _as_other(self, new_session: Callable[[], QuerySession]) -> CreateTable:
+        """Return the statement with the definition of the table that this one is to be like."""
+        if self.like is None:
+            return self
+        (definition,) = ShowCreateTable(self.like).answer(new_session(), None).batches()
+        made = CreateTable.read(Cursor.over(definition.column("definition")[0].as_py().removeprefix("CREATE ")))
+        return replace(
+            made,
+            table=self.table,
+            if_not_exists=self.if_not_exists,
+            replace=self.replace,
+            is_temporary=self.is_temporary,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +193,25 @@ class _Making:
         return create(schema, properties, found)
 
 
+_CLONES = (("CLONE",), ("SHALLOW", "CLONE"), ("DEEP", "CLONE"))
+
+
+def _like(cursor: Cursor) -> TableRef | None:
+    """Read `LIKE t` or `(LIKE t)`; None where the table is not made like another one."""
+    if any(cursor.peek(*words) for words in _CLONES):
+        raise Unsupported(
+            "CLONE is not offered; write CREATE TABLE t LIKE u and INSERT INTO t SELECT * FROM u, or a branch of u"
+        )
+    if cursor.accept("LIKE"):
+        return references.table(cursor)
+    if not cursor.peek("(", "LIKE"):
+        return None
+    cursor.at += 2
+    table = references.table(cursor)
+    cursor.expect(")")
+    return table
+
+
 def columns_of(text: str) -> pa.Schema:
     """Return the columns that a list of definitions describes, as CREATE TABLE has it between its brackets.
 
@@ -178,6 +230,8 @@ def _columns(cursor: Cursor) -> tuple[tuple[ColumnDef, ...], tuple[str, ...]]:
         if columns and cursor.peek("PRIMARY", "KEY", "("):
             keys.append(primary_key(cursor))
             continue
+        if columns and any(cursor.peek(*words) for words in _CONSTRAINTS):
+            raise _no_constraint(cursor)
         column, is_key = _column(cursor)
         columns.append(column)
         check_field_count(len(columns))
@@ -194,6 +248,17 @@ def primary_key(cursor: Cursor) -> tuple[str, ...]:
     columns = references.names(cursor)
     cursor.accept("NOT", "ENFORCED")
     return columns
+
+
+_CONSTRAINTS = (("CHECK", "("), ("UNIQUE", "("), ("FOREIGN", "KEY", "("))
+
+
+def _no_constraint(cursor: Cursor) -> Unsupported:
+    word = cursor.tokens[cursor.at].text.upper()
+    return Unsupported(
+        f"{word} is not offered: rows are not compared with a condition; write PRIMARY KEY for a key that ON CONFLICT and"
+        " MERGE go by, and a WHERE in the INSERT … SELECT"
+    )
 
 
 def _column(cursor: Cursor) -> tuple[ColumnDef, bool]:
@@ -213,6 +278,12 @@ def _column(cursor: Cursor) -> tuple[ColumnDef, bool]:
             cursor.accept("NOT", "ENFORCED")
         elif cursor.accept("COMMENT"):
             column = replace(column, comment=cursor.string("a comment in quotes"))
+        elif cursor.peek("GENERATED"):
+            raise Unsupported(
+                "GENERATED is not offered in CREATE TABLE; write uuid() in the INSERT for a key, or ALTER TABLE t ADD COLUMN c AS (expression)"
+            )
+        elif any(map(cursor.peek, ("CHECK", "CONSTRAINT", "UNIQUE", "REFERENCES"))):
+            raise _no_constraint(cursor)
         elif not cursor.accept("NULL"):
             raise cursor.error("NOT NULL, DEFAULT, PRIMARY KEY, COMMENT, a comma or the closing bracket")
     return column, is_key

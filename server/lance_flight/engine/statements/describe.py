@@ -18,10 +18,11 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, TableRef, table_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
-from lance_flight.model.json_documents import is_json
+from lance_flight.engine.statements.queries import query_text
 from lance_flight.model.naming import SEPARATOR
-from lance_flight.model.schema import NamespaceSchema, is_blob
+from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import dotted
+from lance_flight.model.type_names import column_type_name
 
 DESCRIBE_SCHEMA = pa.schema(
     [
@@ -47,7 +48,9 @@ class Describe(RowsStatement):
     table: TableRef
 
     @classmethod
-    def read(cls, cursor: Cursor) -> Describe:
+    def read(cls, cursor: Cursor) -> Describe | DescribeQuery:
+        if any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(")):
+            return DescribeQuery(query_text(cursor))
         cursor.accept("TABLE")
         table = references.table(cursor)
         return cls(table)
@@ -62,6 +65,18 @@ class Describe(RowsStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeQuery(RowsStatement):
+    """DESCRIBE query: the columns of its rows, which are not read."""
+
+    forms = ()
+
+    query: str
+
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
+        return _ColumnsOfView(pa.schema(session.frame(self.query, parameters).schema()))
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeNamespace(RowsStatement):
     """DESCRIBE NAMESPACE t[.v1[.name …]] ['v1$name…']: `parts` begin with the table, `path` is what the text says."""
 
@@ -71,7 +86,7 @@ class DescribeNamespace(RowsStatement):
     path: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, cursor: Cursor) -> DescribeNamespace | Describe:
+    def read(cls, cursor: Cursor) -> DescribeNamespace | Describe | DescribeQuery:
         if cursor.done or cursor.peek("."):
             # A table, or a schema, that is called namespace.
             cursor.at -= 1
@@ -121,7 +136,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnsOfView:
-    """Answer with the columns of a view."""
+    """Answer with the columns of a view, or of a query."""
 
     columns: pa.Schema
     schema: pa.Schema = DESCRIBE_SCHEMA
@@ -168,7 +183,7 @@ def _described(
     rows = [
         {
             "column_name": field.name,
-            "data_type": _type_of(field),
+            "data_type": column_type_name(field),
             "is_nullable": "YES" if field.nullable else "NO",
             "field_id": ids.get(field.name),
             "partitioning": uses.get(field.name),
@@ -177,12 +192,6 @@ def _described(
         for field in fields
     ]
     yield from pa.Table.from_pylist(rows, schema=DESCRIBE_SCHEMA).to_batches()
-
-
-def _type_of(field: pa.Field) -> str:
-    if is_json(field.type):
-        return "json"
-    return "blob" if is_blob(field) else str(field.type)
 
 
 def _uses(snapshot: Snapshot) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import pyarrow as pa
 
@@ -22,19 +23,24 @@ from lance_flight.engine.sql.long_values import LONG, pieces
 from lance_flight.engine.sql.parameters import column_types, row_of_parameters
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
+from lance_flight.engine.sql.tokens import Kind, TokenPlaces
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required
 from lance_flight.engine.statements.queries import query_text
+from lance_flight.engine.statements.row_changes import Upsert, read_conflict
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.row_changes import assigned
+from lance_flight.engine.writes.row_changes import RETURNING, assigned, end
 from lance_flight.engine.writes.writable_tables import WritableTable
-from lance_flight.errors import NotFound, Refused, SqlError
+from lance_flight.errors import NotFound, Refused, SqlError, Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert(ChangeStatement):
-    """INSERT INTO|OVERWRITE t [(columns)] query; `columns` None means all, by position."""
+    """INSERT INTO|OVERWRITE t [(columns) | BY NAME] query; `columns` None means all, by position, or by the names in the query.
+
+    With ON CONFLICT, OR IGNORE or OR REPLACE it is an `Upsert`.
+    """
 
     forms = ("INSERT",)
     is_cancellable = True
@@ -43,22 +49,38 @@ class Insert(ChangeStatement):
     columns: tuple[str, ...] | None
     query: str
     overwrite: bool = False
+    is_by_name: bool = False
 
     @classmethod
-    def read(cls, cursor: Cursor) -> Insert:
-        overwrite = cursor.accept("OVERWRITE")
+    def read(cls, cursor: Cursor) -> Insert | Upsert:
+        either = next((word for word in _ON_CONFLICT if cursor.accept("OR", word)), None)
+        overwrite = either is None and cursor.accept("OVERWRITE")
         if not overwrite:
             cursor.expect("INTO")
         elif not cursor.accept("INTO"):
             cursor.accept("TABLE")
         table = references.table(cursor)
         columns: tuple[str, ...] | None = None
-        if cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
+        is_by_name = cursor.accept("BY", "NAME")
+        if is_by_name:
+            pass
+        elif cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
             columns = references.names(cursor)
-        query = query_text(cursor)
-        if len(query) < LONG:
+        query = query_text(cursor, _end_of_query(cursor))
+        if len(query) < LONG and not is_by_name:
             query = with_distinct_names(query)
-        return cls(table=table, columns=columns, query=query, overwrite=overwrite)
+        has_conflict = cursor.peek("ON", "CONFLICT")
+        if has_conflict or either is not None:
+            if overwrite or is_by_name or (has_conflict and either is not None):
+                raise Unsupported(
+                    "ON CONFLICT goes with INSERT INTO t [(columns)] alone; write the columns, or a MERGE"
+                )
+            do = cursor if either is None else Cursor.over(f"ON CONFLICT DO {_ON_CONFLICT[either]}")
+            upsert = read_conflict(do, table, columns, query)
+            end(cursor)
+            return upsert
+        end(cursor)
+        return cls(table=table, columns=columns, query=query, overwrite=overwrite, is_by_name=is_by_name)
 
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
@@ -66,9 +88,10 @@ class Insert(ChangeStatement):
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         self._policy(changes)
         session, piece = changes.new_session(changes.transaction), next(pieces(self.query)).sql
-        session.frame(piece)
+        planned = session.frame(piece)
+        names = planned.schema().names if self.is_by_name else self.columns
         return parameter_schema(
-            sql, {**session.wanted_types(), **column_types(piece, self._target(changes.tables).types)}
+            sql, {**session.wanted_types(), **column_types(piece, self._target(changes.tables, names).types)}
         )
 
     def run(self, changes: Changes) -> int:
@@ -77,7 +100,7 @@ class Insert(ChangeStatement):
     def _insert(self, changes: Changes, transaction: SqlTransaction) -> int:
         """Write the rows of all bindings in one commit, and return their number."""
         policy, name = self._policy(changes), table_name(self.table)
-        target = self._target(transaction)
+        target = self._target(transaction, self._columns(changes, transaction))
         data = self._rows(changes, transaction, target)
         table = WritableTable(transaction.table(name), transaction, policy)
         return table.overwrite(data) if self.overwrite else table.append(data)
@@ -120,18 +143,50 @@ class Insert(ChangeStatement):
                 f" ({', '.join(target.names)})"
             )
 
-    def _target(self, tables: Root | SqlTransaction) -> pa.Schema:
+    def _columns(self, changes: Changes, transaction: SqlTransaction) -> Sequence[str] | None:
+        """Return the names of the columns that are written, None for all."""
+        if not self.is_by_name:
+            return self.columns
+        return [*changes.new_session(transaction, None).frame(next(pieces(self.query)).sql).schema().names]
+
+    def _target(self, tables: Root | SqlTransaction, columns: Sequence[str] | None) -> pa.Schema:
         """Return the target columns in their order; raise an error that names an unknown or a missing NOT NULL column."""
         schema = tables.read(table_name(self.table), ingest.schema_of)
-        if self.columns is None:
+        if columns is None:
             return schema
-        for name in self.columns:
+        for name in columns:
             if name not in schema.names:
                 raise NotFound.named("column", name, schema.names)
-        listed = pa.schema([schema.field(name) for name in self.columns])
+        listed = pa.schema([schema.field(name) for name in columns])
         defaults = tables.read(table_name(self.table), ingest.defaults_of)
         rows.fit(listed, schema, what=f"INSERT INTO {self.table.name}", defaults=defaults)
         return listed
+
+
+_ON_CONFLICT = {"IGNORE": "NOTHING", "REPLACE": "UPDATE SET *"}
+"""Words after OR, and the same in ON CONFLICT DO."""
+
+
+def _end_of_query(cursor: Cursor) -> int | None:
+    """Return the place of `ON CONFLICT … DO NOTHING|UPDATE` or `RETURNING …` outside of any bracket; None where the query goes on to the end."""
+    at, depth = None, 0
+    places = TokenPlaces(cursor.tokens)
+    for place, token in enumerate(islice(cursor.tokens, cursor.at, None), cursor.at):
+        if token.kind is Kind.SIGN:
+            depth += (token.text in "([{") - (token.text in ")]}")
+        elif depth or token.kind is not Kind.WORD:
+            continue
+        elif token.word == "CONFLICT" and places.word_at(place - 1) == "ON":
+            at = place - 1
+        elif at is not None and token.word in {"NOTHING", "UPDATE"} and places.word_at(place - 1) == "DO":
+            return at
+        elif (
+            token.word == RETURNING
+            and places.ends_operand(place - 1)
+            and places.text(place + 1).upper() not in {"", ",", "FROM"}
+        ):
+            return place
+    return None
 
 
 def _bound_rows(query: str, parameters: pa.RecordBatch | None) -> pa.Table | None:

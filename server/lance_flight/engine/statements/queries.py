@@ -15,17 +15,18 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references, substrait
 from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.pivots import PIVOTS
 from lance_flight.engine.sql.references import enclosed, quoted
-from lance_flight.engine.sql.type_names import type_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import LimitExceeded
+from lance_flight.model.type_names import type_name
 
 
 @dataclass(frozen=True, slots=True)
 class Query(RowsStatement):
-    """SELECT …, WITH …, VALUES …, FROM …: any statement that returns rows and is passed to DataFusion."""
+    """SELECT …, WITH …, VALUES …, FROM …, PIVOT …, UNPIVOT …: any statement that returns rows and is passed to DataFusion."""
 
-    forms: ClassVar[tuple[str, ...]] = ("SELECT", "WITH", "VALUES", "FROM", "(")
+    forms: ClassVar[tuple[str, ...]] = ("SELECT", "WITH", "VALUES", "FROM", "(", "PIVOT", "UNPIVOT")
 
     sql: str
 
@@ -55,11 +56,14 @@ class SubstraitPlan(Query):
         return Query.read(cursor)
 
 
-def query_text(cursor: Cursor) -> str:
-    """Read the query that ends another statement."""
-    if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(")):
+def query_text(cursor: Cursor, stop: int | None = None) -> str:
+    """Read the query that ends another statement, or ends at the place of a token."""
+    if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(", *PIVOTS)):
         raise cursor.error("a query (SELECT, VALUES, WITH)")
-    return cursor.rest()
+    if stop is None:
+        return cursor.rest()
+    start, cursor.at = cursor.at, stop
+    return cursor.source(start, stop)
 
 
 MOST_COLUMNS = 512
@@ -94,7 +98,7 @@ class Summarize(RowsStatement):
 
     @classmethod
     def read(cls, cursor: Cursor) -> Summarize:
-        if any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(")):
+        if any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(", *PIVOTS)):
             return cls(enclosed(query_text(cursor)))
         start = cursor.at
         references.table(cursor)

@@ -20,10 +20,11 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, quoted, table_name
+from lance_flight.engine.sql.references import TableRef, enclosed, quoted, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import REMOVING, ChangeStatement, Required, TableStatement
 from lance_flight.engine.writes.row_changes import (
+    RETURNING,
     Assignment,
     Matched,
     MergeClause,
@@ -31,6 +32,7 @@ from lance_flight.engine.writes.row_changes import (
     RowDelta,
     RowQuery,
     Target,
+    Where,
     alias,
     assignments,
     delete_query,
@@ -44,7 +46,7 @@ from lance_flight.engine.writes.row_changes import (
     where,
 )
 from lance_flight.engine.writes.writable_tables import WritableTable
-from lance_flight.errors import SqlError, Unsupported
+from lance_flight.errors import NotFound, SqlError, Unsupported
 
 
 class TargetChange(ChangeStatement):
@@ -111,6 +113,8 @@ class RowChange(TargetChange):
 
     rewrites: ClassVar[bool] = True
     """True if the columns that the statement does not name are read and written again."""
+    remembers_reads: ClassVar[bool] = False
+    """True if the statement fails where another writer adds rows that it would have found."""
     target: Target
 
     @property
@@ -158,6 +162,8 @@ class RowChange(TargetChange):
         policy: RowPolicy,
         parameters: pa.RecordBatch | None,
     ) -> int:
+        if self.remembers_reads:
+            transaction.remember_reads()
         session = changes.new_session(transaction, self.target_name, self.changing)
         statement = self.resolved(session)
         find = partial(RowDelta, session, statement, statement.query_in(session), parameters)
@@ -174,19 +180,19 @@ class RowChange(TargetChange):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(RowChange):
-    """DELETE FROM t [[AS] a] [WHERE condition]."""
+    """DELETE FROM t [[AS] a] [USING table, …] [WHERE condition]."""
 
     forms = ("DELETE",)
     frees_room = True
     rewrites = False
 
     target: Target
-    where: str | None = None
+    where: Where
 
     @classmethod
     def read(cls, cursor: Cursor) -> Delete:
         cursor.expect("FROM")
-        return cls(target=target(cursor), where=where(cursor))
+        return cls(target=target(cursor), where=where(cursor, "USING"))
 
     @property
     def changing(self) -> frozenset[Privilege]:
@@ -202,20 +208,20 @@ class Delete(RowChange):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update(RowChange):
-    """UPDATE t [[AS] a] SET column = expression, … [WHERE condition]."""
+    """UPDATE t [[AS] a] SET column = expression, … [FROM table, …] [WHERE condition]."""
 
     forms = ("UPDATE",)
 
     target: Target
     assignments: tuple[Assignment, ...]
-    where: str | None = None
+    where: Where
 
     @classmethod
     def read(cls, cursor: Cursor) -> Update:
         changed = target(cursor)
         cursor.expect("SET")
-        assigned = assignments(cursor, "WHERE")
-        return cls(target=changed, assignments=assigned, where=where(cursor))
+        assigned = assignments(cursor, "FROM", "WHERE", RETURNING)
+        return cls(target=changed, assignments=assigned, where=where(cursor, "FROM"))
 
     @property
     def changing(self) -> frozenset[Privilege]:
@@ -283,6 +289,111 @@ class Merge(Merging, RowChange):
 
     def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         session.narrow(matched_rows(session, self, frame))
+
+
+EXCLUDED = "excluded"
+"""Alias of the rows that an INSERT … ON CONFLICT would insert."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upsert(RowChange):
+    """INSERT INTO t [(columns)] query ON CONFLICT [(keys)] DO NOTHING | DO UPDATE SET column = expression, … [WHERE condition].
+
+    A row conflicts with the rows of equal keys, none of which is NULL; without `keys` these are the primary key. Assignments
+    of None do nothing then, those of () take every column over. `columns` None means all, by position.
+    """
+
+    forms = ()
+    remembers_reads = True  # of two that find no row of a key, one runs again and finds it
+
+    target: Target
+    columns: tuple[str, ...] | None
+    query_sql: str
+    keys: tuple[str, ...]
+    assignments: tuple[Assignment, ...] | None
+    where: str | None = None
+
+    @property
+    def label(self) -> str:
+        return "Insert"
+
+    @property
+    def changing(self) -> frozenset[Privilege]:
+        return frozenset() if self.assignments is None else frozenset({Privilege.UPDATE})
+
+    @property
+    def writing(self) -> frozenset[Privilege]:
+        return self.changing | {Privilege.INSERT}
+
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+        width = len(session.frame(self.query_sql).schema())
+        merge = self._merge(session, schema)
+        if width != len(merge.source_columns):
+            raise SqlError(
+                f"INSERT INTO {self.target_name.name} has {width} values for {len(merge.source_columns)} columns"  # noqa: S608 - a message
+                f" ({', '.join(merge.source_columns)})"
+            )
+        found = merge.query(session, schema, keeps_ids=keeps_ids)
+        return found if self.assignments is None else replace(found, unique=self._keys(session))
+
+    def narrow(self, session: QuerySession, frame: DataFrame) -> None:
+        self._merge(session, self.writable(session).columns).narrow(session, frame)
+
+    def _keys(self, session: QuerySession) -> tuple[str, ...]:
+        keys = self.keys or self.writable(session).primary_key
+        if not keys:
+            raise SqlError(f"table {self.target_name.name!r} has no primary key; expected ON CONFLICT (column, …)")
+        return keys
+
+    def _merge(self, session: QuerySession, schema: pa.Schema) -> Merge:
+        """Return the MERGE that does the same."""
+        keys, columns = self._keys(session), self.columns or tuple(schema.names)
+        for name in (*columns, *keys):
+            if name not in schema.names:
+                raise NotFound.named("column", name, schema.names)
+        left_out = [name for name in keys if name not in columns]
+        if left_out:
+            raise SqlError(
+                f"the key {left_out[0]!r} of ON CONFLICT is not among the columns of the INSERT: {', '.join(columns)}"
+            )
+        source, named = enclosed(self.query_sql), ", ".join(map(quoted, columns))
+        if self.assignments is None:
+            # Of new rows with one key the first is kept; NULL is equal to no key.
+            unknown = " OR ".join(f"{quoted(key)} IS NULL" for key in keys)
+            place = f"row_number() OVER (PARTITION BY {', '.join(map(quoted, keys))})"
+            source = f"(SELECT * FROM {source} AS {quoted(EXCLUDED)} ({named}) QUALIFY {unknown} OR {place} = 1)"  # noqa: S608 - quoted
+        insert = tuple(Assignment(name, quoted(EXCLUDED, name)) for name in columns)
+        update = insert if self.assignments == () else self.assignments
+        clauses = [MergeClause(matched=Matched.SOURCE_ONLY, condition=None, assignments=insert)]
+        if update is not None:
+            clauses.append(MergeClause(matched=Matched.BOTH, condition=self.where, assignments=update))
+        return Merge(
+            target=self.target,
+            source=source,
+            source_alias=EXCLUDED,
+            source_columns=columns,
+            on=" AND ".join(f"{quoted(self.target.alias, key)} = {quoted(EXCLUDED, key)}" for key in keys),
+            clauses=tuple(clauses),
+        )
+
+
+def read_conflict(cursor: Cursor, into: TableRef, columns: tuple[str, ...] | None, query: str) -> Upsert:
+    """Read `ON CONFLICT …` behind the query of an INSERT."""
+    cursor.expect("ON", "CONFLICT")
+    keys = references.names(cursor) if cursor.peek("(") else ()
+    cursor.expect("DO")
+    assigned = None
+    if not cursor.accept("NOTHING"):
+        cursor.expect("UPDATE", "SET")
+        assigned = () if cursor.accept("*") else assignments(cursor, "WHERE", RETURNING)
+    return Upsert(
+        target=Target(table=into, alias=into.name),
+        columns=columns,
+        query_sql=query,
+        keys=keys,
+        assignments=assigned,
+        where=where(cursor).condition,
+    )
 
 
 def _source(cursor: Cursor) -> tuple[str, str]:

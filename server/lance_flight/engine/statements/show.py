@@ -21,7 +21,6 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, enclosed, quoted, table_name, text_literal
-from lance_flight.engine.sql.type_names import column_type_name
 from lance_flight.engine.statements import settings
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.writes import maintenance_options
@@ -29,6 +28,7 @@ from lance_flight.engine.writes.definitions import partitioning
 from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.type_names import column_type_name
 
 _SETTINGS_SCHEMA = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("name", "value")])
 _READ_SCHEMA = pa.schema([pa.field("object_id", pa.utf8(), nullable=False)])

@@ -31,17 +31,20 @@ from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.activity import SYSTEM
+from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import cast, unsteady
 from lance_flight.engine.sql.parameters import column_name, column_types, equal_columns, parameter_count, result_types
-from lance_flight.engine.sql.references import TableRef, enclosed, quoted, table
+from lance_flight.engine.sql.references import TableRef, enclosed, names, quoted, table
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.errors import DataError, NotFound, SqlError
+from lance_flight.errors import DataError, NotFound, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.json_documents import is_document
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
 _AFTER_TABLE = ("SET", "WHERE", "USING")
+RETURNING = "RETURNING"
+_JOINED = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,14 @@ class Assignment:
 
     column: str
     expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Condition that finds the rows of the target, over the columns of some further tables, too; both as SQL text."""
+
+    condition: str | None
+    sources: str = ""
 
 
 class Matched(Enum):
@@ -105,27 +116,58 @@ def alias(cursor: Cursor, *following: str) -> str | None:
     return cursor.name("an alias or " + " or ".join(following))
 
 
-def where(cursor: Cursor) -> str | None:
-    """Read `[WHERE condition]`, which ends the statement."""
-    condition = text(cursor, "a condition") if cursor.accept("WHERE") else None
+def where(cursor: Cursor, before_sources: str = "") -> Where:
+    """Read `[word table, …] [WHERE condition]`, which ends the statement; the word is another one in each statement."""
+    read = _sources(cursor) if before_sources and cursor.accept(before_sources) else ""
+    condition = text(cursor, "a condition", RETURNING) if cursor.accept("WHERE") else None
+    end(cursor)
+    return Where(condition, read)
+
+
+def end(cursor: Cursor) -> None:
+    """Raise `SqlError` unless the statement ends here, `Unsupported` where it wants the changed rows back."""
+    if cursor.peek(RETURNING):
+        raise Unsupported("RETURNING is not offered; write BEGIN, the change, a SELECT of the rows, and COMMIT")
     cursor.end()
-    return condition
 
 
-def assignments(cursor: Cursor, stop: str) -> tuple[Assignment, ...]:
-    """Read `column = expression, …` up to a word."""
-    found = [_assignment(cursor, stop)]
+def _sources(cursor: Cursor) -> str:
+    """Read `table|(query) [[AS] a [(column, …)]], …`; return the text, in which nothing else stands."""
+    start = cursor.at
+    while True:
+        if cursor.peek("("):
+            cursor.bracketed()
+        else:
+            table(cursor)
+            read_version(cursor)  # which the query that finds the rows reads again
+        alias(cursor, ",", "WHERE", RETURNING, *_JOINED)
+        if any(map(cursor.peek, _JOINED)):
+            raise cursor.error("WHERE or ','; tables that are joined stand in a query, as (SELECT …) AS s")
+        if cursor.peek("("):
+            names(cursor)
+        if not cursor.accept(","):
+            return cursor.source(start, cursor.at)
+
+
+def assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
+    """Read `column = expression, …` up to some words."""
+    found = [_assignment(cursor, *stops)]
     while cursor.accept(","):
-        found.append(_assignment(cursor, stop))
+        found.append(_assignment(cursor, *stops))
     return unique(found)
 
 
-def _assignment(cursor: Cursor, stop: str) -> Assignment:
+def _assignment(cursor: Cursor, *stops: str) -> Assignment:
     column = cursor.name("a column name")
     while cursor.accept("."):
         column = cursor.name("a column name")
     cursor.expect("=")
-    return Assignment(column, text(cursor, f"a value for {column!r}", ",", stop))
+    start = cursor.at
+    text(cursor, f"a value for {column!r}", ",", *stops)
+    while cursor.peek("FROM") and cursor.last == "DISTINCT":  # of IS DISTINCT FROM
+        cursor.at += 1
+        text(cursor, f"a value for {column!r}", ",", *stops)
+    return Assignment(column, cursor.source(start, cursor.at))
 
 
 def unique(assignments: list[Assignment]) -> tuple[Assignment, ...]:
@@ -161,37 +203,40 @@ _JOINS = {
 class RowChanges:
     """Batch of changes: the addresses of removed rows (`ADDRESS_FIELDS`), and new rows, named as the target's.
 
-    `inserted` of the new rows replace no row; the rest may have `ORIGIN_FIELDS`.
+    Those of `inserted` replace no row; those of `come` may have `ORIGIN_FIELDS`.
     """
 
     gone: pa.Table
     come: tuple[pa.Table, ...] = ()
-    inserted: int = 0
+    inserted: tuple[pa.Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
     """Query over the target's rows, and the translation of its batches to changes.
 
-    `parameter_types` are those of the target's columns that parameters are written to, or matched with.
+    `parameter_types` are those of the target's columns that parameters are written to, or matched with. No two of the rows that are
+    inserted may have equal values in the columns `unique`, where none is NULL.
     """
 
     sql: str
     read: Callable[[pa.RecordBatch], RowChanges]
     parameter_types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    unique: tuple[str, ...] = ()
 
 
-def delete_query(target: Target, where: str | None, db_schema: str) -> RowQuery:
-    """Build the query for the addresses of the rows that a DELETE removes."""
+def delete_query(target: Target, where: Where, db_schema: str) -> RowQuery:
+    """Build the query for the addresses of the rows that a DELETE removes: each once, of however many rows of the sources."""
     columns = ", ".join(_of(target.alias, ADDRESS_NAMES))
-    sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
+    distinct = "DISTINCT " * bool(where.sources)
+    sql = f"SELECT {distinct}{columns} FROM {_found(target, where, db_schema)}"  # noqa: S608 - quoted
     return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
 
 
 def update_query(
     target: Target,
     assignments: Sequence[Assignment],
-    where: str | None,
+    where: Where,
     db_schema: str,
     schema: pa.Schema,
     *,
@@ -200,7 +245,7 @@ def update_query(
     """Build the query for the addresses and the new values of the rows that an UPDATE changes, with their ids if they keep them."""
     values = _values(assignments, target.alias, schema)
     columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_with_prefix(values, "v")])
-    sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
+    sql = f"SELECT {columns} FROM {_found(target, where, db_schema)}"  # noqa: S608 - quoted
 
     def read(batch: pa.RecordBatch) -> RowChanges:
         rows = pa.Table.from_batches([batch])
@@ -246,7 +291,7 @@ def merge_query(
 
 def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool) -> RowChanges:
     gone = batch.select(list(ADDRESS_NAMES))
-    come, inserted = [], 0
+    come, inserted = list[pa.Table](), list[pa.Table]()
     for number, clause in enumerate(clauses):
         if clause.assignments is None:
             continue
@@ -257,9 +302,8 @@ def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Sche
         columns = {name: mine[held] for name, held in zip(schema.names, names, strict=True) if held is not None}
         if mine.num_rows:
             rows = pa.table(columns)
-            come.append(with_origin(rows, mine) if keeps_ids else rows)
-            inserted += mine.num_rows * is_new
-    return RowChanges(gone.filter(pc.is_valid(gone.column(1))), tuple(come), inserted)
+            (inserted if is_new else come).append(with_origin(rows, mine) if keeps_ids else rows)
+    return RowChanges(gone.filter(pc.is_valid(gone.column(1))), tuple(come), tuple(inserted))
 
 
 def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
@@ -345,13 +389,14 @@ def _of(alias: str, names: Sequence[str]) -> list[str]:
 
 
 def _from(target: Target, db_schema: str) -> str:
-    return (
-        f"{quoted(target.table.db_schema or db_schema, f'{target.table.name}${TARGET_ROWS}')} AS {quoted(target.alias)}"
-    )
+    rows = quoted(target.table.db_schema or db_schema, f"{target.table.name}${TARGET_ROWS}")
+    return f"{rows} AS {quoted(target.alias)}"
 
 
-def _where(condition: str | None) -> str:
-    return "" if condition is None else f" WHERE {enclosed(condition)}"
+def _found(target: Target, where: Where, db_schema: str) -> str:
+    sources = f", {where.sources}" if where.sources else ""
+    condition = "" if where.condition is None else f" WHERE {enclosed(where.condition)}"
+    return f"{_from(target, db_schema)}{sources}{condition}"
 
 
 def source_query(statement: Merging) -> str:
@@ -399,6 +444,7 @@ class RowDelta:
         self._frame = session.frame(query.sql, parameters)
         self._gone = [pa.schema(ADDRESS_FIELDS).empty_table()]
         self._inserted = 0
+        self._keys: list[pa.Table] = []
 
     def __iter__(self) -> Iterator[pa.Table]:
         self._statement.narrow(self._session, self._frame)
@@ -406,9 +452,14 @@ class RowDelta:
         for batch in self._session.batches(self._frame, storable(self._frame.schema())):
             changes: RowChanges = self._query.read(batch)
             self._gone.append(changes.gone.cast(pa.schema(ADDRESS_FIELDS)))
-            self._inserted += changes.inserted
             yield from (self._assign(rows) for rows in changes.come)
+            for new in changes.inserted:
+                stored = self._assign(new)
+                self._inserted += stored.num_rows
+                self._keys.append(stored.select(self._query.unique))
+                yield stored
         self._check_once()
+        self._check_unique()
 
     @property
     def count(self) -> int:
@@ -448,6 +499,20 @@ class RowDelta:
             raise DataError(
                 f"{self.kind.upper()} finds several rows of its source for one row of"
                 f" {self._statement.target.table.name!r}; expected one at most"
+            )
+
+    def _check_unique(self) -> None:
+        """Refuse rows with one key of which the second would conflict with the first."""
+        names = self._query.unique
+        if not names or not self._keys:
+            return
+        keys = pa.concat_tables(self._keys).drop_null()
+        counts = keys.group_by(list(names)).aggregate([([], "count_all")])
+        twice = counts.filter(pc.greater(counts["count_all"], 1)).slice(0, 1).select(names).to_pylist()
+        if twice:
+            said = ", ".join(f"{name} = {value!r}" for name, value in twice[0].items())
+            raise DataError(
+                f"{self.kind.upper()} … ON CONFLICT meets several new rows with {said}; expected one at most of each key"
             )
 
 

@@ -66,7 +66,7 @@ class Authentication:
             return None
         if self.allow_anonymous:
             return ANONYMOUS
-        raise Unauthenticated("the call says nothing of who calls; expected a user and a password, or a bearer token")
+        raise Unauthenticated("the call has no credentials; expected a user and a password, or a bearer token")
 
     def certified(self, name: str) -> Principal:
         """Return the principal of a call whose only credential is a certificate of this name."""

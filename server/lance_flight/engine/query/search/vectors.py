@@ -19,7 +19,7 @@ from lance_flight.engine.query.search.search_target import Planner, SearchTarget
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.errors import LimitExceeded, SqlError
-from lance_flight.model.arrow_types import is_multivector, is_vector, vector_type
+from lance_flight.model.arrow_types import is_list, is_multivector, is_vector, vector_type
 from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric, metrics_of
 
 MULTIVECTOR_REFINE = 16
@@ -138,16 +138,12 @@ def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
 def _as_it_is(field: pa.Field, value: pa.Scalar) -> pa.Array | None:
     """Return the numbers of a vector that is bound in just the type of its column; None for any other value, and for a wrong one."""
     kind = field.type
-    if not is_vector(kind) or not pa.types.is_floating(kind.value_type) or not _is_list(value.type):
+    if not is_vector(kind) or not pa.types.is_floating(kind.value_type) or not is_list(value.type):
         return None
     numbers = value.values
     if not numbers.type.equals(kind.value_type) or len(numbers) != kind.list_size or numbers.null_count:
         return None
     return numbers if np.isfinite(numbers.to_numpy()).all() else None
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def converted_query(field: pa.Field, given: object, what: str) -> pa.Array:

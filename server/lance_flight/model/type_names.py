@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from lance_flight.engine.sql.references import quoted
 from lance_flight.model.arrow_json import type_to_text
 from lance_flight.model.json_documents import JSON
 from lance_flight.model.schema import is_blob
@@ -62,7 +61,7 @@ def _sql_name(kind: pa.DataType) -> str | None:
         return None if item is None else f"{item}[{kind.list_size if pa.types.is_fixed_size_list(kind) else ''}]"
     if pa.types.is_struct(kind) and all(field.nullable for field in kind):
         inner = [(field.name, _sql_name(field.type)) for field in kind]
-        fields = ", ".join(f"{quoted(name)} {named}" for name, named in inner)
+        fields = ", ".join('"' + name.replace('"', '""') + f'" {named}' for name, named in inner)
         return None if any(named is None for _, named in inner) else f"STRUCT<{fields}>"
     return _NAMES.get(kind)
 
