@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, time
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import IO, Any, Self, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from lance_flight_client.terminal import printable
+from lance_flight_client.values import JSON, SQL, Form, enclosed, form_of, texts, written
 
 WIDEST = 60
 _FORMULA = re.compile(r"^([=+\-@\t\r\n＝＋－＠])")
@@ -42,9 +39,9 @@ def aligned(table: pa.Table, limit: int | None = None, null: str = "") -> str:
             345
     """
     shown = table if limit is None else table.slice(0, limit)
-    columns = [[cell(value, null) for value in column.to_pylist()] for column in shown.columns]
-    right = [_is_number(field.type) for field in table.schema]
-    names = [cell(name, null, None) for name in table.schema.names]
+    columns = [cells(column, null) for column in shown.columns]
+    right = [form_of(field.type) in _TO_THE_RIGHT for field in table.schema]
+    names = [one_line(name) for name in table.schema.names]
     lines = [_line(widths := _widths(names, columns), names, right)]
     lines += [_line(widths, row, right) for row in zip(*columns, strict=True)]
     more = table.num_rows - shown.num_rows
@@ -76,32 +73,27 @@ def text_width(text: str) -> int:
     return width if width >= 0 else len(text)
 
 
-def cell(value: Any, null: str = "", widest: int | None = WIDEST) -> str:
-    r"""Return a value as a line of text, cut off where it is longer than `widest`.
+def cells(column: pa.ChunkedArray, null: str = "", widest: int | None = WIDEST) -> list[str]:
+    r"""Return values as lines of text, cut off where they are longer than `widest`.
 
-    >>> cell("two\nlines"), cell(None, "NULL"), cell("12345", widest=4), cell(b"\x00\xff"), cell(True)
-    ('two⏎lines', 'NULL', '123…', "X'00FF'", 'true')
+    >>> cells(pa.chunked_array([["two\nlines", None, "12345"]]), "NULL", widest=4), cells(pa.chunked_array([[b"\x00\xff"]]))
+    (['two…', 'NULL', '123…'], ["X'00FF'"])
     """
-    if value is None:
-        return null
-    text = printable(_text(value, widest).replace("\n", "⏎"))
-    return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
+    found = texts(column, most=None if widest is None else widest)
+    return [null if text is None else one_line(text, widest) for text in found]
 
 
-def _text(value: Any, widest: int | None) -> str:
-    """Return a value as SQL writes it, where Python has another form; of a long binary only what is shown."""
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ")
-    if isinstance(value, bytes):
-        return f"X'{value[:widest].hex().upper()}'"
-    if isinstance(value, pa.MonthDayNano):
-        parts = (f"{value.months} months", f"{value.days} days", f"{value.nanoseconds / 1e9:g} seconds")
-        return " ".join(part for part in parts if not part.startswith("0 ")) or "0 seconds"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def one_line(text: str, widest: int | None = None) -> str:
+    r"""Return a text without line feeds and controls.
+
+    >>> one_line("two\nlines"), one_line("two\nlines", widest=6)
+    ('two⏎lines', 'two⏎l…')
+    """
+    cut = text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
+    return printable(cut.replace("\n", "⏎"))
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+_TO_THE_RIGHT = frozenset({Form.NUMBER, Form.EXACT})
 
 
 def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None, out: TextIO) -> None:
@@ -147,33 +139,82 @@ class JsonWriter:
         self.sink.flush()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch."""
-        for row in batch.to_pylist():
-            self.sink.write(json.dumps(row, default=_json, ensure_ascii=False).encode() + b"\n")
+        """Write the rows of a batch; a second column of one name gets a number."""
+        rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)) if batch.num_columns else None
+        lines = ["{}"] * batch.num_rows if rows is None else enclosed(rows, JSON)
+        self.sink.write("".join(f"{line}\n" for line in lines).encode())
+
+
+_IN_FILES = replace(SQL, binary=JSON.binary)
+_BARE = frozenset({Form.NUMBER, Form.EXACT, Form.WORD, Form.MOMENT})
+"""Forms whose texts have no quotes in CSV."""
 
 
 @dataclass(slots=True)
 class CsvWriter:
     """Writer of CSV in which lists and structs are JSON, and binary values hexadecimal."""
 
-    writer: pacsv.CSVWriter
-    schema: pa.Schema
+    sink: IO[bytes]
 
     @classmethod
     def of(cls, sink: Any, schema: pa.Schema) -> CsvWriter:
         """Begin a file."""
-        kinds = pa.schema([pa.field(f.name, pa.large_utf8() if _is_flattened(f.type) else f.type) for f in schema])
-        return cls(pacsv.CSVWriter(sink, kinds), kinds)
+        sink.write((",".join(_quoted(pa.array(schema.names, _TEXT)).to_pylist()) + "\n").encode())
+        return cls(sink)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.writer.close()
+        self.sink.flush()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        self.writer.write_batch(pa.RecordBatch.from_arrays([_flat(each) for each in batch.columns], schema=self.schema))
+        if not batch.num_rows or not batch.num_columns:
+            return
+        columns, comma, end = map(_csv_texts, batch.columns), pa.scalar(",", _TEXT), pa.scalar("\n", _TEXT)
+        no_null = {"null_handling": "replace", "null_replacement": ""}
+        lines = pc.binary_join_element_wise(*columns, comma, **no_null)
+        rows = pc.binary_join_element_wise(lines, end, pa.scalar("", _TEXT))
+        # The texts of an array lie one behind the other.
+        self.sink.write(rows.buffers()[2])
+
+
+_TEXT = pa.large_utf8()
+
+
+def csv_columns(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], others: Collection[str]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return rows whose columns Arrow's writer of CSV would refuse, or write otherwise, as the texts of `CsvWriter`; `others` stay."""
+    kept = [each.name in others or form_of(each.type) in _PLAIN for each in schema]
+    plain = pa.schema([each if is_kept else each.with_type(_TEXT) for each, is_kept in zip(schema, kept, strict=True)])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            pairs = zip(batch.columns, kept, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [column if is_kept else _csv_text(column) for column, is_kept in pairs], schema=plain
+            )
+
+    return plain, rows()
+
+
+_PLAIN = frozenset({Form.NUMBER, Form.WORD, Form.TEXT})
+
+
+def _csv_text(column: pa.Array) -> pa.Array:
+    return written(column, JSON if form_of(column.type) is Form.NESTED else _IN_FILES)
+
+
+def _csv_texts(column: pa.Array) -> pa.Array:
+    found = _csv_text(column)
+    return found if form_of(column.type) in _BARE else _quoted(found)
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    sign, nothing = pa.scalar('"', _TEXT), pa.scalar("", _TEXT)
+    return pc.binary_join_element_wise(sign, pc.replace_substring(column, '"', '""'), sign, nothing)
 
 
 def for_spreadsheets(
@@ -208,42 +249,10 @@ def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | No
             writer.write_batch(batch)
 
 
-def _flat(column: pa.Array) -> pa.Array:
-    """Return lists and structs as JSON text, since CSV has no nesting, and binary values as hexadecimal."""
-    if not _is_flattened(column.type):
-        return column
-    write = partial(json.dumps, default=_json) if pa.types.is_nested(column.type) else _json
-    texts = [None if value is None else write(value) for value in column.to_pylist()]
-    return pa.array(texts, pa.large_utf8())
-
-
-def _is_flattened(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind) or _is_binary(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_binary_view,
-            pa.types.is_fixed_size_binary,
-        )
-    )
-
-
 def _write_json(_: pa.Schema, batches: Iterable[pa.RecordBatch], __: int | None, out: TextIO) -> None:
     with JsonWriter(_sink(out)) as writer:
         for batch in batches:
             writer.write_batch(batch)
-
-
-def _json(value: Any) -> Any:
-    """Return a value that JSON has no type for: moments in ISO 8601, binary in hexadecimal, anything else as text."""
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 @dataclass(slots=True)

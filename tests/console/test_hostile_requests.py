@@ -106,7 +106,8 @@ def test_a_form_is_no_way_to_exhaust_it(consoles: Consoles, server: Server) -> N
 def test_values_that_python_has_not_are_shown(client: Client) -> None:
     sql = "SELECT arrow_cast(4611686018427387904, 'Timestamp(Second, None)') AS x, [1, NULL] AS l, X'6162' AS b"
     said = ended(client, sql)
-    assert (said["error"], said["rows"]) == (None, [["4611686018427387904", "[1, None]", "YWI="]])
+    assert (said["error"], said["rows"]) == (None, [["146138514283-06-19 07:45:04", "[1, NULL]", "X'6162'"]])
+    assert [each["type"] for each in said["columns"]] == ["TIMESTAMP(0)", "BIGINT[]", "VARBINARY"]
 
 
 def test_a_result_is_kept_up_to_so_many_characters(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

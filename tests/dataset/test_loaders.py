@@ -22,6 +22,7 @@ def ids(made: Loader) -> list[int]:
     return [n for turn in range(made.shards) for batch in made.worker_batches(turn) for n in batch["id"].to_pylist()]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("shuffle", [None, "partition", "rows"])
 @pytest.mark.parametrize(
     "filter", [None, "site = 's1'", "celsius > 20 AND site <> 's2'", "murmur3(id) % 2 = 0", "more IS NULL", "1 = 0"]

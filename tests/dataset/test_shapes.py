@@ -33,6 +33,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(name, condition, id=f"{name} where {condition}" if condition else name)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("name", "condition"), list(cases()))
 def test_a_dataset_gives_what_a_query_answers(database: Database, name: str, condition: str | None) -> None:
     where = f" WHERE {condition}" if condition else ""

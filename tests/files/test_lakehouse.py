@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from lance_flight.cli import main
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound
-from lance_flight_client.files.formats import TextOptions
+from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import opened
 
 FIRST = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "site": ["Oslo", None, "Lima"], "tags": [["a"], [], None]})

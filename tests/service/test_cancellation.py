@@ -228,6 +228,7 @@ def as_plan(server: Server, sql: str) -> bytes:
     return Serde.serialize_bytes(sql, context)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     ("name", "is_sent"), [*((name, False) for name in PRODUCTS), *((name, True) for name in SENT)], ids=str
 )

@@ -20,7 +20,7 @@ import pytest
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight_client.adbc import NOBODY
 from lance_flight_client.errors import ServerError
-from lance_flight_client.files.formats import TextOptions
+from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import opened
 
 from tests.service.commands import run, run_command
@@ -82,6 +82,13 @@ def test_serve_refuses_with_one_line(
     assert [part for part in says if part not in line] == []
     assert b"Traceback" not in ended.stderr
     assert (ended.returncode, ended.stdout) == (1, b"")
+
+
+def test_serve_says_what_to_do_about_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ended = run("serve", str(tmp_path), "--port", str(other.getsockname()[1]))
+    assert b"Address already in use; end the other process, or choose another --port" in ended.stderr
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (1, False)
 
 
 def test_serve_refuses_a_key_of_another_length(tmp_path: Path) -> None:
@@ -380,7 +387,7 @@ def test_inspect_shows_a_partitioned_table(cities: Server) -> None:
     for part in (
         'v1 {"id":1,"fields":[{"field_id":"part","source_ids":[2]',
         "column_name  data_type  is_nullable  field_id  partitioning",
-        "part         int64      YES                 2  part: identity",
+        "part         BIGINT     YES                 2  part: identity",
         "2 partitions, 3 rows",
         "read_version",
     ):
@@ -421,6 +428,8 @@ def printed(code: str, *arguments: str) -> str:
 
 UNUSED = {
     "help": ("lance_flight.cli", ("pyarrow", "lance", "datafusion", "numpy")),
+    "ingest --help": ("lance_flight.cli.ingest", ("pyarrow", "lance", "datafusion", "numpy")),
+    "inspect --help": ("lance_flight.cli.inspect", ("pyarrow", "lance", "datafusion", "numpy")),
     "serving": (
         "lance_flight.cli.serving.main_loop",
         ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server"),
@@ -442,6 +451,16 @@ def test_a_server_leaves_pandas_alone(tmp_path: Path) -> None:
         mapped = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "pyarrow" in mapped
     assert "pandas" not in mapped
+
+
+def test_a_load_through_a_server_does_without_the_engine(cities: Server, table: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    code = (
+        "from lance_flight.cli.__main__ import run; status = run();"
+        "print([m for m in ('lance', 'datafusion', 'lance_flight.engine') if m in sys.modules], status)"
+    )
+    said = printed(code, "ingest", str(tmp_path / "a.csv"), "--table", table, "--uri", cities.uri)
+    assert said.splitlines()[-1] == "[] 0"
 
 
 def test_sql_loads_neither_the_engine_nor_datasets(cities: Server) -> None:

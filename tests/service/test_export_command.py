@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.cli import main
-from lance_flight_client.files.formats import TextOptions
+from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import opened
 
 from tests.service.server_process import Server

@@ -85,7 +85,7 @@ def test_an_sql_user_of_the_demo(tmp_path: Path) -> None:
         while "Serving until Ctrl-C" not in said:
             said += (line := process.stdout.readline())
             assert line, said
-        assert re.search(r"See the partitions in a browser: http://127\.0\.0\.1:\d+/\?token=", said)
+        assert re.search(r"The console shows the partitions in a browser: http://127\.0\.0\.1:\d+/\?token=", said)
         (uri,) = set(re.findall(r"grpc://[\w.:]+", said))
         assert "JFK     111279\n" in shown(query, tmp_path, uri)
         assert shown(explain, tmp_path, uri).startswith("partitions: 1 / 36  table flights")

@@ -96,6 +96,7 @@ SHAPES: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.sample(12)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("timeout", TIMEOUTS.values(), ids=TIMEOUTS)

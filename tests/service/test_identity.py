@@ -69,7 +69,7 @@ def test_sql_signs_in_with_a_token_from_a_file(place: IdentityFiles, server: Ser
 
 
 TURNED_AWAY = {
-    "nobody": ([], {}, "[unauthenticated] the call says nothing of who calls"),
+    "nobody": ([], {}, "[unauthenticated] the call has no credentials"),
     "a wrong password": (["--user", "alice"], {"LANCE_FLIGHT_PASSWORD": "wrong"}, "[unauthenticated] the user or"),
     "an unknown user": (["--user", "mallory"], {"LANCE_FLIGHT_PASSWORD": "x"}, "[unauthenticated] the user or"),
     "no password": (["--user", "alice"], {}, "no password of 'alice'; expected it in LANCE_FLIGHT_PASSWORD"),
@@ -100,6 +100,9 @@ def test_everything_works_for_whom_a_server_knows(place: IdentityFiles, server: 
 
 
 def test_no_secret_is_in_the_log_or_among_the_arguments(place: IdentityFiles, server: Server, log: Path) -> None:
+    wrong = {"LANCE_FLIGHT_PASSWORD": "wrong"}
+    for user in ("alice", "mallory"):
+        run(asking(place, server, "--user", user, *ONE), **wrong)
     said = log.read_text() + Path(f"/proc/{server.process.pid}/cmdline").read_text()
     said += run(["config", *place.arguments])[1]
     hashes = [

@@ -93,6 +93,15 @@ def test_a_file_becomes_a_partitioned_table(place: Place, table: str) -> None:
     assert place.value(f'SELECT count(*) FROM "{table}$partitions"') == 3
 
 
+@pytest.mark.parametrize(("fields", "notes"), [("month(at), origin", 1), ("year(at), month(at)", 0), ("origin", 0)])
+def test_a_month_without_its_year_is_noted_once(place: Place, table: str, fields: str, notes: int) -> None:
+    load = ["flights.csv", "--table", table, "--partition-by", fields]
+    status, _, noted = place.ingest(*load)
+    assert (status, noted.count("month(at) is 1 to 12 whatever the year")) == (0, notes)
+    assert place.ingest("more.csv", "--table", table, "--mode", "append")[2] == ""
+    assert place.stores(*load, "--suggest").count("month(at) is 1 to 12 whatever the year") == notes
+
+
 MODES: dict[str, tuple[str, list[int]]] = {
     "append": ("append", [1, 2, 3, 9]),
     "overwrite": ("overwrite", [1, 9]),
@@ -152,7 +161,7 @@ def test_files_with_marked_columns_become_blobs(
     pq.write_table(rows, place.files / "images.parquet")
     assert "image   BLOB" in place.stores("images.parquet", "--table", table, *types, "--dry-run")
     place.stores("images.parquet", "--table", table, "--partition-by", "bucket(2, id)", *types)
-    assert place.engine.query(f"DESCRIBE {table}")["data_type"].to_pylist() == ["int64", "blob"]
+    assert place.engine.query(f"DESCRIBE {table}")["data_type"].to_pylist() == ["BIGINT", "BLOB"]
     found = place.engine.query(f"SELECT id, image FROM {table} ORDER BY id")
     assert found["image"].to_pylist() == rows["image"].to_pylist()
 
@@ -171,8 +180,9 @@ def broken(place: Place) -> None:
 
 REFUSED: dict[str, tuple[list[str], str]] = {
     "no-file": (["none.csv"], "'none.csv' has no files"),
-    "value": (["broken.csv"], "invalid value 'x'"),
-    "value-of-a-type": (["flights.csv", "--types", "origin BIGINT"], "invalid value 'JFK'"),
+    "value": (["broken.csv"], "broken.csv: line 200,002, column 'id': 'x' is no BIGINT; say the type"),
+    "value-of-a-type": (["flights.csv", "--types", "origin BIGINT"], "line 2, column 'origin': 'JFK' is no BIGINT"),
+    "delimiter": (["flights.csv", "--delimiter", "ab"], "--delimiter is 'ab'; expected one character"),
     "type": (["flights.csv", "--types", "id NOTHING"], "NOTHING"),
     "column": (["flights.csv", "--types", "idd BIGINT"], "no column 'idd'"),
     "partitioning": (["flights.csv", "--partition-by", "monht(at)"], "monht"),
@@ -205,6 +215,32 @@ def test_a_server_that_does_not_answer_is_named_with_the_way_around_it(
         assert main([*command, "--uri", "127.0.0.1:1", "--root", str(tmp_path)]) == 1
         assert "--root and --uri were given; expected one of them" in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_sample_and_what_was_not_sure_are_shown_before_a_load(place: Place, table: str) -> None:
+    (place.files / "messy.csv").write_text("Report\nzip;price\n00501;1,5\n10001;2,25\n")
+    said = place.stores("messy.csv", "--table", table)
+    assert said.startswith(
+        f"{place.files}/messy.csv: 1 lines before the first row are left out\n"
+        f"{place.files}/messy.csv: column 'zip': '00501' has leading zeros: kept as text\n"
+    )
+    assert "column  type     row 1  row 2\nzip     VARCHAR  00501  10001\nprice   DOUBLE   1.5    2.25\n" in said
+    assert "row 1" not in place.stores("messy.csv", "--table", table, "--mode", "replace", "--yes")
+
+
+def test_rows_with_errors_are_left_out_counted_and_written(place: Place, table: str) -> None:
+    (place.files / "wrong.csv").write_text("id,at\n1,2024-03-31\nx,2024-03-31\n3\n4,2024-04-01\n")
+    known = ("wrong.csv", "--table", table, "--types", "id BIGINT, at DATE")
+    assert "wrong.csv: line 4 has 1 values; expected 2: '3'" in place.refuses(*known)
+    said = place.stores(*known, "--rejects", "rejects.csv")
+    assert (
+        f"2 rows were left out; rejects.csv has them; the first: {place.files}/wrong.csv: line 3, column 'id'" in said
+    )
+    assert place.ids(table) == [1, 4]
+    lines = (place.files / "rejects.csv").read_text().splitlines()
+    assert lines[0] == "file,line,column,value,reason,row"
+    assert lines[1].endswith('wrong.csv,3,id,x,is no BIGINT,"[""x"", ""2024-03-31""]"')
+    assert lines[2].endswith('wrong.csv,4,,,has 1 values; expected 2,"[""3""]"')
 
 
 def test_a_failure_leaves_the_rows_that_are_there(place: Place, table: str) -> None:

@@ -118,6 +118,7 @@ def check_one_table_for_each_value(place: Path) -> None:
     }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("move", [in_one_statement, in_a_transaction, in_a_changed_branch])
 def test_no_reader_ever_finds_a_wrong_total(
     servers: list[Server], table: str, move: Callable[[str, str, int, int, int], None], say: Callable[[str], None]

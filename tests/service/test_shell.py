@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight.cli import main
 from lance_flight.cli.connecting import ChosenServer
-from lance_flight.cli.shell.commands import COMMANDS, WORDS, KnownNames, NameCompleter
+from lance_flight.cli.shell import prompt
+from lance_flight.cli.shell import session as session_module
+from lance_flight.cli.shell.commands import COMMANDS
+from lance_flight.cli.shell.completion import WORDS, KnownNames, NameCompleter
 from lance_flight.cli.shell.prompt import is_complete, paged, run_input
-from lance_flight.cli.shell.session import ShellSession, warn
+from lance_flight.cli.shell.session import Progress, ShellSession, warn
 from lance_flight.errors import InvalidInput
-from lance_flight_client.adbc import NOBODY
+from lance_flight_client.adbc import NOBODY, Result
 from lance_flight_client.errors import ServerError
 from lance_flight_client.terminal import guard_terminals
 from prompt_toolkit.completion import CompleteEvent
@@ -145,11 +149,33 @@ SHOWN = {
     "an interval": (["SELECT INTERVAL '14 months 3 seconds' AS i;"], "i\n14 months 3 seconds\n"),
     "a switch": ([r"\timing on", "SELECT 1 AS a;"], "a\n1\n(1 row)"),
     "several": (["SELECT 1 AS a; SELECT 2 AS b;"], "a\n1\n(1 row)\nb\n2\n(1 row)"),
+    "a transaction": (["BEGIN;", "DELETE FROM rooms;", "ROLLBACK;", "SELECT count(*) AS n FROM rooms;"], "n\n3\n"),
     "a change": (["UPDATE rooms SET name = name WHERE id = 1;"], "1 rows affected"),
     "tables": ([r"\dt"], "table_schema  table_name  partitioned\npublic        rooms       true"),
     "partitions": ([r"\dp rooms"], "floor\n1      ████████████████████"),
     "columns": ([r"\d rooms"], "column_name  data_type  is_nullable"),
     "help": ([r"\?"], r"\watch [SECONDS]"),
+    "help by its word": (["help;"], r"\watch [SECONDS]"),
+    "catalogs": ([r"\l"], "catalog_name  schema_name\nlance         public"),
+    "tables with more": ([r"\d+"], "table_schema  table_name  table_type  partitioned  table_comment"),
+    "a table with more": ([r"\d+ rooms"], '\n\nCREATE TABLE "public"."rooms" ('),
+    "functions": ([r"\df abs"], "abs            SCALAR"),
+    "the last statement": (["SELECT 1 AS a;", r"\g"], "a\n1\n(1 row)\na\n1\n(1 row)"),
+    "a statement that \\g ends": ([r"SELECT 1 AS a \g"], "a\n1\n(1 row)"),
+    "nanoseconds": (
+        ["SELECT arrow_cast(1, 'Timestamp(Nanosecond, None)') AS t;"],
+        "t\n1970-01-01 00:00:00.000000001\n",
+    ),
+    "a year far away": (
+        ["SELECT arrow_cast(9223372036854775807, 'Timestamp(Microsecond, None)') AS t;"],
+        "t\n294247-01-10 04:00:54.775807\n",
+    ),
+    "nanoseconds within": (["SELECT [arrow_cast(1, 'Time64(Nanosecond)')] AS t;"], "t\n[00:00:00.000000001]\n"),
+    "two of one name": (["SELECT 1 AS a, 2 AS a;"], "a  a\n1  2\n"),
+    "a plan with a vector": (
+        [f"EXPLAIN SELECT [{', '.join(['0.5'] * 64)}] AS v;"],
+        "List([0.5, 0.5, 0.5, … 61 more])",
+    ),
     "a plan": (["EXPLAIN SELECT * FROM rooms WHERE floor = 2;"], "partitions: 1 / 2  table rooms"),
     "a plan with changes": (["EXPLAIN ANALYZE SELECT * FROM rooms WHERE floor = 1;"], "partitions: 1 / 2  table rooms"),
 }
@@ -163,6 +189,13 @@ def test_inputs_show(screen: Screen, inputs: list[str], expected: str) -> None:
         assert shown.startswith(expected)
 
 
+def test_partitions_are_listed_by_their_values(screen: Screen) -> None:
+    made = "CREATE TABLE counted (n INT) PARTITIONED BY (n);"
+    rows = [f"INSERT INTO counted VALUES ({n});" for n in (10, 2, 1)]
+    shown = screen.shows(made, *rows, r"\dp counted", "DROP TABLE counted;")
+    assert re.findall(r"^ +1 +(\d+) +v1", shown, re.MULTILINE) == ["1", "2", "10"]
+
+
 REFUSED = {
     "command": (r"\nope", r"no command \nope; \? lists them"),
     "few": (r"\dp", r"\dp takes TABLE, got 0 of them"),
@@ -173,14 +206,105 @@ REFUSED = {
     "output": (r"\o no/where/at/all", "cannot be written"),
     "way": (r"\copy rooms into x", r"\copy takes TO or FROM, got 'into'"),
     "watch": (r"\watch", r"\watch repeats the last statement; there is none"),
+    "again": (r"\g", r"\g repeats the last statement; there is none"),
+    "editor": (r"\e", "the editor 'no-such-editor' failed"),
 }
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
-def test_inputs_are_refused(screen: Screen, text: str, said: str) -> None:
+def test_inputs_are_refused(screen: Screen, text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "no-such-editor")
     with pytest.raises(InvalidInput) as refused:
         run_input(screen.session, text)
     assert said in str(refused.value)
+
+
+PLACES = {
+    "SELECT nope FROM rooms;": "LINE 1: SELECT nope FROM rooms\n               ^",
+    "SELECT *\n  FROM nowhere;": "LINE 2:   FROM nowhere\n               ^",
+    "SELECT id FROM rooms WHRE id = 1;": "LINE 1: SELECT id FROM rooms WHRE id = 1\n                                  ^",
+    "SELEC 1;": "LINE 1: SELEC 1\n        ^",
+    "SELECT 1 +;": "LINE 1: SELECT 1 +\n                  ^",
+    "SELECT r.no FROM rooms r;": "LINE 1: SELECT r.no FROM rooms r\n               ^",
+    "SELECT nofunc(id) FROM rooms;": "LINE 1: SELECT nofunc(id) FROM rooms\n               ^",
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_an_error_is_shown_where_it_is(screen: Screen, text: str) -> None:
+    with pytest.raises(ServerError) as refused:
+        run_input(screen.session, text)
+    assert str(refused.value).endswith(PLACES[text])
+
+
+def test_an_error_without_a_place_has_no_caret(screen: Screen) -> None:
+    with pytest.raises(ServerError) as refused:
+        run_input(screen.session, "SELECT id FROM rooms WHERE CAST('id' || name AS BIGINT) = 1;")
+    assert "LINE" not in str(refused.value)
+
+
+def test_an_editor_changes_the_last_statement(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "edit").write_text("#!/bin/sh\nsed -i 's/1 AS a/2 AS b/' $1\n")
+    (tmp_path / "edit").chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(tmp_path / "edit"))
+    assert screen.shows("SELECT 1 AS a;", r"\e") == "a\n1\n(1 row)\nb\n2\n(1 row)"
+
+
+def test_the_time_leaves_the_pager_out(rooms: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    read = []
+
+    def page(text: str) -> None:
+        clock[0] += 3600
+        read.append(text)
+
+    clock = [0.0]
+    session = ShellSession(ChosenServer(rooms.uri, NOBODY), page=page)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lance_flight.cli.shell.session.time.perf_counter", lambda: clock[0])
+        run_input(session, "SELECT 1 AS a;")
+    session.close()
+    assert (read, capsys.readouterr().out) == (["a\n1\n(1 row)"], "0 ms\n")
+
+
+class Typed:
+    """A prompt at which something is typed already."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = list(texts)
+
+    def prompt(self, _: str) -> str:
+        return self.texts.pop(0)
+
+
+def test_nothing_that_fails_ends_the_prompt(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failures: list[BaseException] = [RecursionError("too deep"), KeyboardInterrupt(), OSError("no disk"), KeyError("x")]
+
+    def fails(*_: object) -> None:
+        raise failures[0]
+
+    monkeypatch.setattr(prompt, "run_input", fails)
+    while failures:
+        prompt._one(screen.session, Typed("SELECT 1;"), KnownNames(screen.session.server))
+        failures.pop(0)
+    said = capsys.readouterr().err
+    assert (
+        said
+        == "[internal] RecursionError: too deep\ncancelled\n[internal] OSError: no disk\n[internal] KeyError: 'x'\n"
+    )
+
+
+def test_progress_is_asked_for_beside_the_main_thread(rooms: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver takes an interrupt of the main thread for its own: Ctrl-C would end the question alone."""
+    threads = []
+    monkeypatch.setattr(
+        session_module, "execute", lambda *_: threads.append(threading.current_thread()) or Result(None, 0)
+    )
+    with Progress(ChosenServer(rooms.uri, NOBODY), "SELECT 1") as progress:
+        assert progress._said() == ""
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 def test_files_come_and_go(screen: Screen, tmp_path: Path) -> None:
@@ -201,6 +325,14 @@ def test_files_come_and_go(screen: Screen, tmp_path: Path) -> None:
         screen.shows(rf"\i {tmp_path}/script.sql")
 
 
+def test_a_month_without_its_year_is_noted(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    noted = []
+    for name, fields in {"m": "month(at)", "ym": "year(at), month(at)", "y": "year(at)"}.items():
+        screen.shows(f"CREATE TEMPORARY TABLE {name} (at TIMESTAMP) PARTITIONED BY ({fields});")
+        noted.append(capsys.readouterr().err.count("month(at) is 1 to 12 whatever the year"))
+    assert noted == [1, 0, 0]
+
+
 def test_no_more_is_fetched_than_is_shown(screen: Screen) -> None:
     screen.session.max_rows = 3
     text = screen.shows("SELECT a.value FROM generate_series(1, 20000000) AS a;")
@@ -213,7 +345,8 @@ def test_no_more_is_fetched_than_is_shown(screen: Screen) -> None:
 
 COMPLETE = {
     "": True, "SELECT 1": False, "SELECT 1;": True, "SELECT ';": False, "SELECT 1; -- x": True, r"\d": True,
-    "SELECT 1; SELECT": False, "SELECT 1 /* ;": False,
+    "SELECT 1; SELECT": False, "SELECT 1 /* ;": False, "help": True, " EXIT ": True, r"SELECT 1 \g": True,
+    r"SELECT '\g": False,
 }  # fmt: skip
 
 
@@ -223,22 +356,29 @@ def test_an_input_ends_with_its_semicolon(text: str) -> None:
 
 
 COMPLETED = {
-    "a table": ("SELECT * FROM roo", "rooms"),
-    "a column": ("SELECT na", "name"),
-    "a setting": ("SET statement_t", "statement_timeout"),
-    "a word": ("sel", "select"),
-    "a large word": ("SELECT 1 UN", "UNION"),
-    "a schema": ("SELECT * FROM public.ro", "public.rooms"),
-    "a command": (r"\ti", r"\timing"),
+    "a table": ("SELECT * FROM roo", ["rooms"]),
+    "a column and functions": ("SELECT nam", ["name", "named_struct("]),
+    "a function": ("SELECT array_dist", ["array_distance(", "array_distinct("]),
+    "a setting": ("SET statement_timeo", ["statement_timeout"]),
+    "a word": ("sel", ["select"]),
+    "a large word": ("SELECT 1 HAV", ["HAVING"]),
+    "a schema": ("SELECT * FROM public.ro", ["public.rooms"]),
+    "a command": (r"\ti", [r"\timing"]),
+    "a table of a command": (r"\d ro", ["rooms"]),
+    "a table of a schema": (r"\dp public.ro", ["public.rooms"]),
+    "a column of an alias": ("SELECT 1 FROM public.rooms AS r WHERE r.n", ["name"]),
+    "every column of an alias": ("SELECT * FROM rooms r JOIN rooms s ON s.", ["floor", "id", "name"]),
+    "a column of a table": ("DELETE FROM rooms WHERE rooms.fl", ["floor"]),
+    "nothing of no alias": ("SELECT x.na", []),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), COMPLETED.values(), ids=COMPLETED)
-def test_names_are_completed(rooms: Server, text: str, expected: str) -> None:
+def test_names_are_completed(rooms: Server, text: str, expected: list[str]) -> None:
     known = KnownNames(ChosenServer(rooms.uri, NOBODY))
     known._ask()
     found = NameCompleter(known).get_completions(Document(text), CompleteEvent())
-    assert [each.text for each in found] == [expected]
+    assert sorted(each.text for each in found) == expected
     assert [*NameCompleter(KnownNames(known.server)).get_completions(Document(""), CompleteEvent())] == []
 
 
@@ -266,7 +406,7 @@ def test_the_page_runs_as_it_stands(rooms: Server, tmp_path: Path) -> None:
 
 def test_the_page_lists_the_commands() -> None:
     table = re.findall(r"^\| (`\\.*?) \|", text_of("client/docs/shell.md"), re.MULTILINE)
-    assert {name for line in table for name in re.findall(r"`\\([\w?]+)", line)} == set(COMMANDS)
+    assert {name for line in table for name in re.findall(r"`\\([\w?+]+)", line)} == set(COMMANDS)
 
 
 def test_an_interrupted_command_cancels_its_statement(rooms: Server) -> None:
@@ -308,6 +448,8 @@ def test_an_analysts_first_ten_minutes(tmp_path: Path) -> None:
             screen.read_until("partitions: 4 / 12")
             screen.enter("SELECT nope FROM readings;")
             screen.read_until(r"\[invalid_sql\] .*nope")
+            screen.enter("SELECT now() AS moment;")
+            screen.read_until(r"moment\s+20\d\d-")
             screen.enter(
                 "SELECT sum(a.value * b.value) FROM generate_series(1, 30000000) a, generate_series(1, 1000) b;"
             )
@@ -319,12 +461,12 @@ def test_an_analysts_first_ten_minutes(tmp_path: Path) -> None:
             screen.type("SELECT cels\t")
             screen.read_until(r"cels[\s\x08]*ius")
             screen.interrupt()
-            screen.enter(r"\q")
+            screen.enter("exit")
             assert screen.end() == 0
         with terminal([COMMAND, "sql", "--uri", server.uri], environment, tmp_path) as screen:
             screen.read_until("lance-flight>")
             screen.type("\x1b[A")
-            screen.read_until(r"\\q")
+            screen.read_until("exit")
             screen.interrupt()
             screen.type("\x04")
             assert screen.end() == 0
@@ -362,6 +504,27 @@ def test_an_interrupt_of_the_pager_leaves_the_prompt_as_it_was(rooms: Server, tm
         screen.read_until("seven\r\n +7")
         screen.enter(r"\q")
         assert screen.end() == 0
+
+
+def test_the_usual_pager_says_how_to_leave_it(rooms: Server, tmp_path: Path) -> None:
+    less = tmp_path / "less"
+    less.write_text('#!/bin/sh\nfor each; do echo "<$each>"; done\n')
+    less.chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "PAGER"}
+    environment |= {"XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PATH": f"{tmp_path}:{environment['PATH']}"}
+    with terminal([COMMAND, "sql", "--uri", rooms.uri], environment, tmp_path) as screen:
+        screen.read_until("lance-flight>")
+        screen.enter("SELECT value FROM generate_series(1, 90);")
+        screen.read_until("<-Pq goes back to the prompt")
+        screen.enter(r"\q")
+        assert screen.end() == 0
+
+
+def test_a_script_names_a_command_of_the_prompt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text("SELECT 1;\n\\dp rooms\n")
+    assert main(["sql", "-f", str(script), "--uri", "127.0.0.1:1"]) == 1
+    assert r"script.sql:2: \dp is a command of the prompt; expected SQL" in capsys.readouterr().err
 
 
 def test_a_prompt_without_a_server_says_so(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import secrets
 import threading
@@ -14,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from lance_flight.model.type_names import type_name
 
 from lance_flight_client.console.partition_grid import PartitionGrid
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, newest_spec, partitions_at, snapshot_of, tables_of
 from lance_flight_client.errors import ServerError
+from lance_flight_client.values import texts
 
 MOST_QUERIES = 10
 MOST_RUNNING = 4
@@ -63,7 +64,7 @@ class ConsoleQuery:
         failure = "the console failed"
         try:
             with server.answer(self.sql, self._begins, writes=self.writes) as answer:
-                kinds = [{"name": each.name, "type": str(each.type)} for each in answer.schema]
+                kinds = [{"name": each.name, "type": type_name(each.type)} for each in answer.schema]
                 with self._changed:
                     self.columns, self.affected = kinds, answer.affected
                     self._changed.notify_all()
@@ -111,8 +112,8 @@ class ConsoleQuery:
         for start in range(0, batch.num_rows, _STEP):
             room = min(_STEP, most - len(self.rows))
             part = batch.slice(start, room)
-            texts = [shown_texts(column) for column in part.columns]
-            rows = [list(row) for row in zip(*texts, strict=True)]
+            columns = [shown_texts(column) for column in part.columns]
+            rows = [list(row) for row in zip(*columns, strict=True)]
             self._size += sum(_VALUE + len(text or "") for row in rows for text in row)
             with self._changed:
                 self.rows += rows
@@ -124,36 +125,23 @@ class ConsoleQuery:
 
 
 def shown_texts(column: pa.Array) -> list[str | None]:
-    """Return the values of a column as they are shown; nested ones that are large are told by their sizes alone.
+    """Return the values of a column as they are shown; long ones are cut, nested ones that are large are told by their sizes.
 
     >>> shown_texts(pa.array([[1, 2], [0] * 100_000]))
     ['[1, 2]', '(800,004 bytes)']
+    >>> shown_texts(pa.array(["x" * 3000]))[0][-14:], shown_texts(pa.array([2**62, None], pa.timestamp("s")))
+    ('… (1,000 more)', ['146138514283-06-19 07:45:04', None])
     """
     if not pa.types.is_nested(column.type):
-        return [shown_value(value) for value in column]
-    sizes = [column.slice(place, 1).nbytes for place in range(len(column))]
-    return [
-        f"({size:,} bytes)" if size > _MOST_NESTED else shown_value(value)
-        for size, value in zip(sizes, column, strict=True)
-    ]
+        return [_cut(text) for text in texts(column)]
+    parts = [column.slice(place, 1) for place in range(len(column))]
+    return [f"({part.nbytes:,} bytes)" if part.nbytes > _MOST_NESTED else _cut(texts(part)[0]) for part in parts]
 
 
-def shown_value(value: pa.Scalar) -> str | None:
-    """Return a value as it is shown: long ones are cut, bytes are Base64, moments that Python has not are their numbers.
-
-    >>> [shown_value(pa.scalar(each)) for each in (None, b"a", 1.5)]
-    [None, 'YQ==', '1.5']
-    >>> shown_value(pa.scalar("x" * 3000))[-14:], shown_value(pa.scalar(2**62, pa.timestamp("s")))
-    ('… (1,000 more)', '4611686018427387904')
-    """
-    try:
-        found = value.as_py()
-    except (OverflowError, ValueError):
-        found = value.value if pa.types.is_temporal(value.type) else "(not readable)"
-    if found is None:
-        return None
-    text = base64.b64encode(found[:MOST_TEXT]).decode() if isinstance(found, bytes) else str(found)
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}… ({len(text) - MOST_TEXT:,} more)"
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= MOST_TEXT:
+        return text
+    return f"{text[:MOST_TEXT]}… ({len(text) - MOST_TEXT:,} more)"
 
 
 class ConsoleQueries:

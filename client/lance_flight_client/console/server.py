@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight_client.adbc import Credentials, StatementAnswer, answered, connect, execute
+from lance_flight_client.adbc import COOKIES, Credentials, StatementAnswer, answered, connect, execute
 from lance_flight_client.errors import ServerError
 
 _MOST_KNOWN_BYTES = 32 << 20
@@ -24,7 +24,6 @@ _CODED = re.compile(r"\[FlightSQL\] \[\w+\] \[\w+\]")
 _NO_SESSION = "finds no session"
 _AROUND = re.compile(r"^[A-Z_]+: \[FlightSQL\] (\[\w+\] )?|\.? Detail: .*|[.;] Vendor code: .*", re.DOTALL)
 """What the driver puts around the words of the server."""
-_COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ class ConsoleServer:
                 return
 
     def _begun(self, *, writes: bool = False) -> Any:
-        made = connect(self.uri, self.credentials, _COOKIES)
+        made = connect(self.uri, self.credentials, {COOKIES: "true"})
         try:
             execute(made, f"{OWN}SET statement_timeout = '{self.limits.seconds:g}'")
             if not writes:

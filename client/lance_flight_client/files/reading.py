@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import glob
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
-from threading import Lock
-from types import MappingProxyType
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -21,7 +17,9 @@ from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.model.arrow_types import storage_of
 from pyarrow import fs
 
-from lance_flight_client.files.formats import FORMATS, Format, Pipe, TextOptions, format_of
+from lance_flight_client.files.names import ENDINGS, format_of
+from lance_flight_client.files.sniffing import inflated
+from lance_flight_client.files.text_files import TextFile
 
 _WILD = "*?["
 
@@ -53,7 +51,7 @@ def found(argument: str, format: str | None) -> Found:
     chosen = [each for each in known if each[2] is not None]
     if not chosen:
         what = f"{len(files)} files, none of a known format" if files else "no files"
-        raise NotFound(f"{argument!r} has {what}; expected {', '.join(FORMATS)} by their ends, or --format")
+        raise NotFound(f"{argument!r} has {what}; expected {', '.join(ENDINGS)} by their ends, or --format")
     formats = sorted({str(kind) for _, _, kind in chosen})
     if len(formats) > 1:
         raise InvalidInput(f"{argument!r} has files of several formats, {' and '.join(formats)}; name them by a glob")
@@ -98,24 +96,22 @@ BATCH_ROWS = 64 * 1024
 _FILE_BUFFER = 1 << 20
 _READ_AHEAD = 2
 """Batches that are read before they are asked for: memory is bounded by them."""
-_CODECS: Mapping[str, str] = MappingProxyType({".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"})
 
 
 def read_file(
-    fragment: Any, size: int, kind: Format, text: TextOptions, schema: pa.Schema
+    fragment: Any, size: int, text: TextFile | None, schema: pa.Schema
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Read a file with the columns of a schema; with each batch goes the number of bytes that are read of it so far."""
     if isinstance(fragment, ds.ParquetFileFragment):
         return _read_parquet(fragment, size, schema)
-    if kind.guesses and kind.pipe is not None:
-        return _read_text(fragment, size, kind.pipe, text, schema)
-    return _scan(fragment, schema)
+    return _scan(fragment, schema) if text is None else _read_text(fragment, size, text, schema)
 
 
-def first_rows(filesystem: Any, path: str, read: Callable[[Any], Any]) -> Iterator[pa.RecordBatch]:
-    """Yield the first rows of a text file, those that types are guessed from, as `read` reads its stream."""
-    with filesystem.open_input_file(path) as file, _inflated(file, path) as stream:
-        yield from islice(read(stream), 1)
+@contextmanager
+def opened_text(filesystem: Any, path: str) -> Iterator[Any]:
+    """Open the stream of a file's text."""
+    with filesystem.open_input_file(path) as file, inflated(file, path) as stream:
+        yield stream
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:
@@ -129,14 +125,12 @@ def conformed(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _read_text(
-    fragment: Any, size: int, pipe: Pipe, text: TextOptions, schema: pa.Schema
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    # A scanner does not say how far it is; the reader of a pipe is ahead of its batches by some 30 MB at most.
+def _read_text(fragment: Any, size: int, text: TextFile, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, int]]:
+    # A scanner does not say how far it is; a reader of text is ahead of its batches by some 30 MB at most.
     values = ds.get_partition_keys(fragment.partition_expression)
     own = pa.schema([field for field in schema if field.name not in values])
-    with fragment.filesystem.open_input_file(fragment.path) as file, _inflated(file, fragment.path) as stream:
-        for batch in pipe(stream, text, own):
+    with fragment.filesystem.open_input_file(fragment.path) as file, inflated(file, fragment.path) as stream:
+        for batch in text.batches(stream, own):
             yield conformed(batch, schema, values), _position(file, size)
 
 
@@ -146,14 +140,6 @@ def _position(file: Any, size: int) -> int:
     except ValueError:
         # The reader of JSON closes a file at its end.
         return size
-
-
-@contextmanager
-def _inflated(file: Any, path: str) -> Iterator[Any]:
-    """Open the stream of a file's text, which the end of its name may call compressed."""
-    buffered = pa.BufferedInputStream(file, _FILE_BUFFER)
-    codec = next((codec for ending, codec in _CODECS.items() if path.lower().endswith(ending)), None)
-    yield buffered if codec is None else pa.CompressedInputStream(buffered, codec)
 
 
 def _read_parquet(fragment: Any, size: int, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -175,48 +161,3 @@ def _scan(fragment: Any, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, in
     )
     for batch in scanner.to_batches():
         yield conformed(batch, schema, {}), 0
-
-
-class Recorded(io.RawIOBase):
-    """A pipe that remembers what was read of it, until it is stopped."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        super().__init__()
-        self._pipe = pipe
-        self._kept = bytearray()
-        self._is_stopped = False
-        self._reading = Lock()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        # Arrow reads ahead on a thread of its own, which may go on when nobody asks for more.
-        with self._reading:
-            data = b"" if self._is_stopped else self._pipe.read(len(buffer)) or b""
-            self._kept += data
-        buffer[: len(data)] = data
-        return len(data)
-
-    def stop(self) -> bytes:
-        """Read no more, and return what was read."""
-        with self._reading:
-            self._is_stopped = True
-            return bytes(self._kept)
-
-
-class Replayed(io.RawIOBase):
-    """The bytes that were read of a pipe, and then the rest of it."""
-
-    def __init__(self, begun: bytes, pipe: IO[bytes]) -> None:
-        super().__init__()
-        self._begun = io.BytesIO(begun)
-        self._pipe = pipe
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._begun.read(len(buffer)) or self._pipe.read(len(buffer)) or b""
-        buffer[: len(data)] = data
-        return len(data)

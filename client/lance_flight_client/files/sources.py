@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from types import MappingProxyType
 from typing import IO, Any, Protocol
+from zipfile import BadZipFile
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from lance_flight.errors import DataError, InvalidInput, NotFound
 from lance_flight.model.schema import MARKED, is_blob
 
-from lance_flight_client.files.formats import ARROW_MAGIC, FORMATS, TextOptions, corrected, padded_names
+from lance_flight_client.files.formats import ARROW_MAGIC, FORMATS, padded_names
 from lance_flight_client.files.lakehouse import LakehouseTable
-from lance_flight_client.files.reading import Found, Recorded, Replayed, conformed, first_rows, found, read_file
+from lance_flight_client.files.names import PIPE
+from lance_flight_client.files.reading import Found, conformed, found, opened_text, read_file
+from lance_flight_client.files.sniffing import HEAD, Replayed, TextOptions, inflated
+from lance_flight_client.files.text_files import CsvFile, JsonFile, RejectedRow, Reopen, TextFile
 
-PIPE = "-"
 NO_TYPES = pa.schema([])
 
 Seen = Callable[[int, int], None]
@@ -47,6 +49,20 @@ class RowSource(Protocol):
     @property
     def size(self) -> int | None:
         """The bytes of all files; None where that is not known."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences about what was not sure of the form of text files."""
+        ...
+
+    @property
+    def rejected(self) -> Sequence[RejectedRow]:
+        """The rows that were left out, once all are read."""
+        ...
+
+    def sample(self) -> pa.Table | None:
+        """Return the first rows, if they can be read again afterwards."""
         ...
 
     def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
@@ -81,33 +97,35 @@ def opened(
     if len(arguments) > 1:
         raise InvalidInput(f"{PIPE!r} (a pipe) was given beside files; expected one of them")
     kind = None if format is None else FORMATS[format]
-    if kind is None or kind.pipe is None:
-        pipes = [name for name, each in FORMATS.items() if each.pipe is not None]
+    if kind is None or (kind.pipe is None and not kind.is_text):
+        pipes = [name for name, each in FORMATS.items() if each.pipe is not None or each.is_text]
         what = "a pipe says no format" if format is None else f"a pipe of format {format!r} cannot be read"
         raise InvalidInput(f"{what}; expected --format {' or '.join(pipes)}")
     with _named("the pipe"):
-        if not kind.guesses:
-            reader = kind.pipe(pipe, text, None)
-            return ReaderSource("the pipe", reader, _typed(reader.schema, types, None), guesses=False)
-        return _guessed_pipe(format or "", pipe, text, types, known)
+        if kind.pipe is not None:
+            reader = kind.pipe(pipe)
+            return ReaderSource("the pipe", reader, _typed(reader.schema, types, None))
+        return TextPipe.of(format or "", pipe, text, types, known)
 
 
-def _guessed_pipe(format: str, pipe: IO[bytes], text: TextOptions, types: pa.Schema, known: pa.Schema) -> RowSource:
-    """Open a pipe whose types are guessed from its beginning, which is read again then."""
-    recorded, open_pipe = Recorded(pipe), FORMATS[format].opener
-    told = pa.schema([*types, *(field for field in known if field.name not in types.names)])
-    schema = open_pipe(recorded, text, told if len(told) else None).schema
-    begun = recorded.stop()
-
-    def first(numbers: Sequence[str], moments: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        types = _texts(format, numbers, moments)
-        return islice(open_pipe(io.BytesIO(begun), text, types), 1 if types else 0)
-
-    guessed = [name for name in schema.names if name not in told.names]
-    typed = _typed(corrected(schema, guessed, first), types, known)
-    numbers = frozenset(name for name in guessed if pa.types.is_integer(typed.field(name).type))
-    reader = open_pipe(Replayed(begun, pipe), replace(text, numbers=numbers), typed)
-    return ReaderSource("the pipe", reader, typed, guesses=True)
+def _text_file(
+    format: str,
+    name: str,
+    stream: Any,
+    text: TextOptions,
+    *,
+    types: pa.Schema,
+    reopen: Reopen | None,
+    like: TextFile | None = None,
+) -> tuple[TextFile, bytes]:
+    """Look at the beginning of a text, which is returned with its form."""
+    head = bytearray()
+    while len(head) < HEAD and (data := stream.read(HEAD - len(head))):
+        head += data
+    begun, is_whole = bytes(head), len(head) < HEAD
+    if format == "csv":
+        return CsvFile.of(name, begun, text, reopen, is_whole=is_whole, types=types, like=like), begun
+    return JsonFile.of(name, begun, text, reopen, is_whole=is_whole, types=types), begun
 
 
 def _arrow_stream(files: Sequence[Found]) -> Any:
@@ -123,7 +141,7 @@ def _arrow_stream(files: Sequence[Found]) -> Any:
 
 
 def _typed_stream(name: str, reader: Any, types: pa.Schema) -> ReaderSource:
-    return ReaderSource(name, reader, _typed(reader.schema.remove_metadata(), types, None), guesses=False)
+    return ReaderSource(name, reader, _typed(reader.schema.remove_metadata(), types, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +151,13 @@ class ReaderSource:
     name: str
     reader: Any
     schema: pa.Schema
-    guesses: bool
+    guesses: bool = False
     size: int | None = None
+    notes: Sequence[str] = ()
+    rejected: Sequence[RejectedRow] = ()
+
+    def sample(self) -> pa.Table | None:
+        return None
 
     def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
         rows = size = 0
@@ -146,31 +169,78 @@ class ReaderSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextPipe:
+    """Rows of a text in a pipe (`RowSource`)."""
+
+    text: TextFile
+    begun: bytes = field(repr=False)
+    stream: Any = field(repr=False)
+    schema: pa.Schema
+    guesses: bool = True
+    size: int | None = None
+
+    @classmethod
+    def of(cls, format: str, pipe: IO[bytes], text: TextOptions, types: pa.Schema, known: pa.Schema) -> TextPipe:
+        """Look at the beginning of a pipe, which is read again then."""
+        stream = ExitStack().enter_context(inflated(pipe, "the pipe"))
+        told = pa.schema([*types, *(each for each in known if each.name not in types.names)])
+        file, begun = _text_file(format, "the pipe", stream, text, types=told, reopen=None)
+        return cls(text=file, begun=begun, stream=stream, schema=_typed(file.schema, types, known))
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.text.notes
+
+    @property
+    def rejected(self) -> Sequence[RejectedRow]:
+        return self.text.rejected
+
+    def sample(self) -> pa.Table | None:
+        return None
+
+    def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
+        rows = size = 0
+        replayed = pa.PythonFile(io.BufferedReader(Replayed(self.begun, self.stream)), "r")
+        for batch in self.text.batches(replayed, schema):
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            seen(size, rows)
+            yield conformed(batch, schema, {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Argument:
-    """Files of one argument, and how they are read."""
+    """Files of one argument, and the forms of those that are text, by their paths."""
 
     files: Found
-    text: TextOptions
+    texts: Mapping[str, TextFile]
     factory: ds.FileSystemDatasetFactory
 
     @classmethod
-    def of(cls, files: Found, text: TextOptions) -> _Argument:
+    def of(cls, files: Found, text: TextOptions, types: pa.Schema) -> _Argument:
         options = ds.FileSystemFactoryOptions(
             partition_base_dir=files.base, partitioning=ds.HivePartitioning.discover(), exclude_invalid_files=False
         )
-        is_tabbed = text.delimiter == "," and all(".tsv" in path for path in files.paths)
-        text = replace(text, delimiter="\t") if is_tabbed else text
-        kind = FORMATS[files.format].read(text)
+        kind, texts = FORMATS[files.format], dict[str, TextFile]()
+        like: TextFile | None = None
+        for path in files.paths if kind.is_text else ():
+            reopen = partial(opened_text, files.filesystem, path)
+            with _named(path), reopen() as stream:
+                found = _text_file(files.format, path, stream, text, types=types, reopen=reopen, like=like)
+            like = texts[path] = found[0]
         return cls(
             files=files,
-            text=text,
-            factory=ds.FileSystemDatasetFactory(files.filesystem, list(files.paths), kind, options),
+            texts=texts,
+            factory=ds.FileSystemDatasetFactory(files.filesystem, list(files.paths), kind.read(), options),
         )
 
     def inspect(self) -> pa.Schema:
-        """Read of each file what says its columns."""
+        """Read of each file what says its columns; those of directories are last."""
         with _named(self.files.argument):
-            return self.factory.inspect(promote_options="permissive", fragments=None)
+            if not self.texts:
+                return self.factory.inspect(promote_options="permissive", fragments=None)
+            below = self.factory.inspect(fragments=0)
+        own = _unified_texts([each.schema for each in self.texts.values()])
+        return pa.schema([*(each for each in own if each.name not in below.names), *below])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,33 +255,54 @@ class FileSource:
     @classmethod
     def of(cls, arguments: Sequence[Found], text: TextOptions, types: pa.Schema, known: pa.Schema) -> FileSource:
         """Open files, and read of each what says its columns."""
-        opened_arguments = [_Argument.of(each, text) for each in arguments]
+        told = pa.schema([*types, *(each for each in known if each.name not in types.names)])
+        opened_arguments = [_Argument.of(each, text, told) for each in arguments]
         schema = _unified([each.inspect() for each in opened_arguments])
-        guesses = any(FORMATS[each.format].guesses for each in arguments)
-        guessed = [name for name in schema.names if name not in {*types.names, *known.names}] if guesses else []
-        schema = corrected(schema, guessed, partial(_first_rows, opened_arguments))
-        padded = padded_names(path for each in arguments for path in each.paths).intersection(guessed)
+        guesses = any(FORMATS[each.format].is_text for each in arguments)
+        padded = padded_names(path for each in arguments for path in each.paths) if guesses else set[str]()
         schema = pa.schema([each.with_type(pa.utf8()) if each.name in padded else each for each in schema])
-        schema = _typed(schema, types, known if guesses else None)
-        numbers = frozenset(name for name in guessed if pa.types.is_integer(schema.field(name).type))
         return cls(
-            arguments=[replace(each, text=replace(each.text, numbers=numbers)) for each in opened_arguments],
+            arguments=opened_arguments,
             sizes={path: size for each in arguments for path, size in zip(each.paths, each.sizes, strict=True)},
-            schema=schema,
+            schema=_typed(schema, types, known if guesses else None),
             guesses=guesses,
         )
+
+    @property
+    def _texts(self) -> Sequence[TextFile]:
+        return [text for each in self.arguments for text in each.texts.values()]
 
     @property
     def size(self) -> int | None:
         return sum(self.sizes.values())
 
+    @property
+    def notes(self) -> Sequence[str]:
+        found = dict[str, list[str]]()
+        for text in self._texts:
+            for note in text.notes:
+                found.setdefault(note, []).append(text.name)
+        return [
+            f"{names[0]}{f' and {len(names) - 1:,} more' if names[1:] else ''}: {note}" for note, names in found.items()
+        ]
+
+    @property
+    def rejected(self) -> Sequence[RejectedRow]:
+        return [row for text in self._texts for row in text.rejected]
+
+    def sample(self) -> pa.Table | None:
+        first = next(self.batches(self.schema), None)
+        for text in self._texts:
+            text.forget()
+        return None if first is None else pa.Table.from_batches([first.slice(0, _SAMPLE)])
+
     def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
         rows = done = 0
         for each in self.arguments:
             for fragment in each.factory.finish(schema).get_fragments():
-                size = self.sizes[fragment.path]
+                size, text = self.sizes[fragment.path], each.texts.get(fragment.path)
                 with _named(fragment.path):
-                    for batch, read in read_file(fragment, size, FORMATS[each.files.format], each.text, schema):
+                    for batch, read in read_file(fragment, size, text, schema):
                         rows += batch.num_rows
                         seen(done + min(read, size), rows)
                         yield batch
@@ -219,21 +310,8 @@ class FileSource:
                 seen(done, rows)
 
 
-def _first_rows(
-    arguments: Sequence[_Argument], numbers: Sequence[str], moments: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the first rows of each file whose types are guessed, with some columns as text."""
-    for each in arguments:
-        types = _texts(each.files.format, numbers, moments)
-        for path in each.files.paths if types else ():
-            read = partial(FORMATS[each.files.format].opener, options=each.text, types=types)
-            with _named(path):
-                yield from first_rows(each.files.filesystem, path, read)
-
-
-def _texts(format: str, numbers: Sequence[str], moments: Sequence[str]) -> pa.Schema:
-    """Return the columns of a format whose guesses are to be looked at, as text."""
-    return pa.schema([(name, pa.utf8()) for name in {"csv": numbers, "json": moments}.get(format, ())])
+_SAMPLE = 3
+"""Rows that are shown beside the types."""
 
 
 def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -241,6 +319,25 @@ def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
         return pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
     except pa.ArrowException as exc:
         raise DataError(f"the files have columns of one name whose types have nothing in common: {exc}") from exc
+
+
+def _unified_texts(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of all text files: where their guesses have nothing in common, a column is text."""
+    found = dict[str, pa.DataType]()
+    for each in (column for schema in schemas for column in schema):
+        found[each.name] = _common(found.get(each.name, pa.null()), each.type)
+    return pa.schema(list(found.items()))
+
+
+def _common(one: pa.DataType, two: pa.DataType) -> pa.DataType:
+    try:
+        pair = [pa.schema([("x", kind)]) for kind in (one, two)]
+        return pa.unify_schemas(pair, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        if pa.types.is_nested(one) or pa.types.is_nested(two):
+            raise
+        moments = {one, two} <= {pa.date32(), pa.timestamp("us"), pa.timestamp("ns")}
+        return pa.timestamp("us") if moments else pa.utf8()
 
 
 def _typed(schema: pa.Schema, types: pa.Schema, known: pa.Schema | None) -> pa.Schema:
@@ -271,8 +368,12 @@ _GUESSED: Mapping[pa.DataType, pa.DataType] = MappingProxyType(
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """Name the file in an error of Arrow's."""
+    """Name the file in an error of Arrow's, or of what it is compressed by."""
     try:
         yield
-    except pa.ArrowException as exc:
+    except (pa.ArrowException, BadZipFile) as exc:
         raise DataError(f"{what}: {exc}") from exc
+    except OSError as exc:
+        if exc.errno is not None:
+            raise
+        raise DataError(f"{what}: cannot be read: {exc}") from exc

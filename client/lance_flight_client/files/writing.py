@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from lance_flight.errors import InvalidInput, NotFound
 from pyarrow import fs
 
-from lance_flight_client.files.formats import FORMATS, format_of
+from lance_flight_client.files.names import ENDINGS, format_of
 from lance_flight_client.files.writing_errors import written_as
-from lance_flight_client.output import CsvWriter, JsonWriter
+from lance_flight_client.output import CsvWriter, JsonWriter, csv_columns
 
 _DRAFT, _WHOLE = ".part", "_SUCCESS"
 
@@ -32,7 +32,7 @@ WRITERS: Mapping[str, BatchWriter] = MappingProxyType(
         "arrow": pa.ipc.new_file,
     }
 )
-"""Formats that are written, by their names in `FORMATS`."""
+"""Formats that are written, by their names in `ENDINGS`."""
 
 
 def written_format(path: str, format: str | None) -> str:
@@ -43,7 +43,7 @@ def written_format(path: str, format: str | None) -> str:
     """
     found = format or format_of(path)
     if found is None or found not in WRITERS:
-        endings = ", ".join(FORMATS[name].endings[0] for name in WRITERS)
+        endings = ", ".join(ENDINGS[name][0] for name in WRITERS)
         raise InvalidInput(
             f"{path!r} has no format that is written; expected a name that ends with {endings}, or --format"
         )
@@ -76,6 +76,8 @@ def write_directory(
     filesystem, place = _place(path)
     if filesystem.get_file_info(place).type is not fs.FileType.NotFound:
         raise InvalidInput(f"{path!r} is there already; expected a new directory")
+    if format == "csv":
+        schema, batches = csv_columns(schema, batches, by)
     with written_as(format), _filled(filesystem, place) as draft:
         ds.write_dataset(
             pa.RecordBatchReader.from_batches(schema, iter(batches)),

@@ -12,7 +12,7 @@ from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_root
-from lance_flight.cli.inspect import existing_root, named
+from lance_flight.cli.inspecting import existing_root, named
 from lance_flight.config_sources import storage_from_environment
 from lance_flight.errors import InvalidInput
 from lance_flight.quantities import parse_seconds

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lance_flight_client.adbc import Credentials, connect
+from lance_flight_client.adbc import COOKIES, Credentials, connect
 from lance_flight_client.errors import ServerError
 
 from lance_flight.cli.arguments import DEFAULT_URI, server_uri
@@ -69,9 +69,9 @@ class ChosenServer:
         return cls(_checked(chosen.get("uri", DEFAULT_URI)), _credentials(chosen), advice)
 
     def connect(self) -> Any:
-        """Connect to the server; `ServerError` where it does not answer, or refuses the credentials."""
+        """Connect to the server with a session of its own; `ServerError` where it does not answer, or refuses the credentials."""
         # The driver would take an interrupt of the main thread for its own, and lose it.
-        return cancellable(lambda _: connect(self.address, self.credentials), has_effect=False)
+        return cancellable(lambda _: connect(self.address, self.credentials, {COOKIES: "true"}), has_effect=False)
 
     @contextmanager
     def naming(self, lost: Callable[[], None] = lambda: None) -> Iterator[None]:

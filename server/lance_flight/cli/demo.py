@@ -24,6 +24,7 @@ from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.console import DEFAULT_PORT as CONSOLE_PORT
 from lance_flight.cli.console import announced, console_library
+from lance_flight.cli.interrupts import leave
 from lance_flight.cli.serving import service
 from lance_flight.config import DEFAULT_PORT, ServerConfig
 from lance_flight.errors import NotFound, Unsupported
@@ -105,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         # Beside the main thread, where Arrow and ADBC would take interrupts for their own, and end by errors.
         ThreadPoolExecutor(1).submit(_tell, server.uri).result()
     except KeyboardInterrupt:
-        service.leave(130)
+        leave(130)
     print(_NEXT.format(root=options.root))
     stop = SignalEvent()
     console = None if options.no_serve else _console(server.uri, options.port)
@@ -116,12 +117,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         if console is not None:
             console.start()
-            print(f"\nSee the partitions in a browser: {console.address}")
+            print(f"\nThe console shows the partitions in a browser: {console.address}")
         print(_CONNECT.format(uri=server.uri), flush=True)
     serve_until(server, stop, grace=lambda: GRACE)
     if console is not None:
         console.stop()
-    service.leave(0)
+    leave(0)
 
 
 def _console(uri: str, port: int) -> Any:

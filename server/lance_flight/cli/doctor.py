@@ -10,7 +10,7 @@ from lance_flight_client.terminal import draw
 from lance_flight.catalog.maintenance.diagnosis import Level, RootFinding, diagnose
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.cli.arguments import add_root
-from lance_flight.cli.inspect import existing_root
+from lance_flight.cli.inspecting import existing_root
 
 _MARKS = {Level.OK: "✓", Level.WARNING: "!", Level.ERROR: "✗"}
 _COLOURS = {Level.OK: "\033[32m", Level.WARNING: "\033[33m", Level.ERROR: "\033[31m"}

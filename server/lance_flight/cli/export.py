@@ -15,10 +15,10 @@ from lance_flight_client.terminal import Meter
 
 from lance_flight.cli.arguments import add_server
 from lance_flight.cli.connecting import ChosenServer
-from lance_flight.cli.inspect import named
-from lance_flight.cli.interrupts import Begins, cancellable
-from lance_flight.cli.loading import cancel_statements, check_target, engine_over
-from lance_flight.cli.serving.service import leave
+from lance_flight.cli.inspecting import named
+from lance_flight.cli.interrupts import Begins, cancellable, leave
+from lance_flight.cli.loading import check_target
+from lance_flight.cli.root_loading import cancel_statements, engine_over
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import InvalidInput

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Begins: TypeAlias = Callable[[Callable[[], None]], None]
@@ -42,3 +45,14 @@ def cancellable(
                 cancel()
         raise
     return done.result()
+
+
+def leave(status: int) -> NoReturn:
+    """Exit the process at once, after flushing its output and logs.
+
+    The threads of Lance, DataFusion and gRPC go on into the interpreter's own ending, and sometimes wait for it for ever.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

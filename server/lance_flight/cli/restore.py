@@ -9,7 +9,7 @@ from lance_flight_client.terminal import Meter, readable
 from lance_flight.catalog.backup.copying import backup_at
 from lance_flight.catalog.backup.restoring import restore
 from lance_flight.cli.backup import place_of
-from lance_flight.cli.inspect import named
+from lance_flight.cli.inspecting import named
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

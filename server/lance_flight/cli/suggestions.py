@@ -7,6 +7,7 @@ from lance_flight_client.files.sources import RowSource
 from lance_flight_client.output import aligned
 from lance_flight_client.terminal import Meter, readable
 
+from lance_flight.cli.partition_notes import month_note
 from lance_flight.engine.writes.partition_suggestions import (
     FEWEST_ROWS,
     MOST_TABLES,
@@ -40,6 +41,9 @@ def suggest(source: RowSource, given: str | None) -> int:
         )
     else:
         print(f"\nSuggested: --partition-by {_quoted(best.fields)}, or another line whose columns your queries name.")
+    note = month_note(given or "")
+    if note is not None:
+        print(f"\n{note}")
     return 0
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
+from lance_flight.cli.interrupts import leave
 from lance_flight.cli.serving import service
 from lance_flight.cli.serving.children import Life
 from lance_flight.cli.serving.identity import certificates
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     )
     built.maintainer.stop()
     operations.close()
-    service.leave(0)
+    leave(0)
 
 
 class _Running:
@@ -150,7 +151,7 @@ def _write_stacks(number: int, frame: FrameType | None) -> None:
 def _stop(stopped: SignalEvent, stop: SignalEvent, number: int, frame: FrameType | None) -> None:
     """Stop after the running calls have ended; a second signal ends the process at once, of those that stop it."""
     if stopped.is_set():
-        service.leave(128 + number)
+        leave(128 + number)
     stopped.set()
     stop.set()
 

@@ -26,8 +26,8 @@ from lance_flight.admin.maintenance_log import MaintenanceLog
 from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.statement_log import StatementLog
 from lance_flight.catalog.backup.saving import last_backup
-from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.writer import write_memory
+from lance_flight.catalog.storage.counts import CommitEvent, commit_counts, store_requests
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.serving.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
@@ -189,6 +189,8 @@ def _load(service: Service) -> dict[str, object]:
         "maintenance": service.engine.maintained.totals,
         "maintenance_backlog": {kind.value: service.maintainer.backlog[kind] for kind in WorkKind},
         "files": look(),
+        "store_requests": {kind.value: sent for kind, sent in store_requests.counts.items()},
+        "lance_requests": store_requests.of_lance,
     }
 
 

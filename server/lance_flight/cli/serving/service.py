@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-import os
 import secrets
 import socket
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -241,19 +240,9 @@ def _why(host: str, port: int) -> str:
         with socket.socket(family, kind) as probe:
             probe.bind(address)
     except OSError as exc:
-        return str(exc.strerror)
+        is_taken = exc.errno == errno.EADDRINUSE
+        return f"{exc.strerror}{'; end the other process, or choose another --port' if is_taken else ''}"
     return "the server did not start"
-
-
-def leave(status: int) -> NoReturn:
-    """Exit the process at once, after flushing its output and logs.
-
-    The threads of Lance, DataFusion and gRPC go on into the interpreter's own ending, and sometimes wait for it for ever.
-    """
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 def ticket_key(store: Store, config: ServerConfig) -> bytes:

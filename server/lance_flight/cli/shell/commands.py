@@ -1,31 +1,32 @@
-"""Commands of the prompt, which begin with a backslash, and the names and words for completion."""
+"""Commands of the prompt, which begin with a backslash."""
 
 from __future__ import annotations
 
 import io
-import re
+import os
 import shlex
-import threading
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
 import pyarrow as pa
 from lance_flight_client.adbc import answered, execute, ingest
 from lance_flight_client.errors import ServerError
-from lance_flight_client.files.formats import TextOptions
+from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import opened
 from lance_flight_client.files.writing import write_file, written_format
-from lance_flight_client.output import aligned
+from lance_flight_client.output import aligned, document, is_document
 from lance_flight_client.partition_map import partition_map
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
 
-from lance_flight.cli.connecting import ChosenServer, content
+from lance_flight.cli.connecting import content
 from lance_flight.cli.scripts import statements_of
 from lance_flight.cli.shell.session import ShellSession
+from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput
 
 Does: TypeAlias = Callable[[ShellSession, Sequence[str]], None]
@@ -73,12 +74,33 @@ def _describe(session: ShellSession, arguments: Sequence[str]) -> None:
     _show(session, f"DESCRIBE {arguments[0]}" if arguments else "SHOW TABLES")
 
 
+def _describe_more(session: ShellSession, arguments: Sequence[str]) -> None:
+    """Show the columns of a table and the statement that makes it, or the tables with their kinds and comments."""
+    if not arguments:
+        _show(session, _TABLES)
+        return
+    found = [execute(session.connection, f"{words} {arguments[0]}").rows for words in ("DESCRIBE", "SHOW CREATE TABLE")]
+    session.show("\n\n".join(document(rows) if is_document(rows.schema) else aligned(rows) for rows in found if rows))
+
+
+def _functions(session: ShellSession, arguments: Sequence[str]) -> None:
+    _show(session, f"SHOW FUNCTIONS LIKE {text_literal(arguments[0])}" if arguments else "SHOW FUNCTIONS")
+
+
+_SCHEMAS = "SELECT catalog_name, schema_name FROM information_schema.schemata"
+_TABLES = "SELECT table_schema, table_name, table_type, partitioned, table_comment FROM information_schema.tables"
+
+
 def _partitions(session: ShellSession, arguments: Sequence[str]) -> None:
     rows = execute(session.connection, f"SHOW PARTITIONS {arguments[0]}").rows
     assert rows is not None  # noqa: S101 - a query
     specs = rows["spec_id"].unique().to_pylist()
     picture = f"{partition_map(rows)}\n\n" if len(specs) == 1 else ""
-    session.show(f"{picture}{aligned(rows.drop_columns(['location']), session.max_rows)}")
+    names = rows.column_names
+    # The values of partition fields stand between these two, in the order of the picture.
+    fields = names[names.index("spec_id") : names.index("object_id")]
+    listed = rows.drop_columns(["location"]).sort_by([(name, "ascending") for name in fields])
+    session.show(f"{picture}{aligned(listed, session.max_rows)}")
 
 
 def _show(session: ShellSession, sql: str) -> None:
@@ -103,6 +125,8 @@ def _copy(session: ShellSession, arguments: Sequence[str]) -> None:
     what, way, path = arguments
     if way.lower() == "from":
         source = opened([path], None, TextOptions(), io.BytesIO())
+        for note in source.notes:
+            print(note)
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema))
         db_schema, _, name = what.rpartition(".")
         count = ingest(session.connection, name, rows, mode="create_append", db_schema=db_schema or None)
@@ -117,13 +141,36 @@ def _copy(session: ShellSession, arguments: Sequence[str]) -> None:
         raise InvalidInput(f"\\copy takes TO or FROM, got {way!r}")
 
 
-def _watch(session: ShellSession, arguments: Sequence[str]) -> None:
+def _edit(session: ShellSession, arguments: Sequence[str]) -> None:
+    """Have the user's editor change a file, or the last statement, and run what it holds then."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(arguments[0] if arguments else f"{place}/statement.sql")
+        if not arguments:
+            file.write_text(f"{session.last or ''}\n", encoding="utf-8")
+        editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        try:
+            subprocess.run([*editor, str(file)], check=True)  # noqa: S603 - the user's own editor
+        except (OSError, subprocess.CalledProcessError) as exc:
+            raise InvalidInput(f"the editor {editor[0]!r} failed: {exc}; expected one in EDITOR") from exc
+        run_script(session, str(file))
+
+
+def _again(session: ShellSession, _: Sequence[str]) -> None:
+    session.run(_last(session, "g"))
+
+
+def _last(session: ShellSession, name: str) -> str:
     if session.last is None:
-        raise InvalidInput("\\watch repeats the last statement; there is none")
+        raise InvalidInput(f"\\{name} repeats the last statement; there is none")
+    return session.last
+
+
+def _watch(session: ShellSession, arguments: Sequence[str]) -> None:
+    statement = _last(session, "watch")
     seconds = _seconds(arguments[0] if arguments else "2")
     try:
         while True:
-            session.run(session.last)
+            session.run(statement)
             time.sleep(seconds)
     except KeyboardInterrupt:
         print()
@@ -153,6 +200,11 @@ _OTHERWISE = (
 COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
     {
         "d": ShellCommand("[TABLE]", "list the tables, or the columns of one", _describe),
+        "d+": ShellCommand(
+            "[TABLE]", "the same with kinds and comments, or the statement that makes it", _describe_more
+        ),
+        "df": ShellCommand("[PATTERN]", "list the functions", _functions),
+        "l": ShellCommand("", "list the catalogs and schemas", lambda s, _: _show(s, _SCHEMAS), most=0),
         "dt": ShellCommand("", "list the tables", _describe, most=0),
         "dp": ShellCommand("TABLE", "draw and list the partitions of a table", _partitions, fewest=1),
         "x": ShellCommand("[on|off]", "show each value on a line of its own", _switch("is_expanded", "expanded")),
@@ -164,6 +216,10 @@ COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
         "copy": ShellCommand(
             "TABLE FROM FILE | TABLE|'QUERY' TO FILE", "load a file of this machine, or write one", _copy, 3, 3
         ),
+        "e": ShellCommand("[FILE]", "edit the last statement, or a file, and run it", _edit),
+        "g": ShellCommand(
+            "", "run the last statement again; behind a statement, in place of its semicolon", _again, most=0
+        ),
         "watch": ShellCommand("[SECONDS]", "run the last statement again and again, until Ctrl-C", _watch),
         "q": ShellCommand("", "end the shell", _quit, most=0),
         "?": ShellCommand("", "list these commands", _help, most=0),
@@ -171,82 +227,5 @@ COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
 )
 """Commands by what follows the backslash."""
 
-
-WORDS = (
-    "ALTER", "ANALYZE", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BRANCH", "BY", "CASE", "CAST", "COMMIT", "COUNT", "CREATE", "CROSS",
-    "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DROP", "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FROM", "FULL", "GROUP",
-    "HAVING", "IN", "INNER", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "JOIN", "LEFT", "LIKE", "LIMIT", "MERGE", "NOT",
-    "NULL", "OFFSET", "ON", "OPTIMIZE", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "PARTITIONED", "PARTITIONS", "RENAME", "REPLACE",
-    "RIGHT", "ROLLBACK", "SELECT", "SET", "SHOW", "TABLE", "TABLES", "TAG", "THEN", "TRUE", "TRUNCATE", "UNION", "UPDATE", "USING",
-    "VACUUM", "VALUES", "VERSION", "VIEW", "WHEN", "WHERE", "WINDOW", "WITH",
-)  # fmt: skip
-"""Words that statements of the server begin with, or have in their clauses."""
-
-_WORD = re.compile(r"[\w$.\"]*$")
-_BARE = re.compile(r"[a-z_][a-z0-9_$]*")
-_NAMES = (
-    "SELECT table_schema, table_name FROM information_schema.tables",
-    "SELECT DISTINCT column_name FROM information_schema.columns",
-    "SHOW ALL",
-)
-
-
-@dataclass(slots=True)
-class KnownNames:
-    """Names that the server has; they are asked for in the background, on a connection of their own."""
-
-    server: ChosenServer
-    names: Sequence[str] = ()
-    _asking: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def refresh(self) -> None:
-        """Ask the server, unless that is under way."""
-        threading.Thread(target=self._ask, daemon=True).start()
-
-    def _ask(self) -> None:
-        if not self._asking.acquire(blocking=False):
-            return
-        try:
-            with self.server.connect() as connection:
-                tables, columns, settings = (execute(connection, sql).rows for sql in _NAMES)
-        except ServerError:
-            # Without a server the words of SQL are completed alone.
-            return
-        finally:
-            self._asking.release()
-        found: set[str] = set()
-        if tables is not None:
-            for schema, name in zip(*(column.to_pylist() for column in tables.columns), strict=True):
-                found |= {_spelled(name), f"{_spelled(schema)}.{_spelled(name)}"}
-        for names in (columns, settings):
-            found |= set() if names is None else {_spelled(name) for name in names.column(0).to_pylist()}
-        self.names = sorted(found)
-
-
-def _spelled(name: str) -> str:
-    return name if _BARE.fullmatch(name) else '"' + name.replace('"', '""') + '"'
-
-
-@dataclass(frozen=True, slots=True)
-class NameCompleter(Completer):
-    """Completes the word before the cursor: a command of the shell, a name of the server, or a word of SQL."""
-
-    known: KnownNames
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield what the word may become; SQL's words in the case that is typed."""
-        text = document.text_before_cursor
-        if text.startswith("\\") and " " not in text:
-            yield from (Completion("\\" + name, -len(text)) for name in COMMANDS if name.startswith(text[1:]))
-            return
-        match = _WORD.search(text)
-        word = match[0] if match is not None else ""
-        if not word:
-            return
-        yield from (Completion(name, -len(word)) for name in self.known.names if _begins(name, word))
-        words = (each if word.isupper() else each.lower() for each in WORDS)
-        yield from (Completion(each, -len(word)) for each in words if _begins(each, word) and len(each) > len(word))
-
-
-def _begins(name: str, word: str) -> bool:
-    return name.lower().startswith(word.lower()) or name.lower().startswith('"' + word.lower())
+COMMAND_WORDS: Mapping[str, str] = MappingProxyType({"help": r"\?", "exit": r"\q", "quit": r"\q"})
+"""Commands that are typed as words."""

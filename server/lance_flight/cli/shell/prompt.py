@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,12 @@ from pygments.lexers.sql import PostgresLexer
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.scripts import is_whole, statements_of
-from lance_flight.cli.shell.commands import KnownNames, NameCompleter, run_command
+from lance_flight.cli.shell.commands import COMMAND_WORDS, run_command
+from lance_flight.cli.shell.completion import KnownNames, NameCompleter
 from lance_flight.cli.shell.session import ShellSession, warn
 from lance_flight.errors import LanceFlightError
 
-_PAGER = "less -FRSX"
+_PAGER = "less -FRSX '-Pq goes back to the prompt, arrows move'"
 
 
 def converse(server: ChosenServer, max_rows: int | None) -> int:
@@ -36,7 +39,7 @@ def converse(server: ChosenServer, max_rows: int | None) -> int:
     session.rows("SELECT 1")
     known = KnownNames(server)
     known.refresh()
-    print(f"{server.address}; statements end with a semicolon, \\? lists commands, Ctrl-D ends")
+    print(f"{server.address}; statements end with a semicolon, help lists commands, Ctrl-D ends")
     prompt: PromptSession[str] = PromptSession(
         history=FileHistory(str(history_file())),
         lexer=PygmentsLexer(PostgresLexer),
@@ -48,7 +51,8 @@ def converse(server: ChosenServer, max_rows: int | None) -> int:
     )
     try:
         while not session.is_over:
-            _one(session, prompt, known)
+            with suppress(KeyboardInterrupt):
+                _one(session, prompt, known)
     except EOFError:
         pass
     finally:
@@ -57,11 +61,8 @@ def converse(server: ChosenServer, max_rows: int | None) -> int:
 
 
 def _one(session: ShellSession, prompt: Any, known: KnownNames) -> None:
-    """Read one input and run it; an interrupt ends what it interrupts and no more."""
-    try:
-        text = prompt.prompt("lance-flight> ")
-    except KeyboardInterrupt:
-        return
+    """Read one input and run it; an interrupt or an error ends what it is about and no more."""
+    text = prompt.prompt("lance-flight> ")
     try:
         run_input(session, text)
     except KeyboardInterrupt:
@@ -70,26 +71,37 @@ def _one(session: ShellSession, prompt: Any, known: KnownNames) -> None:
         warn(f"[{exc.code}] {exc}")
     except ServerError as exc:
         warn(plain(exc))
+    except EOFError:
+        raise
+    except Exception as exc:  # noqa: BLE001 - the prompt, with what was typed before, outlives what nobody foresaw
+        warn(f"[internal] {type(exc).__name__}: {exc}")
     if text.lstrip()[:6].lower() in {"create", "alter ", "drop t", "drop v"}:
         known.refresh()
 
 
 def run_input(session: ShellSession, text: str) -> None:
     """Run what was typed: a command, or statements."""
-    if text.lstrip().startswith("\\"):
-        run_command(session, text)
+    command = COMMAND_WORDS.get(text.strip().rstrip("; ").lower(), text.lstrip())
+    if command.startswith("\\"):
+        run_command(session, command)
         return
-    for statement in statements_of(text):
+    for statement in statements_of(_without_go(text)):
         session.run(statement.text)
+
+
+def _without_go(text: str) -> str:
+    r"""Return a text with a semicolon in place of a `\g` at its end."""
+    return text.rstrip().removesuffix("\\g") + ";" if text.rstrip().endswith("\\g") else text
 
 
 def is_complete(text: str) -> bool:
     r"""Return whether an input can be run: nothing, a command, or statements that end with a semicolon.
 
-    >>> is_complete("SELECT ';'"), is_complete("SELECT 1;"), is_complete(r"\dt"), is_complete("SELECT 1; SELECT")
-    (False, True, True, False)
+    >>> [is_complete(text) for text in ("SELECT ';'", "SELECT 1;", r"\dt", "exit", "SELECT 1; SELECT", r"SELECT 1 \g")]
+    [False, True, True, True, False, True]
     """
-    return not text.strip() or text.lstrip().startswith("\\") or is_whole(text)
+    words = text.strip().lower()
+    return not words or words.startswith("\\") or words in COMMAND_WORDS or is_whole(_without_go(text))
 
 
 def history_file() -> Path:
@@ -106,7 +118,7 @@ def paged(text: str) -> None:
     text = printable(text)
     size, lines = shutil.get_terminal_size(), text.splitlines()
     fits = len(lines) < size.lines and max(map(text_width, lines), default=0) <= size.columns
-    pager = os.environ.get("PAGER", _PAGER).split()
+    pager = shlex.split(os.environ.get("PAGER", _PAGER))
     if fits or not sys.stdout.isatty() or not pager or shutil.which(pager[0]) is None:
         print(text)
         return

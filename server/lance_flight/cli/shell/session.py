@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -10,12 +11,14 @@ from typing import IO, Any, Self
 
 import pyarrow as pa
 from lance_flight_client.adbc import answered, execute
-from lance_flight_client.errors import ServerError
-from lance_flight_client.output import NULL, aligned, cell, document, is_document
+from lance_flight_client.errors import ServerError, plain
+from lance_flight_client.output import NULL, aligned, cells, document, is_document, one_line, text_width
 from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.interrupts import Begins, cancellable
+from lance_flight.cli.partition_notes import month_note
+from lance_flight.cli.shell.error_places import pointed
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput
 
@@ -56,13 +59,14 @@ def shown(rows: pa.Table, *, expanded: bool, has_more: bool = False) -> str:
 
 
 def _expanded(rows: pa.Table) -> str:
-    width = max(map(len, rows.schema.names), default=0)
+    names = [one_line(name) for name in rows.schema.names]
+    width = max(map(text_width, names), default=0)
+    columns = [cells(column, NULL, None) for column in rows.columns]
     lines = []
-    for number, row in enumerate(zip(*(column.to_pylist() for column in rows.columns), strict=True), start=1):
-        lines.append(f"row {number:,}")
-        lines += [
-            f"  {name:{width}}  {cell(value, NULL, None)}" for name, value in zip(rows.schema.names, row, strict=True)
-        ]
+    for number in range(rows.num_rows):
+        lines.append(f"row {number + 1:,}")
+        values = zip(names, columns, strict=True)
+        lines += [f"  {name}{' ' * (width - text_width(name))}  {column[number]}" for name, column in values]
     return "\n".join(lines)
 
 
@@ -79,6 +83,7 @@ class Progress:
     _began: float = field(default_factory=time.perf_counter)
     _connection: Any = field(default=None, repr=False)
     _is_shown: bool = False
+    _is_asking: bool = False
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +91,7 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._is_shown:
             draw(ERASED, sys.stderr)
-        if self._connection is not None:
+        if self._connection is not None and not self._is_asking:
             self._connection.close()
 
     def show(self) -> None:
@@ -105,9 +110,13 @@ class Progress:
         try:
             if self._connection is None:
                 self._connection = self.server.connect()
-            rows = execute(self._connection, query).rows
+            self._is_asking = True
+            # The driver would take an interrupt of the main thread for its own query's.
+            rows = cancellable(lambda _: execute(self._connection, query), has_effect=False).rows
+            self._is_asking = False
         except ServerError:
             # The statement goes on; only what is said of it is missing.
+            self._is_asking = False
             return ""
         if rows is None or not rows.num_rows:
             return ""
@@ -155,11 +164,19 @@ class ShellSession:
                 return shown(rows, expanded=self.is_expanded, has_more=has_more)
 
         with self.server.naming(self.forget):
-            with Progress(self.server, sql) as progress:
-                text = cancellable(work, progress.show)
-            self.show(text)
+            try:
+                with Progress(self.server, sql) as progress:
+                    text = cancellable(work, progress.show)
+            except ServerError as exc:
+                raise ServerError(pointed(plain(exc), sql)) from exc
+        # What a pager takes is the reader's time.
+        took = time.perf_counter() - began
+        self.show(text)
+        note = month_note(sql) if _DEFINES.match(sql) else None
+        if note is not None:
+            warn(note)
         if self.is_timed:
-            print(f"{(time.perf_counter() - began) * 1000:,.0f} ms")
+            print(f"{took * 1000:,.0f} ms")
 
     def show(self, text: str) -> None:
         """Show a text on the terminal, or write it where results go."""
@@ -195,6 +212,9 @@ class ShellSession:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+_DEFINES = re.compile(r"\s*CREATE\b.*\bPARTITIONED\s+BY\b", re.IGNORECASE | re.DOTALL)
 
 
 def warn(message: str) -> None:

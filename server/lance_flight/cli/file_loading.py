@@ -1,0 +1,171 @@
+"""Loading of files into a table: what is shown and asked before, and what is said afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import csv
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from lance_flight_client.files.names import PIPE
+from lance_flight_client.files.sniffing import TextOptions
+from lance_flight_client.files.sources import NO_TYPES, RowSource, opened
+from lance_flight_client.files.text_files import RejectedRow
+from lance_flight_client.output import NULL, aligned, cells
+from lance_flight_client.terminal import Meter, readable
+
+from lance_flight.cli.interrupts import Begins, cancellable, leave
+from lance_flight.cli.loading import PUBLIC, FileLoad, LoadTarget, engine_side, target_of
+from lance_flight.errors import AlreadyCommitted, DataError, InvalidInput
+from lance_flight.model.type_names import column_type_name
+
+
+def load_files(options: argparse.Namespace) -> int:
+    """Load files into a table, or show what would be loaded."""
+    if options.suggest:
+        return int(engine_side().suggest(_opened(options), options.partition_by))
+    target = target_of(options)
+    db_schema, _, name = options.table.rpartition(".")
+    db_schema = db_schema or PUBLIC
+    there = cancellable(lambda _: target.columns(db_schema, name), has_effect=False)
+    is_new = there is None or options.mode == "replace"
+    source = _opened(options, NO_TYPES if there is None or is_new else there)
+    load = FileLoad(
+        db_schema=db_schema,
+        name=name,
+        mode=options.mode,
+        partition_by=options.partition_by,
+        commit_id=options.commit_id,
+        schema=source.schema,
+    )
+    if is_new:
+        target.check_new(load)
+    for note in source.notes:
+        print(note)
+    if options.dry_run or (source.guesses and there is None and not options.yes):
+        _show(load, source, there)
+    if options.dry_run:
+        return 0
+    if source.guesses and there is None and not options.yes and not _is_confirmed(options):
+        return 1
+    status = _load(target, load, source)
+    if source.rejected:
+        _report(source.rejected, options.rejects)
+    return status
+
+
+def _report(rejected: Sequence[RejectedRow], path: str | None) -> None:
+    """Say how many rows were left out, and write them to a file."""
+    first = rejected[0]
+    print(f"{len(rejected):,} rows were left out{'' if path is None else f'; {path} has them'}; the first: {first}")
+    if path is not None:
+        with open(path, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - as it was written
+            writer = csv.writer(file)
+            writer.writerow(("file", "line", "column", "value", "reason", "row"))
+            writer.writerows(
+                (each.file, each.line, each.column, each.value, each.reason, json.dumps(each.texts, ensure_ascii=False))
+                for each in rejected
+            )
+
+
+def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSource:
+    text = TextOptions(
+        delimiter=_checked_delimiter(options.delimiter),
+        header=options.header,
+        nulls=tuple(options.null),
+        encoding=None if options.encoding is None else _checked_encoding(options.encoding),
+        decimal=options.decimal,
+        date_format=options.date_format,
+        skip=options.skip,
+        ignores_errors=options.ignore_errors or options.rejects is not None,
+    )
+    types = NO_TYPES if options.types is None else engine_side().columns_of(options.types)
+    return opened(options.files, options.format, text, sys.stdin.buffer, types=types, known=known)
+
+
+def _checked_delimiter(text: str | None) -> str | None:
+    found = "\t" if text == "\\t" else text
+    if found is not None and len(found.encode()) != 1:
+        raise InvalidInput(f"--delimiter is {text!r}; expected one character, or \\t")
+    return found
+
+
+def _checked_encoding(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise InvalidInput(f"--encoding is {name!r}; expected a name of Python's, such as utf-8 or latin-1") from None
+
+
+def _show(load: FileLoad, source: RowSource, there: pa.Schema | None) -> None:
+    size = "" if source.size is None else f", {readable(source.size)}"
+    state = "is made" if there is None else "is there"
+    fields = "" if load.partition_by is None else f", partitioned by {load.partition_by}"
+    print(f"table {load.label} {state}{fields}{size}")
+    shown = {"column": load.schema.names, "type": [column_type_name(field) for field in load.schema]}
+    sample = source.sample()
+    if sample is not None:
+        rows = zip(*(cells(column, NULL, _SAMPLE_WIDTH) for column in sample.columns), strict=True)
+        shown |= {f"row {number}": row for number, row in enumerate(rows, 1)}
+    print(aligned(pa.table(shown)))
+
+
+_SAMPLE_WIDTH = 24
+
+
+def _is_confirmed(options: argparse.Namespace) -> bool:
+    """Ask on a terminal whether guessed types are right; return True without one."""
+    if PIPE in options.files or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    answer = input("These types are guessed from the first rows (--types says others). Load? [Y/n] ")
+    return answer.strip().lower() in {"", "y", "yes"}
+
+
+def _load(target: LoadTarget, load: FileLoad, source: RowSource) -> int:
+    meter = Meter(f"loading {load.label}", source.size)
+    began, failure, counts = time.perf_counter(), [], []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from source.batches(load.schema, meter)
+        except (DataError, OSError) as exc:
+            # What passes the rows on may name only itself.
+            failure.append(exc)
+            raise
+
+    def work(begins: Begins) -> None:
+        counts.append(target.ingest(load, pa.RecordBatchReader.from_batches(load.schema, rows()), begins))
+
+    try:
+        cancellable(work)
+    except KeyboardInterrupt:
+        meter.close()
+        if not counts:
+            # Threads of Lance and Arrow may still be about to ask for rows.
+            leave(130)
+    except AlreadyCommitted as exc:
+        print(f"{load.label}: {exc}; nothing was loaded")
+        return 0
+    except Exception:
+        if failure:
+            raise _explained(failure[0], source) from None
+        raise
+    finally:
+        meter.close()
+    print(f"{load.label}: {counts[0]:,} rows, {time.perf_counter() - began:.1f} s")
+    return 0
+
+
+def _explained(failure: DataError | OSError, source: RowSource) -> DataError | InvalidInput:
+    if isinstance(failure, OSError):
+        return InvalidInput(f"the files cannot be read: {failure}; nothing was loaded")
+    hint = (
+        "; say the type of the column with --types, what is NULL with --null, or --ignore-errors to leave such rows out"
+        if source.guesses
+        else ""
+    )
+    return DataError(f"{failure}{hint}; nothing was loaded")
