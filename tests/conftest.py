@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from lance_flight import machine
 from xdist.scheduler import LoadFileScheduling
 
-from tests.selection import IS_FULL, SPARK_SESSION, covering, is_long, is_slow_place
+from tests.selection import IS_FULL, SPARK_SESSION, covering, is_long, is_slow_place, some_of
 
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -87,12 +87,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases of slow tests that the default run does not take."""
+    """Leave out the tests, and the cases of tests, that the default run does not take."""
     kept: set[pytest.Item] = set()
-    for _, each in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
+    some = [item for item in items if item.get_closest_marker("full") is None]
+    for _, each in groupby(some, key=lambda item: item.nodeid.partition("[")[0]):
         cases = list(each)
-        is_slow = cases[0].get_closest_marker("slow") is not None
-        kept.update([cases[place] for place in covering([values(case) for case in cases])] if is_slow else cases)
+        sample, is_slow = cases[0].get_closest_marker("sample"), cases[0].get_closest_marker("slow") is not None
+        if sample is not None or is_slow:
+            count = sample.args[0] if sample is not None else some_of(cases[0].path)
+            cases = [cases[place] for place in covering([values(case) for case in cases], count)]
+        kept.update(cases)
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]

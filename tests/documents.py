@@ -11,6 +11,7 @@ PAGES = tuple(
         page.relative_to(TOP).as_posix()
         for pattern in (
             "*.md",
+            ".github/*.md",
             "server/**/*.md",
             "client/**/*.md",
             "docker/**/*.md",
@@ -21,7 +22,7 @@ PAGES = tuple(
     )
 )
 """Every Markdown file of the project, by its path from the top."""
-DOCUMENTS = tuple(page for page in PAGES if page.startswith(("README.md", "server/", "client/")))
+DOCUMENTS = tuple(page for page in PAGES if page.startswith(("README.md", ".github/", "server/", "client/")))
 """Those that are about the service and its clients."""
 
 _FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

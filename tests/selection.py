@@ -1,17 +1,22 @@
 """Which tests are slow, and which cases of a slow test the default run takes.
 
-Quick tests run all their cases. A slow test with two tables of values runs each value once, one with three or more tables
-each pair of values once. `LANCE_FLIGHT_TESTS=full` runs every combination. Nothing depends on a name.
+Quick tests run all their cases. A slow test runs three: of one table of values at equal distances, of two tables those with the
+most values between them, of three and more those with the most pairs of values. `@pytest.mark.sample(40)` takes so many in
+place of three, and `@pytest.mark.full` none. `LANCE_FLIGHT_TESTS=full` runs every combination. Nothing depends on a name.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
+SOME = 3
+"""Cases of a slow test that the default run takes."""
+ALL = 1_000_000
 IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 """Whether every combination of every test runs, and properties look at many random examples."""
 
@@ -48,6 +53,17 @@ LONG_MODULES = {
     "model": ["hashing"],
     "search": ["cancelled_builds", "nested_vectors", "text_search"],
     "spark": ["connector_keys", "maintenance", "stream_planning", "write_planning"],
+}
+
+# Slow modules that start something once, and whose cases take hundredths of a second: the default run takes all of them.
+CHEAP_MODULES = {
+    "backup": ["damage"],
+    "conformance": ["adbc", "rust", "superset"],
+    "console": ["command", "request_checks"],
+    "deployment": ["compose", "helm", "monitoring"],
+    "engine": ["bounded_functions", "column_policies", "hash_functions", "long_lists", "policies", "rights_to_rows"],
+    "service": ["bad_wire", "command_line", "connecting", "endpoints", "sessions", "shell"],
+    "spark": ["reads", "write_planning"],
 }
 
 # Modules of those directories that wait for nothing, and show that the layer works at all.
@@ -88,27 +104,50 @@ def is_slow_place(module: Path) -> bool:
 
 def is_long(module: Path) -> bool:
     """Tell whether the quick run leaves out a module whose cases are all taken otherwise."""
+    return _is_listed(module, LONG_MODULES)
+
+
+def some_of(module: Path) -> int:
+    """Return how many cases of each slow test of a module the default run takes."""
+    return ALL if _is_listed(module, CHEAP_MODULES) else SOME
+
+
+def _is_listed(module: Path, listed: Mapping[str, Sequence[str]]) -> bool:
     path = PurePosixPath(module.relative_to(TESTS).as_posix())
-    return path.stem.removeprefix("test_") in LONG_MODULES.get(str(path.parent), ())
+    return path.stem.removeprefix("test_") in listed.get(str(path.parent), ())
+
+
+T = TypeVar("T")
+
+
+def spread(cases: Sequence[T], count: int) -> Sequence[T]:
+    """Take so many cases, at equal distances; all of them where there are no more.
+
+    >>> spread("abcdefghij", 4)
+    ['a', 'c', 'f', 'h']
+    """
+    return cases if len(cases) <= count else [cases[place * len(cases) // count] for place in range(count)]
 
 
 Case = Sequence[Hashable]
 """The value that a case takes of each table."""
 
 
-def covering(cases: Sequence[Case]) -> list[int]:
-    """Choose cases, by their places, that have each value of two tables, or each pair of values of three and more.
+def covering(cases: Sequence[Case], count: int = SOME) -> Sequence[int]:
+    """Choose cases, by their places: until `count` of them are, or all values of two tables, or all pairs of values of three and more.
 
     Greedy: the next case has the most that no case before it has; of equal ones it has the values that were taken least,
     so that the values of a short table take turns beside those of a long one.
 
     >>> covering([(word, layout) for word in "abc" for layout in "xy"])
     [0, 3, 4]
-    >>> len(covering([(a, b, c) for a in range(4) for b in range(3) for c in range(3)]))
+    >>> len(covering([(a, b, c) for a in range(4) for b in range(3) for c in range(3)], 20))
     12
+    >>> covering([(word,) for word in "abcdefghij"], 4)
+    [0, 2, 5, 7]
     """
-    if len(cases[0]) < 2:
-        return list(range(len(cases)))
+    if len(cases[0]) < 2 or count >= ALL:
+        return spread(range(len(cases)), count)
     strength = 1 if len(cases[0]) == 2 else 2
     parts = [set(combinations(enumerate(case), strength)) for case in cases]
     left, taken = set().union(*parts), Counter[tuple[int, Hashable]]()
@@ -116,8 +155,8 @@ def covering(cases: Sequence[Case]) -> list[int]:
     def worth(place: int) -> tuple[int, int, int]:
         return len(parts[place] & left), -sum(taken[value] for value in enumerate(cases[place])), -place
 
-    chosen = []
-    while left:
+    chosen = list[int]()
+    while left and len(chosen) < count:
         best = max(range(len(cases)), key=worth)
         chosen.append(best)
         left -= parts[best]

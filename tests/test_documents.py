@@ -22,7 +22,7 @@ from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity import static_tokens
 from lance_flight.flight.identity.passwords import Cost, StoredPassword, Users
 from lance_flight.flight.status import flight_error
-from lance_flight.model.index_kinds import KINDS
+from lance_flight.model.index_kinds import ALIASES, KINDS
 from lance_flight.model.transforms import TRANSFORMS
 from lance_flight_client.spark.program import parser as spark_parser
 
@@ -39,13 +39,18 @@ FOREIGN_OPTIONS = {
     "--no-image",
     "--remote",
     "--group",
+    "--only",
+    "--only-group",
+    "--quiet",
+    "--strict",
+    "--with",
     "--scenario",
     "--port",
     "--master",
     "--driver-memory",
     "--properties-file",
 }
-"""Options of Java, uv, Spark, `tests.conformance` and `docker/release`."""
+"""Options of Java, uv, Spark, MkDocs, `benchmarks`, `tests.conformance` and `docker/release`."""
 
 STATUS = MappingProxyType(
     {
@@ -62,6 +67,9 @@ STATUS = MappingProxyType(
     }
 )
 """What pyarrow makes of an exception in a handler: the gRPC status on the wire."""
+
+DECISION = ("Context", "Decision", "Consequence")
+"""The parts of a record, below its title and its status."""
 
 TESTED: Mapping[str, str] = MappingProxyType(
     {
@@ -92,7 +100,9 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/spark-sql.md sql": "spark/test_sql_page.py",
         "client/docs/sqlalchemy.md python": "conformance/test_recipes.py",
         "client/docs/streams.md python": "spark/test_spark.py",
+        "server/docs/attached-tables.md sql": "test_readme.py",
         "server/docs/branches.md sql": "test_readme.py",
+        "server/docs/functions.md sql": "engine/test_functions.py",
         "server/docs/json.md sql": "test_readme.py",
         "server/docs/configuration.md toml": "test_deployment.py",
         "server/docs/identity.md toml": "test_documents.py",
@@ -102,6 +112,11 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "server/docs/runbooks.md sh": "faults/test_runbooks.py",
         "server/docs/runbooks.md sql": "faults/test_runbooks.py",
         "server/docs/search.md sql": "test_readme.py",
+        "server/docs/sql.md sql": "test_readme.py",
+        "server/docs/evolution.md sql": "test_readme.py",
+        "server/docs/blobs.md sql": "test_readme.py",
+        "server/docs/plain-tables.md sql": "test_readme.py",
+        "server/docs/joins.md sql": "test_readme.py",
         "server/docs/transactions.md python": "test_readme.py",
     }
 )
@@ -148,6 +163,11 @@ def test_every_page_is_linked_from_a_readme() -> None:
     assert set(DOCUMENTS) - linked - {"README.md"} == set()
 
 
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+    pages = re.findall(r"^ +- (?:\w+: )?(\S+\.md)$", text_of(".site/mkdocs.yml"), re.MULTILINE)
+    assert sorted(pages) == sorted({*DOCUMENTS, "tests/README.md"})
+
+
 def test_the_readme_is_short() -> None:
     assert len(text_of("README.md").splitlines()) <= README_LINES
 
@@ -161,7 +181,7 @@ def test_all_code_in_documents_is_tested() -> None:
         f"{page} {language}"
         for page in DOCUMENTS
         for language in re.findall(r"^```(\w+)$", text_of(page), re.MULTILINE)
-        if language != "text"
+        if language not in {"text", "mermaid"}
     }
     assert languages == set(TESTED)
     assert all((TOP / "tests" / file).exists() for files in TESTED.values() for file in files.split(", "))
@@ -170,7 +190,7 @@ def test_all_code_in_documents_is_tested() -> None:
 def commands() -> list[list[str]]:
     """The command lines of lance-flight in indented blocks, with what a shell does taken off."""
     lines = [
-        line for page in DOCUMENTS for line in re.findall(r"^ {4}(\S.*)$", without_code(text_of(page)), re.MULTILINE)
+        line for page in DOCUMENTS for line in re.findall(r"^ {4,}(\S.*)$", without_code(text_of(page)), re.MULTILINE)
     ]
     calls = [line.partition("lance-flight ")[2] for line in lines if re.search(r"(^|run )lance-flight ", line)]
     return [shlex.split(re.split(r"\d?>>? ", call)[0], comments=True) for call in calls]
@@ -209,13 +229,13 @@ def kinds_of_error(base: type[LanceFlightError] = LanceFlightError) -> Iterator[
 
 
 def test_documented_partition_fields_are_those_of_the_code() -> None:
-    named = re.findall(r"`(\w+)\(", text_of("server/docs/sql.md", "Partition fields").partition(", each with")[0])
-    assert named == [*(name for name in TRANSFORMS if name != "identity"), "expr"]
+    named = [row[0].strip("`").partition("(")[0] for row in rows_of("server/docs/sql.md", "Partition fields")[2:]]
+    assert named == ["column", *(name for name in TRANSFORMS if name != "identity"), "expr"]
 
 
 def test_documented_kinds_of_index_are_those_of_the_code() -> None:
-    (kinds,) = (cells[1] for cells in rows_of("server/docs/search.md") if "[USING kind]" in cells[0])
-    assert set(re.findall(r"`(\w+)`", kinds)) == {*KINDS, "hnsw"}
+    kinds = " ".join(row[0] for row in rows_of("server/docs/search.md", "Kinds of indices")[2:])
+    assert sorted(re.findall(r"`(\w+)`", kinds)) == sorted([*KINDS, *ALIASES])
 
 
 def test_documented_errors_are_those_of_the_code() -> None:
@@ -277,7 +297,7 @@ def test_the_documented_users_and_tokens_are_read() -> None:
 
 
 def test_every_decision_that_code_names_is_documented() -> None:
-    documented = set(re.findall(r"^(?:\*\*)?(\d+a?)\. ", text_of("server/docs/decisions.md"), re.MULTILINE))
+    documented = set(re.findall(r"^### (\d+a?)\. ", text_of("server/docs/decisions.md"), re.MULTILINE))
     named = {
         number
         for top in ("server", "client", "tests")
@@ -286,6 +306,13 @@ def test_every_decision_that_code_names_is_documented() -> None:
         for number in re.findall(r"\d+a?", numbers)
     }
     assert named - documented == set()
+
+
+def test_every_decision_is_a_record() -> None:
+    _, *records = re.split(r"^### ", text_of("server/docs/decisions.md"), flags=re.MULTILINE)
+    parts = (r"\d+a?\. [^\n]+", r"\*(?:Accepted|Replaced by)[^*]+\*", *(rf"\*\*{part}\.\*\* .+" for part in DECISION))
+    form = re.compile(r"\n\n".join(parts), re.DOTALL)
+    assert [record.partition("\n")[0] for record in records if form.match(record) is None] == []
 
 
 def options_of(top: argparse.ArgumentParser) -> Iterator[str]:

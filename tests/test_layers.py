@@ -114,7 +114,12 @@ LAYERS = {
     },
     "lance_flight_client": set(),
     # An unprivileged client: what it knows of a server it is told in SQL.
-    "lance_flight_client.console": {"lance_flight_client", "lance_flight_client.files", "lance_flight.errors"},
+    "lance_flight_client.console": {
+        "lance_flight_client",
+        "lance_flight_client.files",
+        "lance_flight.errors",
+        "lance_flight.model",
+    },
     "lance_flight_client.flight": {"lance_flight_client", "lance_flight.errors"},
     "lance_flight_client.files": {"lance_flight_client", "lance_flight.model", "lance_flight.errors"},
     # A program reads a root by itself, with the storage library.
@@ -176,13 +181,17 @@ ENGINE = (
 
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
-    ("lance_flight.cli", "lance_flight.model"): {"lance_flight.model.operations"},
+    ("lance_flight.cli", "lance_flight.model"): {"lance_flight.model.operations", "lance_flight.model.type_names"},
+    # The names of types, as SQL has them.
+    ("lance_flight_client.console", "lance_flight.model"): {"lance_flight.model.type_names"},
     # What is counted and logged, and nothing that does it.
     ("lance_flight.admin", "lance_flight.engine"): {
         "lance_flight.engine.runtime.running_statement",
         "lance_flight.engine.runtime.maintenance_records",
     },
-    ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commits.commit_counts"},
+    ("lance_flight.admin", "lance_flight.catalog"): {
+        "lance_flight.catalog.storage.counts",
+    },
     ("lance_flight_client.dataset", "lance_flight.engine"): {
         "lance_flight.engine.sql.functions",
         "lance_flight.engine.query.scan_planning",

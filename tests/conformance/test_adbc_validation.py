@@ -24,6 +24,8 @@ from tests.conformance.transcripts import said_in
 from tests.service.server_process import serving
 
 PATIENCE = 120.0
+pytestmark = pytest.mark.full  # Python's driver is the one in Go, and the other tests ask it
+
 EXPECTED = said_in((go.MODULE / "validation.txt").read_text())
 DRIVER = "github.com/apache/arrow-adbc/go/adbc/driver/flightsql"
 SUITE = "github.com/apache/arrow-adbc/go/adbc/validation"

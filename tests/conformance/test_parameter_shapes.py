@@ -19,6 +19,9 @@ from tests.conformance.transcripts import said_in
 from tests.service.server_process import Server
 from tests.stock import stored_rows
 
+# Python's driver is the one in Go.
+DRIVERS = [PYTHON, pytest.param(GO, marks=pytest.mark.full), JDBC]
+
 
 @pytest.fixture(scope="module")
 def by_python(server: Server) -> Mapping[str, str]:
@@ -39,7 +42,7 @@ def by_jdbc(server: Server, jdbc: java.Jdbc, tmp_path_factory: pytest.TempPathFa
     return jdbc.said_of(server, "Parameters", str(file))
 
 
-@pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_every_statement_is_answered(request: pytest.FixtureRequest, driver: str) -> None:
     said = request.getfixturevalue(driver)
     wrong = {}
@@ -50,7 +53,7 @@ def test_every_statement_is_answered(request: pytest.FixtureRequest, driver: str
     assert wrong == {}
 
 
-@pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_every_bound_value_is_stored(request: pytest.FixtureRequest, server: Server, driver: str) -> None:
     request.getfixturevalue(driver)
     rows = {row["name"]: row for row in stored_rows(server.root / driver).to_pylist()}

@@ -70,6 +70,7 @@ def test_polars_and_duckdb(server: Server, polars: dict[str, Any]) -> None:
     assert run(server, "DuckDB")["means"] == [("Oslo", -3.5)]
 
 
+@pytest.mark.full  # compiles it
 @pytest.mark.usefixtures("polars")
 def test_go(server: Server, tmp_path: Path) -> None:
     if not go.is_installed():

@@ -19,7 +19,6 @@ from lance_flight.cli.serving.load_balancer import Front, Replica, configuration
 from lance_flight_client.spark.program import parser as spark_parser
 
 from tests.deployment.operator_tools import DOCKER, TOP, run
-from tests.selection import IS_FULL
 
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 PROXY_SECRET = "LANCE_FLIGHT_PROXY_SECRET"  # noqa: S105 - a name
@@ -156,7 +155,7 @@ def test_the_store_and_its_server_have_the_same_credentials_and_address() -> Non
     assert config_sources.load({"host": "0.0.0.0"}, environment=ours).allow_anonymous  # noqa: S104
 
 
-@pytest.mark.skipif(not IS_FULL, reason="it starts a Spark of its own; the job itself is in spark/test_ingesting")
+@pytest.mark.full  # it starts a Spark of its own; the job itself is in spark/test_ingesting
 def test_the_job_of_the_compose_file_loads_its_rows(tmp_path: Path) -> None:
     # Its paths are those of the container.
     job = tmp_path / "readings.toml"

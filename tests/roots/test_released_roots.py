@@ -74,6 +74,7 @@ def test_the_present_release_has_a_root_with_every_feature() -> None:
     assert set(ReleasedRoot.of("0.1.0").features) == {*(feature.name for feature in FEATURES), "backup"}
 
 
+@pytest.mark.sample(2)
 def test_every_table_version_branch_and_tag_is_read_as_its_release_read_it(
     released: ReleasedRoot, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_every_table_version_branch_and_tag_is_read_as_its_release_read_it(
     assert wrong(released, engine_of(root)) == []
 
 
+@pytest.mark.sample(2)
 def test_every_table_is_written_migrated_and_read_again(
     released: ReleasedRoot, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
