@@ -53,8 +53,15 @@ class SqlClient(_Client):
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
         """The batches of a query, one endpoint after another."""
-        info = self._client.get_flight_info(_command(pb.CommandStatementQuery(query=sql)))
-        for endpoint in info.endpoints:
+        yield from self.fetch(self.plan(sql))
+
+    def plan(self, sql: str) -> flight.FlightInfo:
+        """Have a query planned; what its rows are fetched by."""
+        return self._client.get_flight_info(_command(pb.CommandStatementQuery(query=sql)))
+
+    def fetch(self, planned: flight.FlightInfo) -> Iterator[pa.RecordBatch]:
+        """The batches of a planned query, one endpoint after another."""
+        for endpoint in planned.endpoints:
             yield from self._read(endpoint.ticket)
 
     def row(self, sql: str) -> dict[str, object]:

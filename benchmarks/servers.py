@@ -7,13 +7,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
 CORES = os.cpu_count() or 1
+_TICK_MILLISECONDS = 1000 // os.sysconf("SC_CLK_TCK")
 PATIENCE = 60.0
 TICK = 0.02
 
@@ -28,6 +30,17 @@ class Server:
     def peak_bytes(self) -> int:
         """The most memory that was resident at once since the process began."""
         return memory(self.pid, "VmHWM")
+
+
+def cpu_by_thread(pid: int) -> Counter[str]:
+    """Milliseconds of a core that a process has taken so far, by the names of its threads."""
+    taken = Counter[str]()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread may end meanwhile
+            name, _, state = (task / "stat").read_text().partition("(")[2].rpartition(") ")
+            user, system = state.split()[11:13]
+            taken[name] += (int(user) + int(system)) * _TICK_MILLISECONDS
+    return taken
 
 
 def memory(pid: int, name: str) -> int:

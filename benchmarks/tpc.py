@@ -2,7 +2,8 @@
 
 All tables, queries and answers come from DuckDB's extensions. Every answer is compared before the clock, and a query that
 differs ends the run. `uv run --group bench python -m benchmarks.tpc tpch --scale 1` prints the seconds of each query, the
-medians of interleaved rounds, and the geometric mean of the ratios.
+medians of interleaved rounds, and the geometric mean of the ratios. `--bare` adds DataFusion by itself, over the Parquet files
+and over rows in memory; `--profile` prints where the CPU of each query went.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +25,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datafusion import SessionContext
 
 from benchmarks import data, engines, results, servers
-from benchmarks.client import SqlClient
+from benchmarks.client import SqlClient, drain
 from benchmarks.timing import interleaved, timed
 
 PACKAGES = ("duckdb-extensions==1.5.5", "duckdb-extension-tpch==1.5.5", "duckdb-extension-tpcds==1.5.5")
@@ -53,6 +56,11 @@ class Query:
 
     sql: str
     rows: Sequence[Sequence[str]]
+
+    @property
+    def text(self) -> str:
+        """The query as it is sent."""
+        return self.sql.strip().rstrip(";")
 
     def difference(self, found: pa.Table) -> str | None:
         """Return how an answer differs from the known one, in whatever order its rows are; None if it does not."""
@@ -108,11 +116,11 @@ def _unequal(rows: Sequence[Any], wanted: Sequence[Any]) -> Iterator[tuple[Any, 
     return (pair for pair in pairs if pair[0] != pair[1])
 
 
-def _peer(place: Path, files: Path) -> duckdb.DuckDBPyConnection:
+def _peer(ground: Ground) -> duckdb.DuckDBPyConnection:
     """Return DuckDB over the same rows: lineitem in a directory for each year, the others a file each."""
-    connection = duckdb.connect()
+    connection, place = duckdb.connect(), ground.hive
     place.mkdir()
-    for file in sorted(files.glob("*.parquet")):
+    for file in sorted(ground.files.glob("*.parquet")):
         name, source = file.stem, f"'{file}'"
         if name in HIVE:
             connection.execute(
@@ -123,36 +131,111 @@ def _peer(place: Path, files: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def measure(place: Path, suite: str, scale: float, rounds: int, only: Sequence[int]) -> str:
-    """Run the queries of a suite; return the table."""
-    queries = generate(place / suite, suite, scale)
-    root = place / f"{suite}-root"
-    load(root, place / suite)
-    peer = _peer(place / f"{suite}-hive", place / suite)
-    lines: list[list[str]] = []
-    ratios: list[float] = []
-    with servers.ours(root) as server, SqlClient(server) as client:
-        for number, query in queries.items():
-            if only and number not in only:
-                continue
-            sql = query.sql.strip().rstrip(";")
-            batches = [*client.stream(sql)]
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The queries of a suite, and the places of its tables: as files, as partitioned tables, and as DuckDB's directories."""
+
+    suite: str
+    queries: Mapping[int, Query]
+    files: Path
+    root: Path
+    hive: Path
+
+    @classmethod
+    def made(cls, place: Path, suite: str, scale: float, only: Sequence[int]) -> Ground:
+        """Write everything; with only some of the queries, or with all where none is named."""
+        queries = generate(place / suite, suite, scale)
+        root = place / f"{suite}-root"
+        load(root, place / suite)
+        chosen = {number: query for number, query in queries.items() if not only or number in only}
+        return cls(f"{suite}, scale {scale:g}", chosen, place / suite, root, place / f"{suite}-hive")
+
+    def check(self, client: SqlClient) -> None:
+        """Compare the answers of all queries with the known ones."""
+        for number, query in self.queries.items():
+            batches = [*client.stream(query.text)]
             difference = query.difference(pa.Table.from_batches(batches) if batches else pa.table({}))
             data.expect(f"the answer of query {number}", difference, None)
-            cases: Mapping[str, Callable[[], object]] = {
-                "ours": partial(_drained, client, sql),
-                "duckdb": partial(_fetched, peer, sql),
-            }
+
+
+Run = Callable[[str], object]
+
+
+def measure(ground: Ground, rounds: int, *, is_bare: bool) -> str:
+    """Run the queries of a suite; return the table."""
+    lines: list[list[str]] = []
+    ratios: list[float] = []
+    with servers.ours(ground.root) as server, SqlClient(server) as client:
+        ground.check(client)
+        runs: dict[str, Run] = {"ours": partial(_drained, client), "DuckDB": partial(_fetched, _peer(ground))}
+        if is_bare:
+            runs |= {name: partial(_collected, context) for name, context in _bare(ground)}
+        for number, query in ground.queries.items():
+            cases = {name: partial(run, query.text) for name, run in runs.items() if _runs(run, query.text)}
             seconds = interleaved({name: timed(case) for name, case in cases.items()}, rounds)
-            ratios.append(seconds["ours"] / seconds["duckdb"])
-            shown = [f"{seconds[name] * 1000:,.0f} ms" for name in cases]
+            ratios.append(seconds["ours"] / seconds["DuckDB"])
+            shown = [f"{seconds[name] * 1000:,.0f} ms" if name in seconds else "refused" for name in runs]
             lines.append([str(number), *shown, f"{ratios[-1]:.2f}"])
-    lines.append(["geometric mean", "", "", f"{statistics.geometric_mean(ratios):.2f}"])
-    return results.aligned(lines, [f"{suite}, scale {scale:g}", "ours", "DuckDB", "÷"], left=(0,))
+    lines.append(["geometric mean", *[""] * len(runs), f"{statistics.geometric_mean(ratios):.2f}"])
+    return results.aligned(lines, [ground.suite, *runs, "ours ÷ DuckDB"], left=(0,))
+
+
+def _runs(run: Run, sql: str) -> bool:
+    """Return whether a peer answers a query: DataFusion by itself refuses some."""
+    try:
+        run(sql)
+    except Exception:  # noqa: BLE001 - whatever it says of a query, it does not answer it
+        return False
+    return True
+
+
+PARTS: Mapping[str, str] = MappingProxyType({"lance": "decoding", "tokio-rt-worker": "operators"})
+"""What threads do for a query, by how their names begin; the others open tables and send rows."""
+
+
+def profile(ground: Ground, rounds: int) -> str:
+    """Return where the CPU of each query went, in milliseconds of a core: the median of rounds, each of which plans it anew."""
+    columns = ["text and planning", "decoding", "operators", "opening and sending"]
+    lines = []
+    with servers.ours(ground.root) as server, SqlClient(server) as client:
+        ground.check(client)
+        for number, query in ground.queries.items():
+            found = [_parts(server, client, f"{query.text} -- {round_}") for round_ in range(rounds)]
+            medians = [statistics.median(each[name] for each in found) for name in columns]
+            lines.append([str(number), *(f"{each:,.0f}" for each in [*medians, sum(medians)])])
+    return results.aligned(lines, [f"{ground.suite}: CPU in ms", *columns, "sum"], left=(0,))
+
+
+def _parts(server: servers.Server, client: SqlClient, sql: str) -> Counter[str]:
+    """Milliseconds of a core that the parts of a query took."""
+    before = servers.cpu_by_thread(server.pid)
+    planned = client.plan(sql)
+    between = servers.cpu_by_thread(server.pid)
+    drain(client.fetch(planned))
+    after = servers.cpu_by_thread(server.pid)
+    parts = Counter({"text and planning": (between - before).total()})
+    for thread, taken in (after - between).items():
+        name = next((part for begins, part in PARTS.items() if thread.startswith(begins)), "opening and sending")
+        parts[name] += taken
+    return parts
+
+
+def _bare(ground: Ground) -> Iterator[tuple[str, SessionContext]]:
+    """DataFusion by itself, over the files and over rows in memory: it reads no Lance tables."""
+    over_files, over_rows = SessionContext(), SessionContext()
+    for file in sorted(ground.files.glob("*.parquet")):
+        over_files.register_parquet(file.stem, file)
+        over_rows.register_record_batches(file.stem, [[*pq.ParquetFile(file).iter_batches(data.BATCH_ROWS)]])
+    yield "DataFusion over Parquet", over_files
+    yield "DataFusion in memory", over_rows
 
 
 def _drained(client: SqlClient, sql: str) -> int:
-    return sum(batch.num_rows for batch in client.stream(sql))
+    return drain(client.stream(sql))
+
+
+def _collected(context: SessionContext, sql: str) -> int:
+    return sum(batch.num_rows for batch in context.sql(sql).collect())
 
 
 def _fetched(peer: duckdb.DuckDBPyConnection, sql: str) -> int:
@@ -170,9 +253,12 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, metavar="N", help="rounds that count (default: %(default)s)"
     )
+    parser.add_argument("--bare", action="store_true", help="run DataFusion by itself, too")
+    parser.add_argument("--profile", action="store_true", help="print where the CPU of each query went, and no seconds")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        print(measure(Path(place), given.suite, given.scale, given.rounds, given.queries))
+        ground = Ground.made(Path(place), given.suite, given.scale, given.queries)
+        print(profile(ground, given.rounds) if given.profile else measure(ground, given.rounds, is_bare=given.bare))
     return 0
 
 
