@@ -184,7 +184,7 @@ class VersionCache(Generic[K, N, V]):
 
     def put(self, table: K, version: N, fact: V) -> None:
         """Remember a fact about a version."""
-        others = tuple(each for each in self._tables.get(table) or () if each[0] != version)
+        others = tuple(entry for entry in self._tables.get(table) or () if entry[0] != version)
         self._tables.put(table, (*others, (version, fact))[-self._most_versions :])
 
     def find(self, table: K, version: N, read: Callable[[], V]) -> V:

@@ -218,7 +218,7 @@ _TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "arrow
 @page
 def query_page(request: Request, server: ConsoleServer) -> Response:
     """Show the editor; its SQL is in the fragment of the address, which no server sees."""
-    names: dict[str, list[str]] = {each.label: [] for each in tables.tables_of(server)}
+    names: dict[str, list[str]] = {table.label: [] for table in tables.tables_of(server)}
     columns = server.rows(
         "SELECT table_schema, table_name, column_name FROM information_schema.columns"
         " WHERE table_schema <> 'information_schema'"
@@ -391,7 +391,7 @@ def history(request: Request, server: ConsoleServer) -> Response:
         snapshots=rows,
         dots=_dots(rows),
         chosen=chosen,
-        counts=Counter(each.what for each in compared or ()),
+        counts=Counter(difference.what for difference in compared or ()),
         compared=None if compared is None else compared[:MOST_LISTED],
     )
 

@@ -93,8 +93,8 @@ class PartitionGrid:
             fields=used,
             down=down,
             across=across,
-            row_labels=[_label(each) for each in rows],
-            column_labels=[_label(each) for each in columns] if across else [],
+            row_labels=[_label(row) for row in rows],
+            column_labels=[_label(column) for column in columns] if across else [],
             cells=cells,
             colour=colour if colour in COLOURS else COLOURS[0],
             is_lit=read is not None,
@@ -159,10 +159,10 @@ class PartitionGrid:
     def layout(self) -> dict[str, Any]:
         """Return sizes in pixels: of a cell, of the labels, and of the whole."""
         columns = max(len(self.column_labels), 1)
-        longest = max((len(_cut(each)) for each in self.column_labels), default=0)
+        longest = max((len(_cut(label)) for label in self.column_labels), default=0)
         width = max(8, min(44, round(1040 / columns)))
         turned = longest * _LETTER > width - 4
-        left = round(max((len(_cut(each)) for each in (*self.row_labels, self.down)), default=0) * _LETTER) + 12
+        left = round(max((len(_cut(label)) for label in (*self.row_labels, self.down)), default=0) * _LETTER) + 12
         top = 26 + (round(longest * _LETTER * 0.72) if turned else 0)
         return {
             "cell": (width, _CELL_HEIGHT),
@@ -189,8 +189,8 @@ class PartitionGrid:
             "layout": self.layout,
             "fields": [self.down, self.across],
             "isLit": self.is_lit,
-            "rows": [_cut(each) for each in self.row_labels],
-            "columns": [_cut(each) for each in self.column_labels],
+            "rows": [_cut(label) for label in self.row_labels],
+            "columns": [_cut(label) for label in self.column_labels],
             "cells": [
                 [cell.row, cell.column, step, cell.partitions, cell.read, cell.rows, cell.size, cell.files]
                 for cell, step in self.levels()

@@ -64,7 +64,7 @@ class ConsoleQuery:
         failure = "the console failed"
         try:
             with server.answer(self.sql, self._begins, writes=self.writes) as answer:
-                kinds = [{"name": each.name, "type": type_name(each.type)} for each in answer.schema]
+                kinds = [{"name": field.name, "type": type_name(field.type)} for field in answer.schema]
                 with self._changed:
                     self.columns, self.affected = kinds, answer.affected
                     self._changed.notify_all()
@@ -155,7 +155,7 @@ class ConsoleQueries:
         """Run a query in the background, and return its id; `TooManyQueries` beside as many as may run."""
         query, number = ConsoleQuery(sql, writes), secrets.token_urlsafe(12)
         with self._lock:
-            if sum(each.seconds is None for each in self._known.values()) >= MOST_RUNNING:
+            if sum(console_query.seconds is None for console_query in self._known.values()) >= MOST_RUNNING:
                 raise TooManyQueries(f"{MOST_RUNNING} queries of this browser run; expected one of them to end first")
             self._known[number] = query
             while len(self._known) > MOST_QUERIES:
@@ -171,9 +171,9 @@ class ConsoleQueries:
     def close(self) -> None:
         """Cancel all that run."""
         with self._lock:
-            running = [each for each in self._known.values() if each.seconds is None]
-        for each in running:
-            each.cancel()
+            running = [query for query in self._known.values() if query.seconds is None]
+        for query in running:
+            query.cancel()
 
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(VERBOSE\s+)?", re.IGNORECASE)
@@ -215,7 +215,7 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
     parts = [(row["plan_type"], row["plan"]) for row in server.rows(f"EXPLAIN {query}").to_pylist()]
     logical = "\n".join(text for kind, text in parts if kind == "logical_plan")
     reasons = [text for kind, text in parts if kind == "partitions"]
-    known = {each.label: each for each in tables_of(server)}
+    known = {table.label: table for table in tables_of(server)}
     scanned = dict.fromkeys((found["name"].removeprefix("public."), found["at"]) for found in _SCAN.finditer(logical))
     tables = [
         ScannedTable(
@@ -226,7 +226,7 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
         for name, at in sorted(scanned, key=lambda each: (each[0], each[1] or ""))
         if name in known and known[name].is_partitioned
     ]
-    said = {line for each in tables for line in each.reasons}
+    said = {line for table in tables for line in table.reasons}
     notes = [text for kind, text in parts if kind not in _TREES and text not in said]
     trees = {title: tree_of(text) for kind, title in _TREES.items() for found, text in parts if found == kind}
     return ConsolePlan(tables, trees, notes)

@@ -60,7 +60,7 @@ class KnownPartitions:
         if is_pinned and found.nbytes <= self._most_bytes:
             with self._lock:
                 self._known[sql, committed] = found
-                while sum(each.nbytes for each in self._known.values()) > self._most_bytes:
+                while sum(query.nbytes for query in self._known.values()) > self._most_bytes:
                     self._known.popitem(last=False)
         return found
 

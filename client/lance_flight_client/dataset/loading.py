@@ -105,17 +105,17 @@ def between(slices: Sequence[Slice], start: int, stop: int) -> list[Slice]:
     [Slice(fragment=7, start=3, stop=4), Slice(fragment=3, start=0, stop=2)]
     """
     found, at = [], 0
-    for each in slices:
-        low, high = max(start, at), min(stop, at + each.rows)
+    for portion in slices:
+        low, high = max(start, at), min(stop, at + portion.rows)
         if low < high:
-            found.append(Slice(each.fragment, each.start + low - at, each.start + high - at))
-        at += each.rows
+            found.append(Slice(portion.fragment, portion.start + low - at, portion.start + high - at))
+        at += portion.rows
     return found
 
 
 def lanes(slices: Sequence[Slice]) -> list[list[Slice]]:
     """Divide a shard into lanes of equal rows."""
-    rows = sum(each.rows for each in slices)
+    rows = sum(portion.rows for portion in slices)
     return [between(slices, rows * lane // LANES, rows * (lane + 1) // LANES) for lane in range(LANES)]
 
 
@@ -135,7 +135,7 @@ def delivered(batches: Sequence[int], count: int) -> tuple[list[int], int]:
     """
     given, left = [0] * len(batches), count
     while left and any(rest := [most - have for most, have in zip(batches, given, strict=True)]):
-        active = [worker for worker, each in enumerate(rest) if each]
+        active = [worker for worker, number in enumerate(rest) if number]
         rounds = min(left // len(active), *(rest[worker] for worker in active))
         for place, worker in enumerate(active):
             given[worker] += rounds or place < left
@@ -296,14 +296,14 @@ def shard_rows(
 
 def sliced_rows(fragments: Sequence[Fragment], slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of slices, one after another."""
-    for each in slices:
+    for portion in slices:
         at = 0
-        for batch in fragments[each.fragment].to_batches():
-            chosen = batch.slice(max(0, each.start - at), max(0, each.stop - max(at, each.start)))
+        for batch in fragments[portion.fragment].to_batches():
+            chosen = batch.slice(max(0, portion.start - at), max(0, portion.stop - max(at, portion.start)))
             at += batch.num_rows
             if chosen.num_rows:
                 yield chosen
-            if at >= each.stop:
+            if at >= portion.stop:
                 break
 
 
@@ -311,8 +311,8 @@ def in_batches(rows: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
     """Yield the same rows in batches of exactly `size`, but for the last one."""
     waiting: list[pa.RecordBatch] = []
     held = 0
-    for each in rows:
-        rest = each
+    for row in rows:
+        rest = row
         while held + rest.num_rows >= size:
             taken = rest.slice(0, size - held)
             yield pa.concat_batches([*waiting, taken])

@@ -63,20 +63,20 @@ def prune_tables(
     """Plan a read of a snapshot; `resolved` has the versions of those partition tables without a fixed one, by object id."""
     planned = plan_scan(table, filter, snapshot=snapshot)
     top = table.store.top or table.store.uri
-    filters: dict[int, RowFilter] = {id(each.filter): each.filter for each in planned.tables}
+    filters: dict[int, RowFilter] = {id(planned_table.filter): planned_table.filter for planned_table in planned.tables}
     numbers = {key: number for number, key in enumerate(filters)}
     pieces = [
         TablePiece(
-            filter=numbers[id(each.filter)],
+            filter=numbers[id(planned_table.filter)],
             part=TablePart(
                 PinnedTable(
-                    Store(each.uri, table.store.storage_options, top=top),
-                    each.pin if isinstance(each.pin, FixedPin) else resolved[each.object_id],
-                    context=each.context,
+                    Store(planned_table.uri, table.store.storage_options, top=top),
+                    planned_table.pin if isinstance(planned_table.pin, FixedPin) else resolved[planned_table.object_id],
+                    context=planned_table.context,
                 )
             ),
         )
-        for each in planned.tables
+        for planned_table in planned.tables
     ]
     return PrunedTables(tuple(filters.values()), planned.condition, pieces, planned)
 
@@ -85,8 +85,13 @@ def resolve_pins(table: Table, snapshot: Snapshot) -> dict[str, FixedPin]:
     """Return the versions that tables without a fixed one have now."""
     if snapshot.is_pinned:
         return {}
-    floating = (each for each in snapshot.all_tables() if not isinstance(each.pin, FixedPin))
-    return {each.object_id: partitions.resolve(table.store.child(each.location), each.pin) for each in floating}
+    floating = (
+        partition_table for partition_table in snapshot.all_tables() if not isinstance(partition_table.pin, FixedPin)
+    )
+    return {
+        partition_table.object_id: partitions.resolve(table.store.child(partition_table.location), partition_table.pin)
+        for partition_table in floating
+    }
 
 
 def check_columns(names: Sequence[str] | None, source: pa.Schema) -> None:
@@ -298,7 +303,9 @@ class ServerView:
     def fragments(self, rows: int) -> Sequence[ServerFragment]:
         counted = f"SELECT _partition, count(*) AS n{self._clauses()} GROUP BY _partition ORDER BY _partition"
         found = _table(FlightQuery(access=self.access, sql=counted)).to_pylist()
-        return [ServerFragment(self._fragment(each["_partition"]), self.schema, each["n"]) for each in found]
+        return [
+            ServerFragment(self._fragment(fragment["_partition"]), self.schema, fragment["n"]) for fragment in found
+        ]
 
     def keep(self) -> None:
         """Have the server keep the version until the view is closed, or nothing references it."""

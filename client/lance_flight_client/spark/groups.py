@@ -58,7 +58,7 @@ def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitione
             f"{key} of {side.plan.table.name} is a float; Spark and Arrow do not agree which of those are equal"
         )
     found = [side.plan.found() for side in sides]
-    scans = [each.planned for each in found]
+    scans = [pruned.planned for pruned in found]
     plain = [scan.name for scan in scans if not scan.snapshot.is_partitioned]
     if plain:
         return NotCopartitioned(f"{plain[0]} is not partitioned")
@@ -71,12 +71,12 @@ def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitione
     ]
     portions = tuple(
         tuple(
-            side.plan.portion(each, [each.pieces[place] for place in mine])
-            for side, each, mine in zip(sides, found, of_group, strict=True)
+            side.plan.portion(pruned, [pruned.pieces[place] for place in mine])
+            for side, pruned, mine in zip(sides, found, of_group, strict=True)
         )
         for of_group in places
     )
-    counts = [row_counts([piece.part.table for piece in each.pieces]) for each in found]
+    counts = [row_counts([piece.part.table for piece in pruned.pieces]) for pruned in found]
     rows = tuple(
         sum(known[place] for known, mine in zip(counts, of_group, strict=True) for place in mine) for of_group in places
     )
@@ -133,14 +133,14 @@ class JoinWork:
     def batches(self) -> Iterator[pa.RecordBatch]:
         left, right = _table(self.left), _table(self.right)
         pairs = self._pairs(left, right)
-        left = left.select([each.left for each in self.outputs if each.left is not None])
-        right = right.select([each.right for each in self.outputs if each.right is not None])
+        left = left.select([output.left for output in self.outputs if output.left is not None])
+        right = right.select([output.right for output in self.outputs if output.right is not None])
         schema = schema_of(self.outputs)
         for start in range(0, pairs.num_rows, BATCH_ROWS):
             some = pairs.slice(start, BATCH_ROWS)
             mine = left.take(some[_LEFT_ROW]) if left.num_columns else left
             theirs = right.take(some[_RIGHT_ROW]) if right.num_columns else right
-            columns = [_column(each, mine, theirs).combine_chunks() for each in self.outputs]
+            columns = [_column(output, mine, theirs).combine_chunks() for output in self.outputs]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> pa.Table:
@@ -200,12 +200,12 @@ def outputs(
         return sorted(lefts, key=lambda each: keys.index(each.field.name) if each.field.name in keys else len(keys))
     merged = [Output(field=_merged(left.field(key), right.field(key), how), left=key, right=key) for key in keys]
     rights = [Output(field=field.with_name(names[1][field.name]), right=field.name) for field in right]
-    return [*merged, *(each for each in [*lefts, *rights] if (each.left or each.right) not in keys)]
+    return [*merged, *(output for output in [*lefts, *rights] if (output.left or output.right) not in keys)]
 
 
 def schema_of(found: Sequence[Output]) -> pa.Schema:
     """Return the columns of a result."""
-    return pa.schema([each.field for each in found])
+    return pa.schema([output.field for output in found])
 
 
 def chosen(found: Sequence[Output], columns: Sequence[str] | None) -> list[Output]:
@@ -213,10 +213,10 @@ def chosen(found: Sequence[Output], columns: Sequence[str] | None) -> list[Outpu
 
     All of them otherwise, or where none are named.
     """
-    names = [each.field.name for each in found]
+    names = [output.field.name for output in found]
     if not columns or any(names.count(name) != 1 for name in columns):
         return list(found)
-    return [each for each in found if each.field.name in columns]
+    return [output for output in found if output.field.name in columns]
 
 
 def _merged(left: pa.Field, right: pa.Field, how: str) -> pa.Field:

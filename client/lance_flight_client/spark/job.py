@@ -65,12 +65,12 @@ def _pairs(value: Any) -> dict[str, str] | None:
     if not isinstance(value, dict):
         return None
     flat: dict[str, str] = {}
-    for name, each in value.items():
-        inner = _pairs(each)
+    for name, item in value.items():
+        inner = _pairs(item)
         if inner is not None:
             flat |= {f"{name}.{rest}": text for rest, text in inner.items()}
-        elif isinstance(each, str | int | float):
-            flat[name] = str(each).lower() if isinstance(each, bool) else str(each)
+        elif isinstance(item, str | int | float):
+            flat[name] = str(item).lower() if isinstance(item, bool) else str(item)
         else:
             return None
     return flat
@@ -229,12 +229,12 @@ def _settings(section: str, kind: type[Any]) -> list[Setting]:
     return [
         Setting(
             section=section,
-            name=each.name,
-            is_required=each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING,
-            **each.metadata,
+            name=field.name,
+            is_required=field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+            **field.metadata,
         )
-        for each in dataclasses.fields(kind)
-        if each.metadata
+        for field in dataclasses.fields(kind)
+        if field.metadata
     ]
 
 

@@ -98,5 +98,5 @@ def without_archives(path: Sequence[str]) -> list[str]:
     >>> without_archives(["", "/spark/python/lib/pyspark.zip", "/site-packages"])
     ['', '/spark/python/lib/pyspark.zip', '/site-packages']
     """
-    copies = {str(Path(each) / _ARCHIVE) for each in path if (Path(each) / _ARCHIVE).exists()}
-    return [each for each in path if each not in copies]
+    copies = {str(Path(entry) / _ARCHIVE) for entry in path if (Path(entry) / _ARCHIVE).exists()}
+    return [entry for entry in path if entry not in copies]

@@ -67,7 +67,7 @@ class Executors:
                 if keep is None:
                     _undo(pieces, done)
                 raise
-            failed = [each for each in outcomes if isinstance(each, LanceFlightError)]
+            failed = [outcome for outcome in outcomes if isinstance(outcome, LanceFlightError)]
             if failed:
                 _undo(some, outcomes)
                 if keep is None:
@@ -199,18 +199,20 @@ def maintain(
 def _function(name: str) -> Callable[..., Any]:
     """Return the function of an operation: session, root and table, and its arguments by place or by name."""
     arguments = OPERATIONS[name].of_jobs
-    places = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in ("spark", "root", "table")]
-    places += [Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD) for each in arguments if each.is_positional]
-    named = [*(each.name for each in arguments if not each.is_positional), "storage", "progress"]
-    signature = Signature([*places, *(Parameter(each, Parameter.KEYWORD_ONLY, default=None) for each in named)])
+    places = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("spark", "root", "table")]
+    places += [
+        Parameter(argument.name, Parameter.POSITIONAL_OR_KEYWORD) for argument in arguments if argument.is_positional
+    ]
+    named = [*(argument.name for argument in arguments if not argument.is_positional), "storage", "progress"]
+    signature = Signature([*places, *(Parameter(column, Parameter.KEYWORD_ONLY, default=None) for column in named)])
 
     def function(*values: Any, **more: Any) -> Any:
         given = signature.bind(*values, **more).arguments
-        spark, root, table = (given.pop(each) for each in ("spark", "root", "table"))
+        spark, root, table = (given.pop(name) for name in ("spark", "root", "table"))
         storage, progress = given.pop("storage", None), given.pop("progress", None)
         return maintain(spark, name, root, table, given, storage=storage, progress=progress)
 
-    said = "".join(f"\n    {each.name}: {each.means}" for each in arguments)
+    said = "".join(f"\n    {argument.name}: {argument.means}" for argument in arguments)
     function.__name__, function.__doc__ = name.replace("-", "_"), OPERATIONS[name].means + "\n" + said
     function.__signature__ = signature  # type: ignore[attr-defined]  # of `inspect.signature`
     return function

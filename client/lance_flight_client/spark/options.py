@@ -38,7 +38,7 @@ class OptionReading:
 
     def values(self, kind: type[Any]) -> dict[str, Any]:
         """The value of each option that a class declares."""
-        return {each.name: each.metadata["read"](self, each.name) for each in fields(kind) if each.metadata}
+        return {field.name: field.metadata["read"](self, field.name) for field in fields(kind) if field.metadata}
 
     def text(self, name: str) -> str | None:
         return self.given.get(name)
@@ -114,7 +114,7 @@ def option(
 
 def meanings(kind: type[Any]) -> Mapping[str, str]:
     """Every option that a class declares, and what it means; beside them there are storage options."""
-    return MappingProxyType({each.name: each.metadata["meaning"] for each in fields(kind) if each.metadata})
+    return MappingProxyType({field.name: field.metadata["meaning"] for field in fields(kind) if field.metadata})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ def parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _going_with(name: str) -> list[str]:
-    return [each.name for each in fields(ReadOptions) if each.metadata.get("goes_with") == name]
+    return [field.name for field in fields(ReadOptions) if field.metadata.get("goes_with") == name]
 
 
 def _names(text: str, sign: str) -> list[str]:

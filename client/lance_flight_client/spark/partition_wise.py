@@ -49,9 +49,9 @@ def partition_wise_join(
     rows, each of which joins one after another (None: as many as run at once, or more where a task would have over a million rows).
     """
     groups.check_how(how)
-    is_using = isinstance(on, str) or all(isinstance(each, str) for each in on)
+    is_using = isinstance(on, str) or all(isinstance(column, str) for column in on)
     named = [on] if isinstance(on, str) else on
-    pairs = [(each, each) if isinstance(each, str) else (each[0], each[1]) for each in named]
+    pairs = [(column, column) if isinstance(column, str) else (column[0], column[1]) for column in named]
     if not pairs:
         raise InvalidInput("on is empty; expected the names of columns, or pairs of names")
     if suffixes is not None and (len(suffixes) != 2 or suffixes[0].lower() == suffixes[1].lower()):  # noqa: PLR2004 - the sides

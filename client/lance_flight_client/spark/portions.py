@@ -64,8 +64,8 @@ class StreamPortion:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows (`source.Portion`); `DataError` for a NULL in a required column."""
         for batch in self.rules.carried(batch for added in self.added for batch in self._read(added)):
-            for each in self.required:
-                self._check(batch.column(each.name), each, each.name)
+            for column in self.required:
+                self._check(batch.column(column.name), column, column.name)
             yield batch
 
     def _check(self, values: pa.Array, required: pa.Field, path: str) -> None:
@@ -77,7 +77,7 @@ class StreamPortion:
         if pa.types.is_struct(values.type):
             # A field inside a struct that is NULL has no value.
             inside = values.drop_null()
-            for name, inner in zip((each.name for each in required.type), inside.flatten(), strict=True):
+            for name, inner in zip((column.name for column in required.type), inside.flatten(), strict=True):
                 self._check(inner, required.type.field(name), f"{path}.{name}")
 
     def _read(self, added: Added) -> Iterator[pa.RecordBatch]:

@@ -109,7 +109,7 @@ class StreamPlan:
     @property
     def rules(self) -> DirectPortion:
         """Read of the rows of any snapshot, by the ids of the columns; NULL where the snapshot lacks one."""
-        source = pa.schema([each.with_nullable(nullable=True) for each in self.schema.arrow])
+        source = pa.schema([field.with_nullable(nullable=True) for field in self.schema.arrow])
         condition = self.read.options.filter
         return DirectPortion(
             name=self.read.table.name,
@@ -238,8 +238,8 @@ class History:
         return {table.object_id for table in planned.tables}
 
     def _dealt(self, added: Sequence[Added]) -> list[StreamPortion]:
-        weighed = [(each, each.rows) for each in added]
-        tasks = tasks_for(sum(each.rows for each in added), self._plan.read.options.partitions)
+        weighed = [(rows, rows.rows) for rows in added]
+        tasks = tasks_for(sum(rows.rows for rows in added), self._plan.read.options.partitions)
         rules = self._plan.rules
         return [StreamPortion(rules, task, self._plan.required) for task in balanced(weighed, tasks)]
 

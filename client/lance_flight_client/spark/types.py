@@ -54,7 +54,7 @@ def with_required(columns: spark.StructType, schema: pa.Schema) -> spark.StructT
 def _with_required(column: spark.StructField, field: pa.Field) -> spark.StructField:
     kind, stored = column.dataType, storage_of(field.type)
     if isinstance(kind, spark.StructType) and types.is_struct(stored):
-        kind = spark.StructType([_with_required(each, stored.field(each.name)) for each in kind])
+        kind = spark.StructType([_with_required(child, stored.field(child.name)) for child in kind])
     return spark.StructField(column.name, kind, field.nullable, column.metadata)
 
 

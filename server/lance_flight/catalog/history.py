@@ -250,12 +250,12 @@ class Additions:
         steps = [
             Step(
                 snapshot=version,
-                partition=each.object_id,
+                partition=table.object_id,
                 before=None,
-                after=pinned(self.namespace.store, each, snapshot),
+                after=pinned(self.namespace.store, table, snapshot),
             )
-            for each in tables
-            if kept is None or each.object_id in kept
+            for table in tables
+            if kept is None or table.object_id in kept
         ]
         return [added for moved in self._moved(steps, snapshot) for added in moved.rows]
 
@@ -305,7 +305,7 @@ class Additions:
 
     def _moved(self, steps: Sequence[Step], snapshot: Snapshot) -> Iterator[_Moved]:
         """Return what each step did, several tables at a time."""
-        columns = pa.schema([each.with_nullable(nullable=True) for each in snapshot.schema.arrow])
+        columns = pa.schema([field.with_nullable(nullable=True) for field in snapshot.schema.arrow])
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="additions") as pool:
             yield from pool.map(lambda step: _Moved.by(step, columns, snapshot.schema.ids), steps)
 
@@ -320,8 +320,8 @@ class _Moved:
     @classmethod
     def by(cls, step: Step, columns: pa.Schema, ids: Mapping[str, int]) -> _Moved:
         moved = step.moved(columns, ids)
-        came = [_added(step.after, each) for each in moved if each.change == INSERT and step.after is not None]
-        return cls(tuple(came), any(each.change == DELETE for each in moved))
+        came = [_added(step.after, move) for move in moved if move.change == INSERT and step.after is not None]
+        return cls(tuple(came), any(move.change == DELETE for move in moved))
 
 
 def _added(table: PinnedTable, moved: RowsMoved) -> Added:

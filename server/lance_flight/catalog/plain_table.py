@@ -177,7 +177,7 @@ def _notes(dataset: LanceDataset, noted: str) -> str:
         return noted
     notes = json.loads(noted)
     known = {entry[0] for entry in notes.get(INDICES, [])}
-    others = [each.to_json() for each in definitions(dataset) if each.name not in known]
+    others = [definition.to_json() for definition in definitions(dataset) if definition.name not in known]
     return json.dumps(notes | {INDICES: [*notes.get(INDICES, []), *others]}) if others else noted
 
 

@@ -51,7 +51,7 @@ def has_json_inside(kind: pa.DataType) -> bool:
     >>> has_json_inside(pa.list_(pa.json_())), has_json_inside(pa.json_())
     (True, False)
     """
-    return any(is_json(each.type) or has_json_inside(each.type) for each in children(kind))
+    return any(is_json(field.type) or has_json_inside(field.type) for field in children(kind))
 
 
 def documents(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.ChunkedArray:
@@ -90,7 +90,7 @@ def filtered(rows: pa.RecordBatch, condition: Any) -> pa.RecordBatch:
     if kept.schema.equals(rows.schema):
         return kept
     columns = [
-        typed(each) if is_json(kind) else each for each, kind in zip(kept.columns, rows.schema.types, strict=True)
+        typed(column) if is_json(kind) else column for column, kind in zip(kept.columns, rows.schema.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
@@ -170,9 +170,9 @@ _READER = json.JSONDecoder(
 def _depth(value: Any) -> int:
     """Return how many arrays and objects of a value lie inside each other."""
     depth, level = 0, [value]
-    while level := [each for each in level if isinstance(each, list | dict)]:
+    while level := [field for field in level if isinstance(field, list | dict)]:
         depth += 1
-        level = [inner for each in level for inner in _members(each)]
+        level = [inner for field in level for inner in _members(field)]
     return depth
 
 

@@ -79,12 +79,12 @@ class Operation:
     @property
     def clauses(self) -> Mapping[str, str]:
         """Return the clause of each argument that SQL has, by its name."""
-        return {each.name: each.clause for each in self.arguments if each.clause}
+        return {argument.name: argument.clause for argument in self.arguments if argument.clause}
 
     @property
     def of_jobs(self) -> Sequence[Argument]:
         """Return the arguments of Spark's function and job."""
-        return [each for each in self.arguments if each.of_jobs]
+        return [argument for argument in self.arguments if argument.of_jobs]
 
 
 def add_arguments(
@@ -97,27 +97,27 @@ def add_arguments(
     >>> given_arguments(command.parse_args(["v", "--option", "metric=cosine", "--option", "num_bits=4"]), arguments)
     {'column': 'v', 'options': {'metric': 'cosine', 'num_bits': '4'}}
     """
-    for each in filter(operator.attrgetter("flag"), arguments):
-        default = defaults.get(each.name)
-        shown = f" (default: {default * each.per:.15g})" if isinstance(default, int | float) else ""
-        means = (each.means + shown).replace("%", "%%")
-        if each.is_positional:
-            command.add_argument(each.name, metavar=each.flag, help=means)
-        elif each.kind is bool:
-            command.add_argument(each.flag, dest=each.name, action="store_true", help=each.means)
+    for argument in filter(operator.attrgetter("flag"), arguments):
+        default = defaults.get(argument.name)
+        shown = f" (default: {default * argument.per:.15g})" if isinstance(default, int | float) else ""
+        means = (argument.means + shown).replace("%", "%%")
+        if argument.is_positional:
+            command.add_argument(argument.name, metavar=argument.flag, help=means)
+        elif argument.kind is bool:
+            command.add_argument(argument.flag, dest=argument.name, action="store_true", help=argument.means)
         else:
-            action = "append" if each.kind is pair else "store"
+            action = "append" if argument.kind is pair else "store"
             command.add_argument(
-                each.flag, dest=each.name, action=action, type=each.kind, metavar=each.shown, help=means
+                argument.flag, dest=argument.name, action=action, type=argument.kind, metavar=argument.shown, help=means
             )
 
 
 def given_arguments(options: Namespace, arguments: Sequence[Argument]) -> dict[str, Any]:
     """Return the arguments that a command was given, by their names."""
-    said = {each: getattr(options, each.name, None) for each in arguments}
+    said = {argument: getattr(options, argument.name, None) for argument in arguments}
     return {
-        each.name: dict(value) if each.kind is pair else value if each.per == 1 else value / each.per
-        for each, value in said.items()
+        argument.name: dict(value) if argument.kind is pair else value if argument.per == 1 else value / argument.per
+        for argument, value in said.items()
         if value is not None
     }
 

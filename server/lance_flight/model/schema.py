@@ -193,13 +193,13 @@ class NamespaceSchema:
 
     def has_columns_of(self, other: NamespaceSchema) -> bool:
         """Return whether both have the same columns, whatever came between, and whatever is said of them."""
-        mine, theirs = (list(map(_of_partitions, each.arrow)) for each in (self, other))
+        mine, theirs = (list(map(_of_partitions, schema.arrow)) for schema in (self, other))
         same = (a.equals(b, check_metadata=True) for a, b in zip(mine, theirs, strict=False))
         return len(mine) == len(theirs) and all(same)
 
     def is_described_as(self, other: NamespaceSchema) -> bool:
         """Return whether both have the same columns, comments and primary key."""
-        said = [(each.comment, each.comments, each.primary_key) for each in (self, other)]
+        said = [(schema.comment, schema.comments, schema.primary_key) for schema in (self, other)]
         return self.has_columns_of(other) and said[0] == said[1]
 
     @cached_property

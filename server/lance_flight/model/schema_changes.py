@@ -328,10 +328,10 @@ def _check_not_empty(fields: Fields, changes: Sequence[SchemaChange], above: Pat
         dropped = [change.path for change in changes if isinstance(change, DropColumn) and change.path[:-1] == above]
         last = dotted(dropped[-1] if dropped else above)
         raise SchemaError("schema", [f"column {last!r} is the last one" + f" in {dotted(above)!r}" * bool(above)])
-    for each in fields:
-        inner = children(each.type)
-        if inner or pa.types.is_struct(each.type):
-            _check_not_empty(inner, changes, (*above, each.name))
+    for column in fields:
+        inner = children(column.type)
+        if inner or pa.types.is_struct(column.type):
+            _check_not_empty(inner, changes, (*above, column.name))
 
 
 def _replaced(fields: Fields, name: str, by: Callable[[pa.Field], pa.Field]) -> Fields:
@@ -399,8 +399,8 @@ def merge_problems(base: NamespaceSchema, main: NamespaceSchema, branch: Namespa
     for number in dict.fromkeys([*old, *mine, *theirs]):
         before, here, there = (columns.get(number) for columns in (old, mine, theirs))
         if _is_contested(before, here, there):
-            shown = " and ".join("dropped" if each is None else _shown(each) for each in (here, there))
-            name = next(each.name for each in (before, here, there) if each is not None)
+            shown = " and ".join("dropped" if column is None else _shown(column) for column in (here, there))
+            name = next(column.name for column in (before, here, there) if column is not None)
             conflicts.append(f"both have changed column {name!r}: it is {shown}")
     keys = [[schema.ids[name] for name in schema.primary_key] for schema in (base, main, branch)]
     if _differ(*keys):
@@ -437,7 +437,9 @@ def _merged_field(old: pa.Field | None, main: pa.Field, branch: pa.Field | None)
     if old is None or branch is None:
         return branch if _same(old, main) else main
     core = _bare(branch if _same(_bare(old), _bare(main)) else main)
-    found = {key: _pick(*((each.metadata or {}).get(key) for each in (old, main, branch))) for key in OF_THE_NAMESPACE}
+    found = {
+        key: _pick(*((column.metadata or {}).get(key) for column in (old, main, branch))) for key in OF_THE_NAMESPACE
+    }
     kept = {key: value for key, value in found.items() if value is not None}
     return core.with_metadata({**(core.metadata or {}), **kept})
 
@@ -446,8 +448,8 @@ def _is_contested(old: pa.Field | None, main: pa.Field | None, branch: pa.Field 
     """Return whether both sides have changed a column in the same respect; comments and keys are respects of their own."""
     sides, notes = [old, main, branch], list[bool]()
     if old is not None and main is not None and branch is not None:
-        texts = ([(each.metadata or {}).get(key) for each in (old, main, branch)] for key in OF_THE_NAMESPACE)
-        sides, notes = [_bare(old), _bare(main), _bare(branch)], [_differ(*each) for each in texts]
+        texts = ([(column.metadata or {}).get(key) for column in (old, main, branch)] for key in OF_THE_NAMESPACE)
+        sides, notes = [_bare(old), _bare(main), _bare(branch)], [_differ(*text) for text in texts]
     before, here, there = sides
     return any(notes) or not (_same(here, there) or _same(before, here) or _same(before, there))
 

@@ -265,13 +265,13 @@ class Disjunct:
         """Intersect what the leaves say."""
         stated = tuple(leaves)
         domains: dict[int, Domain] = {}
-        for each in stated:
-            if each.source is not None and each.domain is not None:
-                known = domains.get(each.source)
-                domains[each.source] = each.domain if known is None else known.meet(each.domain)
+        for conjunct in stated:
+            if conjunct.source is not None and conjunct.domain is not None:
+                known = domains.get(conjunct.source)
+                domains[conjunct.source] = conjunct.domain if known is None else known.meet(conjunct.domain)
         domains = {number: domain.tightened() for number, domain in domains.items()}
         empty = any(domain.valueless and not domain.nulls for domain in domains.values())
-        return cls(stated, domains, possible=not empty and not any(each.holds is False for each in stated))
+        return cls(stated, domains, possible=not empty and not any(conjunct.holds is False for conjunct in stated))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

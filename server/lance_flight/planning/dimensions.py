@@ -141,17 +141,17 @@ class Tables:
     def fields(self) -> dict[Dimension, PartitionField]:
         """The partition fields of keys alone, by what they are."""
         found: dict[Dimension, PartitionField] = {}
-        for each in self.version.spec.fields:
-            if obstacle(each, self.side) is None:
-                for dimension in _dimensions(each, self.side.keys):
+        for partition_field in self.version.spec.fields:
+            if obstacle(partition_field, self.side) is None:
+                for dimension in _dimensions(partition_field, self.side.keys):
                     if self.side.holds(dimension):
-                        found.setdefault(dimension, each)
+                        found.setdefault(dimension, partition_field)
         return found
 
     @cached_property
     def identities(self) -> dict[int, PartitionField]:
         """The identity fields, by the place of their key."""
-        return {each.places[0]: own for each, own in self.fields.items() if each.rule.keeps_value}
+        return {dimension.places[0]: own for dimension, own in self.fields.items() if dimension.rule.keeps_value}
 
     def determines(self, dimension: Dimension) -> bool:
         """Return whether the partition values say what a row's value is."""
@@ -171,10 +171,10 @@ class Tables:
     def _values(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
         if dimension in self.fields:
             return self._stored(self.fields[dimension])
-        for own, each in self.fields.items():
+        for own, partition_field in self.fields.items():
             coarsen = dimension.rule.from_finer(own.rule) if dimension.places == own.places else None
             if coarsen is not None:
-                return coarsen(self._stored(each))
+                return coarsen(self._stored(partition_field))
         return self._computed(dimension, evaluate)
 
     def _computed(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
@@ -200,18 +200,23 @@ def common(tables: Sequence[Tables]) -> dict[Dimension, pa.DataType]:
 
     Where one follows from another there is the finest alone.
     """
-    sides = list(dict.fromkeys(each.side for each in tables))
-    offered = dict.fromkeys(dimension for each in tables for dimension in each.fields)
+    sides = list(dict.fromkeys(side.side for side in tables))
+    offered = dict.fromkeys(dimension for side in tables for dimension in side.fields)
     types_of = {dimension: dimension.type(sides) for dimension in offered}
     shared = [
-        each for each, kind in types_of.items() if kind is not None and all(some.determines(each) for some in tables)
+        dimension
+        for dimension, kind in types_of.items()
+        if kind is not None and all(some.determines(dimension) for some in tables)
     ]
-    known = {each.places[0] for each in shared if each.rule.keeps_value}
+    known = {dimension.places[0] for dimension in shared if dimension.rule.keeps_value}
     return {
-        each: types_of[each]
-        for each in shared
-        if each.rule.keeps_value
-        or not (known >= set(each.places) or any(each != other and each.follows_from(other) for other in shared))
+        dimension: types_of[dimension]
+        for dimension in shared
+        if dimension.rule.keeps_value
+        or not (
+            known >= set(dimension.places)
+            or any(dimension != other and dimension.follows_from(other) for other in shared)
+        )
     }
 
 
@@ -304,7 +309,7 @@ def columns_of(
     for dimension, kind in dimensions.items():
         try:
             columns[dimension] = Column.of(
-                pa.concat_arrays([each.values(dimension, kind, evaluate) for each in tables])
+                pa.concat_arrays([side.values(dimension, kind, evaluate) for side in tables])
             )
         except Uncomputable as exc:
             failures.append(str(exc))
@@ -325,9 +330,9 @@ def grouped(
     rows = [[[np.empty(0, np.int64)] * len(first) for _ in side.kept] for side in sides]
     start = 0
     for mine, some in zip(rows, tables, strict=True):
-        for each in some:
-            mine[each.place] = _split(each.rows, numbers[start : start + len(each)], len(first))
-            start += len(each)
+        for side in some:
+            mine[side.place] = _split(side.rows, numbers[start : start + len(side)], len(first))
+            start += len(side)
     members = zip(*(zip(*versions, strict=True) for versions in rows), strict=True)
     return [Group(some, which) for some, which in zip(values, members, strict=True)]
 

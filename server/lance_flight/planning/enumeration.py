@@ -228,16 +228,20 @@ class ComputedConditions:
         self, column: Column, fields: dict[ScalarExpression, PartitionField], version: SpecPartitions
     ) -> tuple[PartitionField, pa.DataType] | None:
         """Return the field whose value a column is, and the type of the column."""
-        for each in fields.values():
-            if column == _placeholder(each):
-                return each, each.result_type
+        for partition_field in fields.values():
+            if column == _placeholder(partition_field):
+                return partition_field, partition_field.result_type
         number = self.schema.source_ids.get(column.path)
         if number is None:
             return None
         kind = self.schema.sources[number].field.type
-        kept = (each for each in version.spec.fields if each.rule.keeps_value and each.source_ids == (number,))
+        kept = (
+            partition_field
+            for partition_field in version.spec.fields
+            if partition_field.rule.keeps_value and partition_field.source_ids == (number,)
+        )
         # One partition value stands for both zeros, and for every NaN.
-        return next(((each, kind) for each in kept if not pa.types.is_floating(kind)), None)
+        return next(((partition_field, kind) for partition_field in kept if not pa.types.is_floating(kind)), None)
 
     @staticmethod
     def _evaluated(
@@ -246,13 +250,15 @@ class ComputedConditions:
         used: dict[Column, tuple[PartitionField, pa.DataType]],
         version: SpecPartitions,
     ) -> Mask | str:
-        coded = [DictionaryColumn.of(version.values.column(each.column)) for each, _ in used.values()]
-        points, places = np.unique(np.stack([each.codes for each in coded]), axis=1, return_inverse=True)
+        coded = [
+            DictionaryColumn.of(version.values.column(partition_field.column)) for partition_field, _ in used.values()
+        ]
+        points, places = np.unique(np.stack([column.codes for column in coded]), axis=1, return_inverse=True)
         if points.shape[1] > MOST_COMPUTED:
             return f"the partitions have more than {MOST_COMPUTED:,} values to try"
         columns = [
-            contiguous(_with_null(each.values).take(pa.array(codes))).cast(kind)
-            for each, codes, (_, kind) in zip(coded, points, used.values(), strict=True)
+            contiguous(_with_null(column.values).take(pa.array(codes))).cast(kind)
+            for column, codes, (_, kind) in zip(coded, points, used.values(), strict=True)
         ]
         names = {column: f"col{place}" for place, column in enumerate(used)}
         values = evaluate(expression_sql(expression, names), columns, pa.bool_())
@@ -269,10 +275,10 @@ def _stored_fields(
 ) -> Iterator[tuple[ScalarExpression, PartitionField]]:
     """Return the fields that store an expression, by the expression."""
     stored = dict(condition.stored)
-    for each in version.spec.fields:
+    for partition_field in version.spec.fields:
         # Floats are stored with one zero and one NaN.
-        if each.derivation in stored and not pa.types.is_floating(each.result_type):
-            yield stored[each.derivation], each
+        if partition_field.derivation in stored and not pa.types.is_floating(partition_field.result_type):
+            yield stored[partition_field.derivation], partition_field
 
 
 def _placeholder(each: PartitionField) -> Column:

@@ -137,7 +137,7 @@ class _Lookups:
             return self._containing(name, [prefix])
         low, high = Compare(Column(name), Op.GE, pa.scalar(prefix)), after_prefix(prefix)
         between = [low] if high is None else [low, Compare(Column(name), Op.LT, pa.scalar(high))]
-        return _joined(" AND ", [IndexFilter(_text(each), frozenset({(name, Lookup.RANGE)})) for each in between])
+        return _joined(" AND ", [IndexFilter(_text(compare), frozenset({(name, Lookup.RANGE)})) for compare in between])
 
     def _computed(self, call: ScalarCall) -> IndexFilter | None:
         match call:
@@ -158,13 +158,13 @@ class _Lookups:
 
     def _containing(self, name: str, texts: Iterable[str]) -> IndexFilter | None:
         """Return that a column contains those of some texts that are long enough for an index."""
-        known = [each for each in dict.fromkeys(texts) if _has_gram(each)]
+        known = [text for text in dict.fromkeys(texts) if _has_gram(text)]
         if not known or not self._has(name, Lookup.SUBSTRING):
             return None
         column, lookup = _name(name), frozenset({(name, Lookup.SUBSTRING)})
         some = sorted(known, key=len, reverse=True)[:_MOST_TEXTS]
         return _joined(
-            " AND ", [IndexFilter(f"contains({column}, {sql_literal(pa.scalar(each))})", lookup) for each in some]
+            " AND ", [IndexFilter(f"contains({column}, {sql_literal(pa.scalar(text))})", lookup) for text in some]
         )
 
     def _elements(self, function: str, lists: ScalarExpression, values: pa.Array) -> IndexFilter | None:
@@ -189,8 +189,12 @@ class _Lookups:
 def _joined(word: str, parts: list[IndexFilter]) -> IndexFilter:
     if len(parts) == 1:
         return parts[0]
-    lookups = frozenset[tuple[str, Lookup]]().union(*(each.lookups for each in parts))
-    return IndexFilter(f"({word.join(each.condition for each in parts)})", lookups, sum(each.leaves for each in parts))
+    lookups = frozenset[tuple[str, Lookup]]().union(*(index_filter.lookups for index_filter in parts))
+    return IndexFilter(
+        f"({word.join(index_filter.condition for index_filter in parts)})",
+        lookups,
+        sum(index_filter.leaves for index_filter in parts),
+    )
 
 
 def _is_text(value: pa.Scalar) -> bool:

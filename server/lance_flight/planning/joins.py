@@ -59,7 +59,7 @@ def why_incomparable(sides: Sequence[Side]) -> str | None:
 
 def why_apart(tables: Sequence[Tables]) -> str:
     """Return why these tables determine nothing in common."""
-    bare = [each for each in tables if not each.fields]
+    bare = [side for side in tables if not side.fields]
     reasons = map(_without_fields, bare) if bare else _differences(tables)
     return "; ".join(islice(reasons, MAX_REASONS))
 
@@ -68,9 +68,9 @@ def _without_fields(tables: Tables) -> str:
     side = tables.side
     names = side.schema.source_names
     keys = ", ".join(dict.fromkeys(names[number] for number in side.keys))
-    near = [each for each in tables.version.spec.fields if set(each.source_ids) & set(side.keys)]
+    near = [field for field in tables.version.spec.fields if set(field.source_ids) & set(side.keys)]
     notes = [
-        f"{describe(each, names)}: {obstacle(each, side) or 'the parts of the date do not say it'}" for each in near
+        f"{describe(field, names)}: {obstacle(field, side) or 'the parts of the date do not say it'}" for field in near
     ]
     return f"{tables.label} has no partition field of {keys} alone" + "".join(f" ({note})" for note in notes[:1])
 
@@ -81,10 +81,10 @@ def _differences(tables: Sequence[Tables]) -> Iterator[str]:
         if not common([one, other]):
             alone = False
             yield _difference(one, other)
-    for each in dict.fromkeys(own for some in tables for own in some.fields) if alone else ():
-        having, missing = ([some for some in tables if some.determines(each) is has] for has in (True, False))
+    for dimension in dict.fromkeys(own for some in tables for own in some.fields) if alone else ():
+        having, missing = ([some for some in tables if some.determines(dimension) is has] for has in (True, False))
         if missing:
-            yield f"{missing[0].label} does not determine {_of(each, having[0])}"
+            yield f"{missing[0].label} does not determine {_of(dimension, having[0])}"
 
 
 def _difference(one: Tables, other: Tables) -> str:
@@ -173,10 +173,10 @@ def _by_version(
     by: list[str] = []
     groups: list[Group] = []
     for some in product(*tables):
-        found = _matched(sides, [[each] for each in some], evaluate, inner=True)
+        found = _matched(sides, [[side] for side in some], evaluate, inner=True)
         if isinstance(found, NotCopartitioned):
             return found
-        by.append(f"{' with '.join(each.label for each in some)}: {', '.join(found.by)}")
+        by.append(f"{' with '.join(side.label for side in some)}: {', '.join(found.by)}")
         groups += found.groups
     return Groups(tuple(by), tuple(groups))
 
@@ -184,10 +184,10 @@ def _by_version(
 def _matched(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None, *, inner: bool
 ) -> Groups | NotCopartitioned:
-    every = [each for some in tables for each in some]
+    every = [side for some in tables for side in some]
     found = common(every)
-    unsure = {each: why for each in found if (why := _why_unsure(each, sides[0], evaluate)) is not None}
-    sure = {each: kind for each, kind in found.items() if each not in unsure}
+    unsure = {dimension: why for dimension in found if (why := _why_unsure(dimension, sides[0], evaluate)) is not None}
+    sure = {dimension: kind for dimension, kind in found.items() if dimension not in unsure}
     columns, failures = columns_of(sure, every, evaluate)
     failures = [*failures, *unsure.values()]
     if not columns:
@@ -244,24 +244,26 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Not
         return NotCopartitioned(why_apart(tables))
     run = _ascending([*found], side.key_type(0))
     if not run:
-        shown = ", ".join(each.shown(side) for each in found)
+        shown = ", ".join(dimension.shown(side) for dimension in found)
         return NotCopartitioned(f"{shown} of {side.name} does not follow the order of {_name(side)}")
-    columns, failures = columns_of({each: found[each] for each in run}, tables, None)
+    columns, failures = columns_of({dimension: found[dimension] for dimension in run}, tables, None)
     if failures:
         return NotCopartitioned("; ".join(failures))
     groups = grouped([side], [tables], [*columns.values()], np.ones(sum(map(len, tables)), np.bool_))
     null = [group for group in groups if group.values[0] is None]
     known = [group for group in groups if group.values[0] is not None]
     known = known[::-1] if descending else known
-    return Groups(tuple(each.shown(side) for each in columns), tuple(null + known if nulls_first else known + null))
+    return Groups(
+        tuple(dimension.shown(side) for dimension in columns), tuple(null + known if nulls_first else known + null)
+    )
 
 
 def _ascending(found: Sequence[Dimension], kind: DataType) -> list[Dimension]:
     """Return the finest dimensions that, taken together, never fall while a key of this type rises."""
-    same = [each for each in found if each.rule.keeps_value]
+    same = [dimension for dimension in found if dimension.rule.keeps_value]
     if same:
         return same[:1]
-    by_part = {each.rule.date_part: each for each in found}
+    by_part = {dimension.rule.date_part: dimension for dimension in found}
     run = []
     zone = zone_of(kind)
     for part, seconds in UNITS.items():
@@ -269,7 +271,7 @@ def _ascending(found: Sequence[Dimension], kind: DataType) -> list[Dimension]:
         if part not in by_part or zone is None or not zone.keeps_order(seconds):
             break
         run.append(by_part[part])
-    return run or [each for each in found if each.rule.monotonic][:1]
+    return run or [dimension for dimension in found if dimension.rule.monotonic][:1]
 
 
 def _why_unordered(side: Side) -> str | None:

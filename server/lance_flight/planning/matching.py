@@ -74,7 +74,7 @@ class Match:
         if len(wanted) == 1 and wanted[0].rule.keeps_value:
             return
         together = count([lists[number] for number in _sources(wanted)]) <= MAX_COMBINATIONS
-        for group in [wanted] if together and wanted else [[each] for each in wanted]:
+        for group in [wanted] if together and wanted else [[partition_field] for partition_field in wanted]:
             if count([lists[number] for number in _sources(group)]) > MAX_COMBINATIONS:
                 self.obstacles.append((group[0], f"there are more than {MAX_COMBINATIONS} values to try"))
             else:
@@ -83,9 +83,23 @@ class Match:
 
     def _enumerable(self, lists: Mapping[int, Candidates]) -> list[PartitionField]:
         """Return the fields over constrained columns that have few values, and those that only repeat their columns."""
-        listed = [each for each in self.component.fields if set(each.source_ids) <= lists.keys()]
-        asked = _sources([each for each in listed if self.sources.constrained & set(each.source_ids)])
-        return [each for each in listed if set(each.source_ids) <= set(asked) and not self._meets_nan(each)]
+        listed = [
+            partition_field
+            for partition_field in self.component.fields
+            if set(partition_field.source_ids) <= lists.keys()
+        ]
+        asked = _sources(
+            [
+                partition_field
+                for partition_field in listed
+                if self.sources.constrained & set(partition_field.source_ids)
+            ]
+        )
+        return [
+            partition_field
+            for partition_field in listed
+            if set(partition_field.source_ids) <= set(asked) and not self._meets_nan(partition_field)
+        ]
 
     def _meets_nan(self, each: PartitionField) -> bool:
         domains = [self.sources.domains[number] for number in each.source_ids]
@@ -100,61 +114,73 @@ class Match:
         found = {number: self.sources.candidates(number) for number in known}
         lists = {number: some for number, some in found.items() if some is not None}
         given = lists.keys() & self.sources.constrained
-        identities = {each.source_ids[0]: each for each in self.component.fields if each.rule.keeps_value}
-        for each in self.component.fields:
-            if given & set(each.source_ids):
-                for number in set(each.source_ids) & identities.keys() - lists.keys():
+        identities = {
+            partition_field.source_ids[0]: partition_field
+            for partition_field in self.component.fields
+            if partition_field.rule.keeps_value
+        }
+        for partition_field in self.component.fields:
+            if given & set(partition_field.source_ids):
+                for number in set(partition_field.source_ids) & identities.keys() - lists.keys():
                     lists[number] = stored(self.component.coded(identities[number]), self.sources.domains[number])
         return lists
 
     def _applied(
         self, group: Sequence[PartitionField], columns: Mapping[int, pa.Array]
     ) -> Iterator[tuple[PartitionField, pa.Array | int]]:
-        for each in group:
-            inputs = [columns[number] for number in each.source_ids]
-            if isinstance(each.rule, Expression):
+        for partition_field in group:
+            inputs = [columns[number] for number in partition_field.source_ids]
+            if isinstance(partition_field.rule, Expression):
                 exact = [
                     values.cast(self.sources.domains[number].order.kind)
-                    for number, values in zip(each.source_ids, inputs, strict=True)
+                    for number, values in zip(partition_field.source_ids, inputs, strict=True)
                 ]
-                yield each, self.expressions.ask(each, exact)
+                yield partition_field, self.expressions.ask(partition_field, exact)
                 continue
             try:
-                yield each, each.rule.apply(inputs)
+                yield partition_field, partition_field.rule.apply(inputs)
             except (LanceFlightError, pa.ArrowException) as exc:
-                self.obstacles.append((each, f"{each.rule.type} does not apply to its columns any more: {exc}"))
+                self.obstacles.append(
+                    (partition_field, f"{partition_field.rule.type} does not apply to its columns any more: {exc}")
+                )
 
     def find(self) -> MatchResult:
         """Return the rows that are left."""
         findings = MatchResult(np.ones(len(self.component), np.bool_))
-        for each, why in self.obstacles:
-            findings.object(each.source_ids, why)
-        looked_up = {each.field_id for points in self.points for each in self._look_up(points, findings)}
-        rest = [each for each in self.component.fields if each.field_id not in looked_up]
-        for each in rest:
-            self._not_null(each, findings)
-            self._in_order(each, findings)
-        self._times([each for each in rest if each.rule.date_part in UNITS], findings)
+        for partition_field, why in self.obstacles:
+            findings.object(partition_field.source_ids, why)
+        looked_up = {
+            partition_field.field_id for points in self.points for partition_field in self._look_up(points, findings)
+        }
+        rest = [
+            partition_field for partition_field in self.component.fields if partition_field.field_id not in looked_up
+        ]
+        for partition_field in rest:
+            self._not_null(partition_field, findings)
+            self._in_order(partition_field, findings)
+        self._times([partition_field for partition_field in rest if partition_field.rule.date_part in UNITS], findings)
         return findings
 
     def _look_up(self, points: _Points, findings: MatchResult) -> list[PartitionField]:
         known: list[tuple[PartitionField, pa.Array]] = []
-        for each, values in points.values:
-            answer = self.expressions.answer(each, values) if isinstance(values, int) else values
+        for partition_field, values in points.values:
+            answer = self.expressions.answer(partition_field, values) if isinstance(values, int) else values
             if isinstance(answer, str):
-                findings.object(each.source_ids, answer)
+                findings.object(partition_field.source_ids, answer)
             else:
-                known.append((each, answer))
+                known.append((partition_field, answer))
         try:
             if known:
-                findings.rows &= rows_of([(self.component.coded(each), values) for each, values in known])
+                findings.rows &= rows_of(
+                    [(self.component.coded(partition_field), values) for partition_field, values in known]
+                )
         except pa.ArrowException as exc:
             findings.object(points.sources, f"stored values do not compare with what the columns give now: {exc}")
             return []
-        for each, _ in known:
-            findings.used.update(each.source_ids)
-            self._note_exact(each, findings)
-        return [each for each, _ in known]
+        for partition_field, _ in known:
+            findings.used.update(partition_field.source_ids)
+            self._note_exact(partition_field, findings)
+        return [partition_field for partition_field, _ in known]
 
     def _not_null(self, each: PartitionField, findings: MatchResult) -> None:
         """Drop NULL values of a field whose source, or one of whose sources, may not be NULL."""
@@ -195,14 +221,18 @@ class Match:
             findings.exact.add(number)
 
     def _times(self, fields: Sequence[PartitionField], findings: MatchResult) -> None:
-        for number in {each.source_ids[0] for each in fields} & self.sources.constrained:
-            mine = {str(each.rule.date_part): each for each in fields if each.source_ids[0] == number}
+        for number in {partition_field.source_ids[0] for partition_field in fields} & self.sources.constrained:
+            mine = {
+                str(partition_field.rule.date_part): partition_field
+                for partition_field in fields
+                if partition_field.source_ids[0] == number
+            }
             domain = self.sources.domains[number]
             problem = calendar_problem(domain)
             if problem is not None:
                 findings.object([number], problem)
                 continue
-            coded = {name: self.component.coded(each) for name, each in mine.items()}
+            coded = {name: self.component.coded(partition_field) for name, partition_field in mine.items()}
             rows = calendar_rows(coded, domain)
             findings.rows &= rows
             findings.used.update((number, aspect, "") for aspect in _ranging(domain))
@@ -240,4 +270,4 @@ def _but(domain: Domain, part: str) -> Domain:
 
 
 def _sources(fields: Sequence[PartitionField]) -> list[int]:
-    return list(dict.fromkeys(number for each in fields for number in each.source_ids))
+    return list(dict.fromkeys(number for partition_field in fields for number in partition_field.source_ids))

@@ -178,7 +178,7 @@ class Partitions:
     @classmethod
     def apart(cls, versions: Sequence[SpecPartitions]) -> Partitions:
         """Return partitions whose versions are unrelated to one another."""
-        return cls(tuple(versions), tuple(part for each in versions for part in cls.together([each]).parts))
+        return cls(tuple(versions), tuple(part for version in versions for part in cls.together([version]).parts))
 
     @cached_property
     def components(self) -> tuple[Component, ...]:

@@ -56,7 +56,7 @@ class ExpressionTypes:
             case ScalarCall("cast", _, kind):
                 return _CAST_TYPES.get(kind)
             case ScalarCall("+" | "-", (one, other)):
-                kinds = [each.type if isinstance(each, pa.Scalar) else self.of(each) for each in (one, other)]
+                kinds = [column.type if isinstance(column, pa.Scalar) else self.of(column) for column in (one, other)]
                 return kinds[0] if kinds[0] == kinds[1] else None
             case ScalarCall("negative", (inner,)):
                 return self.of(inner)
@@ -108,7 +108,7 @@ class Comparison:
     def all_on(self, expression: ScalarExpression, *sides: tuple[Op, pa.Scalar]) -> Predicate | None:
         """Return what several comparisons say together; None where one is not known."""
         found = [self.by(op, value).on(expression) for op, value in sides]
-        known = [each for each in found if each is not None]
+        known = [predicate for predicate in found if predicate is not None]
         return all_of(known) if len(known) == len(found) else None
 
 
@@ -156,7 +156,7 @@ def _wrapped(inner: ScalarExpression, amount: pa.Scalar, comparison: Comparison,
         else comparison.by(Op.EQ, pa.scalar(first, kind)).on(inner)
         for first, last in ranges
     ]
-    known = [each for each in found if each is not None]
+    known = [predicate for predicate in found if predicate is not None]
     return any_of(known) if len(known) == len(found) else None
 
 
@@ -359,11 +359,11 @@ def _condition(call: ScalarCall, kinds: ExpressionTypes) -> Predicate | None:
             return _compared(expression, Comparison(Op(function).flipped, value, kinds, _compared))
         case ScalarCall("in", (expression, *values)) if len(values) <= MAX_BRANCHES:
             found = [
-                _compared(expression, Comparison(Op.EQ, each, kinds, _compared))
-                for each in values
-                if isinstance(each, pa.Scalar) and each.is_valid
+                _compared(expression, Comparison(Op.EQ, column, kinds, _compared))
+                for column in values
+                if isinstance(column, pa.Scalar) and column.is_valid
             ]
-            known = [each for each in found if each is not None]
+            known = [predicate for predicate in found if predicate is not None]
             return any_of(known) if len(known) == len(values) else None
         case ScalarCall("like", (Column() as text, pa.Scalar() as pattern)) if prefix := _prefix_of(pattern.as_py()):
             return all_of([StartsWith(text, prefix), ComputedCondition.of(call)])
@@ -431,7 +431,7 @@ def _of_case(call: ScalarCall, comparison: Comparison) -> Predicate | None:
         before.append(negate(condition))
     last = comparison.on(otherwise)
     found.append(None if last is None else all_of([*before, last]))
-    known = [each for each in found if each is not None]
+    known = [predicate for predicate in found if predicate is not None]
     return any_of(known) if len(known) == len(found) else None
 
 

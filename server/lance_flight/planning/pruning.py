@@ -98,7 +98,7 @@ def prune(
     versions = _left_of(whole, schema, question, evaluate)
     found = [version.result(question, len(conjuncts(predicate))) for version in versions]
     pruning = Pruning(versions=tuple(found))
-    if any(each.unfiltered is not None and len(each.kept) >= FEWEST_CERTAIN for each in found):
+    if any(version.unfiltered is not None and len(version.kept) >= FEWEST_CERTAIN for version in found):
         return with_certain(pruning, whole, schema, predicate)
     return pruning
 
@@ -107,8 +107,8 @@ def with_certain(pruning: Pruning, whole: Partitions, schema: NamespaceSchema, p
     """Return the result for `predicate` with the `certain` partitions: those that its negation prunes."""
     dropped = _left_of(whole, schema, NormalForm.of(not_true(predicate, schema), schema), None)
     found = [
-        replace(each, certain=each.kept[~left.rows[each.kept]]) if each.unfiltered is not None else each
-        for each, left in zip(pruning.versions, dropped, strict=True)
+        replace(version, certain=version.kept[~left.rows[version.kept]]) if version.unfiltered is not None else version
+        for version, left in zip(pruning.versions, dropped, strict=True)
     ]
     return Pruning(versions=tuple(found))
 
@@ -126,14 +126,14 @@ def without_idle(
         return pruning
 
     def kept(of: Sequence[Predicate]) -> list[Mask]:
-        return [each.rows for each in _left_of(whole, schema, NormalForm.of(all_of(of), schema), evaluate)]
+        return [version.rows for version in _left_of(whole, schema, NormalForm.of(all_of(of), schema), evaluate)]
 
-    everything = kept([each.predicate for each in parts])
+    everything = kept([conjunct.predicate for conjunct in parts])
     idle: list[set[str]] = [set() for _ in pruning.versions]
     for part in parts:
         if part.text not in used:
             continue
-        alone, others = kept([part.predicate]), kept([each.predicate for each in parts if each is not part])
+        alone, others = kept([part.predicate]), kept([conjunct.predicate for conjunct in parts if conjunct is not part])
         for texts, mine, rest, left in zip(idle, alone, others, everything, strict=True):
             if mine.all() and np.array_equal(rest, left):
                 texts.add(part.text)
@@ -155,7 +155,10 @@ def _left_of(
     """Return what is left of every spec version."""
     expressions, conditions = Expressions(evaluate), ComputedConditions(schema, evaluate)
     everything = _everything(schema, whole.components)
-    plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
+    plans = [
+        [(disjunct, _matches(whole, disjunct, expressions, everything)) for disjunct in group]
+        for group in question.groups
+    ]
     versions = [
         _Version(
             version,
@@ -189,10 +192,10 @@ class _Version:
             for stated in alternative.leaves
             if isinstance(stated.leaf, ComputedCondition) and alternative.possible
         }
-        self.account.add(alternative, [each for each, _ in mine], computed)
+        self.account.add(alternative, [result for result, _ in mine], computed)
         left = np.full(len(self.rows), alternative.possible)
-        for each, rows in mine:
-            left &= each.rows[rows]
+        for result, rows in mine:
+            left &= result.rows[rows]
         for mask in computed.values():
             if not isinstance(mask, str):
                 left &= mask
@@ -201,16 +204,16 @@ class _Version:
     def result(self, question: NormalForm, of_the_predicate: int) -> SpecPruning:
         """Return the result; the first so many conjuncts are the predicate's, the remaining ones the hint's."""
         account, parts = self.account, question.conjuncts
-        unsure = [(place, each.predicate) for place, each in enumerate(parts) if not account.is_exact(each)]
-        unfiltered = _conjunction([each for place, each in unsure if place < of_the_predicate])
+        unsure = [(place, conjunct.predicate) for place, conjunct in enumerate(parts) if not account.is_exact(conjunct)]
+        unfiltered = _conjunction([predicate for place, predicate in unsure if place < of_the_predicate])
         kept = np.flatnonzero(self.rows).astype(np.int64, copy=False)
         return SpecPruning(
             spec_id=self.partitions.spec.id,
             total=len(self.rows),
             kept=kept,
-            used=tuple(each.text for each in parts if account.is_used(each)),
-            unused=tuple(account.unused(each) for each in parts if not account.is_used(each)),
-            residual=_conjunction([each for _, each in unsure]),
+            used=tuple(conjunct.text for conjunct in parts if account.is_used(conjunct)),
+            unused=tuple(account.unused(conjunct) for conjunct in parts if not account.is_used(conjunct)),
+            residual=_conjunction([predicate for _, predicate in unsure]),
             unfiltered=unfiltered,
             certain=kept if unfiltered is None else kept[:0],
         )

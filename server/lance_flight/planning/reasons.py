@@ -42,17 +42,17 @@ class PruningReport:
         if not alternative.possible:
             self._used.update(alternative.leaves)
             return
-        for each in found:
-            for number, whys in each.why.items():
+        for result in found:
+            for number, whys in result.why.items():
                 self._obstacles.setdefault(number, []).extend(whys)
         for stated in alternative.leaves:
             if stated in computed:
                 self._add_computed(stated, computed[stated])
                 continue
             keys = {stated.source, stated.says}
-            if stated.domain is not None and any(keys & each.used for each in found):
+            if stated.domain is not None and any(keys & result.used for result in found):
                 self._used.add(stated)
-            if not (stated.holds or (stated.domain is not None and any(keys & each.exact for each in found))):
+            if not (stated.holds or (stated.domain is not None and any(keys & result.exact for result in found))):
                 self._inexact.add(stated)
 
     def _add_computed(self, stated: Stated, found: Mask | str) -> None:
@@ -85,13 +85,13 @@ class PruningReport:
         if stated.why or stated.source is None:
             return self._not_computed.get(stated, stated.why)
         obstacles = dict.fromkeys(self._obstacles.get(stated.source, ()))
-        fields = [each for each in self.spec.fields if stated.source in each.source_ids]
-        whys = [*obstacles] or [self._need(each, stated) for each in fields]
+        fields = [field for field in self.spec.fields if stated.source in field.source_ids]
+        whys = [*obstacles] or [self._need(field, stated) for field in fields]
         whys += [
-            f"rows may not lie by {describe(each, self.names)}: an older release wrote them; ALTER TABLE … REWRITE PARTITIONS"
+            f"rows may not lie by {describe(field, self.names)}: an older release wrote them; ALTER TABLE … REWRITE PARTITIONS"
             " moves those"
-            for each in self.doubtful
-            if stated.source in each.source_ids
+            for field in self.doubtful
+            if stated.source in field.source_ids
         ]
         return ", ".join(whys) or f"v{self.spec.id} has no partition field over {self.names[stated.source]}"
 

@@ -142,7 +142,7 @@ def columns_of_expression(expression: ScalarExpression) -> Iterator[Column]:
 def _has_part(expression: ScalarExpression, part: ScalarExpression) -> bool:
     if type(expression) is type(part) and expression == part:
         return True
-    return isinstance(expression, ScalarCall) and any(_has_part(each, part) for each in expression.arguments)
+    return isinstance(expression, ScalarCall) and any(_has_part(column, part) for column in expression.arguments)
 
 
 def replaced(
@@ -153,7 +153,7 @@ def replaced(
     if other is not None:
         return other
     if isinstance(expression, ScalarCall):
-        return replace(expression, arguments=tuple(replaced(each, change) for each in expression.arguments))
+        return replace(expression, arguments=tuple(replaced(column, change) for column in expression.arguments))
     return expression
 
 

@@ -152,7 +152,7 @@ class Conditions:
         return None if column is None else f"{column} {words}"
 
     def _joined(self, arguments: Sequence[Node], word: str) -> str | None:
-        parts = [self.sql(each) for each in arguments]
+        parts = [self.sql(argument) for argument in arguments]
         return None if None in parts else f" {word} ".join(f"({part})" for part in parts)
 
     def _not(self, arguments: Sequence[Node]) -> str | None:

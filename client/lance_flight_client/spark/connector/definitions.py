@@ -59,7 +59,7 @@ def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> s
     """Return the CREATE TABLE for columns, transforms and properties of Spark's; `table` is quoted, `kind` may be OR REPLACE TABLE."""
     properties: Mapping[str, str] = given["properties"]
     _check_properties(properties)
-    columns = ", ".join(_column(each) for each in given["columns"])
+    columns = ", ".join(_column(column) for column in given["columns"])
     fields = partition_fields(given["partitioning"])
     options = ", ".join(f"{name} = {text(value)}" for name, value in properties.items() if name in _KEPT)
     comment = properties.get("comment")
@@ -101,15 +101,15 @@ def _column(column: Mapping[str, Any]) -> str:
 
 def _check_inside(path: tuple[str, ...], kind: spark.DataType) -> None:
     """Refuse NOT NULL inside a struct, which no type in SQL says."""
-    for each in kind if isinstance(kind, spark.StructType) else ():
-        inside = (*path, each.name)
-        if not each.nullable:
+    for column in kind if isinstance(kind, spark.StructType) else ():
+        inside = (*path, column.name)
+        if not column.nullable:
             name = ".".join(inside)
             raise Unsupported(
                 f"column {name!r} inside {path[0]!r} is NOT NULL; expected one that may be NULL, and ALTER COLUMN {name} SET NOT NULL by the"
                 " service's SQL"
             )
-        _check_inside(inside, each.dataType)
+        _check_inside(inside, column.dataType)
     if isinstance(kind, spark.ArrayType):
         _check_inside((*path, "element"), kind.elementType)
 
@@ -147,7 +147,7 @@ def type_words(kind: spark.DataType) -> str:
         case spark.ArrayType():
             return f"ARRAY<{type_words(kind.elementType)}>"
         case spark.StructType():
-            return f"STRUCT<{', '.join(f'{quoted(each.name)} {type_words(each.dataType)}' for each in kind)}>"
+            return f"STRUCT<{', '.join(f'{quoted(column.name)} {type_words(column.dataType)}' for column in kind)}>"
     if type(kind).__name__ == "TimeType":
         return "TIME"
     words = _TYPES.get(type(kind))
@@ -160,11 +160,11 @@ def type_words(kind: spark.DataType) -> str:
 
 def partition_fields(transforms: Sequence[Mapping[str, Any]]) -> str:
     """Return transforms of Spark's as partition fields; `days(ts)` is three of them, as `day` alone is that of a month."""
-    return ", ".join(field for each in transforms for field in _fields(each))
+    return ", ".join(field for transform in transforms for field in _fields(transform))
 
 
 def _fields(transform: Mapping[str, Any]) -> Iterator[str]:
-    name, arguments = transform["transform"].lower(), [_argument(each) for each in transform["arguments"]]
+    name, arguments = transform["transform"].lower(), [_argument(argument) for argument in transform["arguments"]]
     if name == "identity":
         yield from arguments
     elif name in _CALENDAR:
@@ -189,7 +189,7 @@ def described(columns: spark.StructType, known: Iterable[Mapping[str, str | None
     >>> described(columns, [{"name": "n", "default": "3", "comment": "few"}]).fields[0].metadata["CURRENT_DEFAULT"]
     "CAST('3' AS bigint)"
     """
-    by_name = {each["name"]: each for each in known}
+    by_name = {schema["name"]: schema for schema in known}
     return spark.StructType([_described(column, by_name.get(column.name, {})) for column in columns])
 
 
@@ -206,9 +206,9 @@ def _described(column: spark.StructField, known: Mapping[str, str | None]) -> sp
 
 def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
     """Return the one statement that makes all changes of a table that Spark asks for; `Unsupported` where it takes several."""
-    of_columns = ", ".join(_ACTIONS[each["change"]](each) for each in changes if each["change"] in _ACTIONS)
+    of_columns = ", ".join(_ACTIONS[change["change"]](change) for change in changes if change["change"] in _ACTIONS)
     statements = [f"ALTER TABLE {table} {of_columns}"] if of_columns else []
-    statements += [_OTHERS[each["change"]](table, each) for each in changes if each["change"] in _OTHERS]
+    statements += [_OTHERS[change["change"]](table, change) for change in changes if change["change"] in _OTHERS]
     if len(statements) != 1:
         raise Unsupported(
             f"a change of {' and of '.join(_kinds(changes))} is a commit each; expected a statement for each of them"
@@ -218,12 +218,15 @@ def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
 
 def dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return the paths of columns that changes drop."""
-    return [tuple(each["column"]) for each in changes if each["change"] == "drop"]
+    return [tuple(change["column"]) for change in changes if change["change"] == "drop"]
 
 
 def with_stored_paths(changes: Sequence[Mapping[str, Any]], source: pa.Schema) -> list[Mapping[str, Any]]:
     """Return changes with the names that the fields inside lists and maps have in a table; Spark calls them element, key and value."""
-    return [{**each, "column": _stored_path(source, each["column"])} if "column" in each else each for each in changes]
+    return [
+        {**change, "column": _stored_path(source, change["column"])} if "column" in change else change
+        for change in changes
+    ]
 
 
 def _stored_path(source: pa.Schema, path: Sequence[str]) -> list[str]:
@@ -235,7 +238,7 @@ def _stored_path(source: pa.Schema, path: Sequence[str]) -> list[str]:
         found.append(fields[name].name)
         kind = storage_of(fields[name].type)
         inner = children(kind)
-        names = [each.name for each in inner] if pa.types.is_struct(kind) else _INSIDE.get(len(inner), ())
+        names = [column.name for column in inner] if pa.types.is_struct(kind) else _INSIDE.get(len(inner), ())
         fields = dict(zip(names, inner, strict=True))
     return [*found, *path[len(found) :]]
 
@@ -258,7 +261,9 @@ def check_sources(partitioning: Sequence[Mapping[str, Any]], paths: Sequence[tup
 
 
 def _kinds(changes: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys("columns" if each["change"] in _ACTIONS else repr(each["name"]) for each in changes))
+    return list(
+        dict.fromkeys("columns" if change["change"] in _ACTIONS else repr(change["name"]) for change in changes)
+    )
 
 
 def _added(change: Mapping[str, Any]) -> str:
@@ -367,14 +372,14 @@ def _of_snapshot(snapshot: Snapshot) -> TableDescription:
 
 
 def _whole(fields: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in fields if None not in each["columns"]]
+    return [column for column in fields if None not in column["columns"]]
 
 
 def _fields_of(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     paths = snapshot.schema.paths
-    for each in snapshot.current_spec.fields:
-        columns = [paths[number][0] if number in paths else None for number in each.source_ids]
-        match each.rule:
+    for partition_field in snapshot.current_spec.fields:
+        columns = [paths[number][0] if number in paths else None for number in partition_field.source_ids]
+        match partition_field.rule:
             case Expression(sql=sql):
                 yield _field("expr", [sql], columns)
             case rule:

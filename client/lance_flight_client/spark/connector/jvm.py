@@ -62,11 +62,11 @@ def code_of(exc: LanceFlightError | ServerError) -> str:
 
 def _kinds(kind: type[LanceFlightError]) -> Iterator[type[LanceFlightError]]:
     yield kind
-    for each in kind.__subclasses__():
-        yield from _kinds(each)
+    for error in kind.__subclasses__():
+        yield from _kinds(error)
 
 
-_SQLSTATES = {each.code: each.sqlstate for each in _kinds(LanceFlightError) if "code" in each.__dict__}
+_SQLSTATES = {error.code: error.sqlstate for error in _kinds(LanceFlightError) if "code" in error.__dict__}
 
 
 PICKLER: Any = CPickleSerializer()

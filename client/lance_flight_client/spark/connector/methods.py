@@ -154,7 +154,7 @@ def alter_table(given: Arguments) -> None:
         # DROP COLUMN IF EXISTS of one that is not there.
         return
     paths = definitions.dropped(changes)
-    if paths or any(len(each.get("column", ())) > 1 for each in changes):
+    if paths or any(len(change.get("column", ())) > 1 for change in changes):
         relation = load(given["options"], backend(given), named(given))
         definitions.check_sources(describe(backend(given), named(given), relation).partitioning, paths)
         changes = definitions.with_stored_paths(changes, relation.source)
@@ -229,8 +229,10 @@ def push_predicates(given: Arguments) -> list[str]:
     if not relation.takes_conditions:
         return ["none"] * len(given["predicates"])
     conditions = Conditions.over(relation.source)
-    is_taken = [conditions.sql(each) is not None for each in given["predicates"]]
-    taken = conditions.all_of([each for each, taken in zip(given["predicates"], is_taken, strict=True) if taken])
+    is_taken = [conditions.sql(predicate) is not None for predicate in given["predicates"]]
+    taken = conditions.all_of(
+        [predicate for predicate, taken in zip(given["predicates"], is_taken, strict=True) if taken]
+    )
     use = "whole" if taken is not None and relation.decides(taken) else "part"
     return [use if taken else "none" for taken in is_taken]
 
@@ -318,11 +320,13 @@ def begin_write(given: Arguments) -> dict[str, Any]:
     if isinstance(relation, NewTable | NewServerTable):
         known_options(given["write_options"], (), "write to a new table")
     options = TableWriteOptions.parse(given["write_options"])
-    if any(each["is_pinned"] for each in given["compared"]):
+    if any(comparison["is_pinned"] for comparison in given["compared"]):
         # A MERGE that only inserts has the options of its target twice: those of a point would leave the newest rows out of sight.
         check_options(options.points, (), "MERGE of a table")
     compared = [
-        writes.Compared(relation_of(each), each["predicates"]) for each in given["compared"] if not each["is_pinned"]
+        writes.Compared(relation_of(comparison), comparison["predicates"])
+        for comparison in given["compared"]
+        if not comparison["is_pinned"]
     ]
     planned = writes.begun(
         relation, schema, Replaces(given["replaces"]), given["predicates"], options=options, compared=compared
@@ -358,10 +362,12 @@ def procedures(given: Arguments) -> dict[str, Any]:
     del given
     return {
         name: {
-            "description": each.description,
-            "parameters": [{"name": called, "required": called in each.required} for called in each.parameters],
+            "description": procedure.description,
+            "parameters": [
+                {"name": called, "required": called in procedure.required} for called in procedure.parameters
+            ],
         }
-        for name, each in PROCEDURES.items()
+        for name, procedure in PROCEDURES.items()
     }
 
 
@@ -388,8 +394,8 @@ def rows_of(relation: Relation, planned: ReadPlan) -> int | None:
 
 METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
     {
-        each.__name__: each
-        for each in (
+        method.__name__: method
+        for method in (
             list_namespaces,
             load_namespace,
             create_namespace,

@@ -58,10 +58,10 @@ _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
         "branch": quoted,
         "version": _point,
         **{
-            each.name: _KINDS[each.kind]
+            argument.name: _KINDS[argument.kind]
             for operation in OPERATIONS.values()
-            for each in operation.arguments
-            if each.clause
+            for argument in operation.arguments
+            if argument.clause
         },
     }
 )
@@ -101,11 +101,11 @@ class Procedure:
 PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
     {
         **{
-            each.procedure: Procedure(
-                each.summary.capitalize(), each.statement, optional=MappingProxyType(each.clauses)
+            operation.procedure: Procedure(
+                operation.summary.capitalize(), operation.statement, optional=MappingProxyType(operation.clauses)
             )
-            for each in OPERATIONS.values()
-            if each.procedure
+            for operation in OPERATIONS.values()
+            if operation.procedure
         },
         "rollback": Procedure(
             "Make a new version that equals an old one",

@@ -59,7 +59,7 @@ class Aggregation:
         """Return what Spark asks for; None where one of it may mean something else in SQL."""
         conditions = Conditions.over(source)
         fields = [field for key in keys if (field := _compared(conditions, source, key)) is not None]
-        calls = [_call(conditions, source, place, each) for place, each in enumerate(aggregates)]
+        calls = [_call(conditions, source, place, aggregate) for place, aggregate in enumerate(aggregates)]
         known = [call for call in calls if call is not None]
         return cls(tuple(fields), tuple(known)) if (len(fields), len(known)) == (len(keys), len(aggregates)) else None
 
@@ -122,7 +122,9 @@ def answer(backend: SqlRunner, relation: Relation, predicates: Sequence[Node], a
     """Return the rows of an aggregation that metadata have for all rows that fulfil predicates; None where rows have to be read."""
     conditions = Conditions.over(relation.source)
     condition = conditions.all_of(predicates)
-    if any(conditions.sql(each) is None for each in predicates) or not isinstance(relation, DirectTable | ServerTable):
+    if any(conditions.sql(predicate) is None for predicate in predicates) or not isinstance(
+        relation, DirectTable | ServerTable
+    ):
         return None
     if isinstance(relation, ServerTable):
         return _from_metadata(backend, asked, asked.sql(name_of(relation), condition))
@@ -153,7 +155,7 @@ def query(relation: Relation, predicates: Sequence[Node], asked: Aggregation) ->
     conditions = Conditions.over(relation.source)
     if found is None or asked.keys or any(call.is_distinct for call in asked.calls):
         return None
-    if any(conditions.sql(each) is None for each in predicates):
+    if any(conditions.sql(predicate) is None for predicate in predicates):
         return None
     sql = asked.sql(found.name, conditions.all_of(predicates))
     return replace(found, name=f"({sql}) AS answered", source=asked.schema)

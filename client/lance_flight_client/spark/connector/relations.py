@@ -385,7 +385,7 @@ def _check_listed(backend: SqlRunner, table: NamedTable, kind: str, name: str) -
 
 
 def _check_columns(before: Relation, after: Relation, point: str, table: NamedTable) -> None:
-    now, then = (_plain(with_required(spark_schema(each.source), each.source)) for each in (before, after))
+    now, then = (_plain(with_required(spark_schema(relation.source), relation.source)) for relation in (before, after))
     if now != then:
         raise Unsupported(
             f"table {table.name!r} has other columns at {point} than now: {then.simpleString()}; expected VERSION AS OF or TIMESTAMP AS OF"
@@ -396,8 +396,8 @@ def _check_columns(before: Relation, after: Relation, point: str, table: NamedTa
 def _plain(columns: StructType) -> StructType:
     """Return columns without what is said of them."""
     found = StructType()
-    for each in columns:
-        found = found.add(each.name, each.dataType, each.nullable)
+    for column in columns:
+        found = found.add(column.name, column.dataType, column.nullable)
     return found
 
 
@@ -453,7 +453,7 @@ def _enough(pieces: Sequence[TablePiece], wanted: int) -> Iterator[tuple[TablePi
     start, step = 0, _FIRST_COUNTED
     while start < len(pieces) and wanted > 0:
         some = pieces[start : start + step]
-        for piece, rows in zip(some, row_counts([each.part.table for each in some]), strict=True):
+        for piece, rows in zip(some, row_counts([table_piece.part.table for table_piece in some]), strict=True):
             if rows and wanted > 0:
                 yield piece, rows
                 wanted -= rows

@@ -88,7 +88,7 @@ class SharedSession:
         """Run a statement that returns rows."""
         with self._client() as (client, options):
             info = client.get_flight_info(statement(sql), options)
-            return pa.concat_tables([client.do_get(each.ticket, options).read_all() for each in info.endpoints])
+            return pa.concat_tables([client.do_get(endpoint.ticket, options).read_all() for endpoint in info.endpoints])
 
     def send(self, table: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         """Add rows to a temporary table of the session, in one commit."""
@@ -214,13 +214,13 @@ class ServerWrite:
         write = (
             self if self.replaces is not Replaces.READ or self.condition is not None else replace(self, condition=read)
         )
-        if any(each.mark for each in sent) or self.replaces in {Replaces.TABLE, Replaces.READ}:
+        if any(message.mark for message in sent) or self.replaces in {Replaces.TABLE, Replaces.READ}:
             write.run(write.inserted(sent))
         self.session.close()
 
     def inserted(self, sent: Sequence[Sent]) -> str:
         """Return the statement that adds the rows of some tasks, or overwrites others by them."""
-        marks = [each.mark for each in sent if each.mark is not None]
+        marks = [message.mark for message in sent if message.mark is not None]
         columns = ", ".join(map(quoted, self.columns.names))
         where = f"{quoted(self.mark)} IN ({', '.join(map(text, marks))})" if marks else "false"
         is_overwriting = self.replaces is Replaces.PARTITIONS or not self._needs_room

@@ -59,7 +59,7 @@ def opened(relation: Relation, options: Mapping[str, str]) -> StreamPlan:
     if condition is not None:
         check_condition(condition, plan.source)
     read = replace(plan, options=replace(plan.options, filter=condition, partitions=partitions))
-    required = tuple(each for each in read.wanted if not each.nullable or pa.types.is_struct(each.type))
+    required = tuple(column for column in read.wanted if not column.nullable or pa.types.is_struct(column.type))
     return replace(plan_stream(read, StreamReadOptions.parse(given)), required=required)
 
 
@@ -144,8 +144,8 @@ def abort_batch(given: Arguments) -> None:
 def _ended(given: Arguments) -> tuple[StreamWriter, list[WrittenInBatch | None]]:
     write: BatchWrite = unpickled(given["write"])
     messages = [
-        None if each is None else WrittenInBatch(planned=write.planned, query=write.query, parts=each.parts)
-        for each in writes.messages_of(given["messages"])
+        None if message is None else WrittenInBatch(planned=write.planned, query=write.query, parts=message.parts)
+        for message in writes.messages_of(given["messages"])
     ]
     return StreamWriter(write.planned, write.stream), messages
 

@@ -216,9 +216,9 @@ def begun(
 def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> PlannedWrite:
     """Return a write that rests on the partitions which its rows were compared with, as they were then."""
     plans = [
-        each.relation.where(Conditions.over(each.relation.source).all_of(each.predicates))
-        for each in compared
-        if isinstance(each.relation, DirectTable)
+        comparison.relation.where(Conditions.over(comparison.relation.source).all_of(comparison.predicates))
+        for comparison in compared
+        if isinstance(comparison.relation, DirectTable)
     ]
     if not plans:
         return planned
@@ -233,7 +233,11 @@ def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> Pl
 
 def _compared_at_server(relation: ServerTable, schema: StructType, compared: Sequence[Compared]) -> ServerWrite:
     check_changeable(relation)
-    tables = [(each.relation, each.predicates) for each in compared if isinstance(each.relation, ServerTable)]
+    tables = [
+        (comparison.relation, comparison.predicates)
+        for comparison in compared
+        if isinstance(comparison.relation, ServerTable)
+    ]
     oldest = min((table for table, _ in tables), key=lambda table: table.options.snapshot or 0, default=relation)
     conditions = [Conditions.over(table.source).all_of(predicates) for table, predicates in tables]
     condition = None if None in conditions else " OR ".join(f"({each})" for each in conditions if each)
@@ -241,7 +245,7 @@ def _compared_at_server(relation: ServerTable, schema: StructType, compared: Seq
 
 
 def _check_none(options: TableWriteOptions) -> None:
-    name = next((each.name for each in fields(options) if getattr(options, each.name) is not None), None)
+    name = next((field.name for field in fields(options) if getattr(options, field.name) is not None), None)
     if name is not None:
         raise Unsupported(
             f"write to a table: option {name!r} through a server; expected none, or a catalog with the option 'root'"
@@ -310,7 +314,7 @@ def tasks(planned: PlannedWrite | ServerWrite) -> dict[str, str]:
 
 def messages_of(sent: Sequence[str | None]) -> list[Any]:
     """Return what the tasks of a write have said; None for those that failed."""
-    return [None if each is None else PICKLER.loads(base64.b64decode(each)) for each in sent]
+    return [None if message is None else PICKLER.loads(base64.b64decode(message)) for message in sent]
 
 
 def commit(write: TableWrite, written: Sequence[Any], read: Any) -> None:
@@ -352,7 +356,7 @@ def deletion(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str
 def exactly(source: pa.Schema, predicates: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the condition that is all predicates and nothing less, '' for none of them; None where SQL cannot say one."""
     conditions = Conditions.over(source)
-    found = [conditions.sql(each) for each in predicates if each.get("literal") != "true"]
+    found = [conditions.sql(predicate) for predicate in predicates if predicate.get("literal") != "true"]
     return None if None in found else " AND ".join(f"({condition})" for condition in found)
 
 

@@ -198,7 +198,7 @@ def new_id(now: datetime, known: Sequence[str] = ()) -> str:
     >>> new_id(datetime(2026, 3, 1, tzinfo=UTC), ["20260301T020000.000000Z-1f3c"])[:-4]
     '20260301T020000.000001Z-'
     """
-    moment = max([now.astimezone(UTC), *(moment_of(each) + timedelta(microseconds=1) for each in known)])
+    moment = max([now.astimezone(UTC), *(moment_of(backup_id) + timedelta(microseconds=1) for backup_id in known)])
     return f"{moment.strftime(_MOMENT)}-{secrets.token_hex(2)}"
 
 

@@ -85,7 +85,9 @@ def in_parallel(work: Callable[[Any], object], items: Sequence[Any]) -> None:
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="backup") as pool:
         begun = [pool.submit(work, item) for item in items]
         wait(begun, return_when=FIRST_EXCEPTION)
-        failed = next((each for each in begun if each.done() and not each.cancelled() and each.exception()), None)
+        failed = next(
+            (future for future in begun if future.done() and not future.cancelled() and future.exception()), None
+        )
         if failed is not None:
             pool.shutdown(cancel_futures=True)
             failed.result()
@@ -141,7 +143,7 @@ class Journal:
                 self.progress(*self._done)
             if is_copied:
                 self._waiting.append(file)
-            if len(self._waiting) >= BATCH_FILES or sum(each.size for each in self._waiting) >= BATCH_BYTES:
+            if len(self._waiting) >= BATCH_FILES or sum(saved_file.size for saved_file in self._waiting) >= BATCH_BYTES:
                 self._write()
 
     def flush(self) -> None:
@@ -230,7 +232,7 @@ def read_backup(target: Store, backup_id: str) -> StoredBackup:
 
 def backups_in(target: Store) -> Iterator[StoredBackup]:
     """Yield all whole backups of a target, oldest first."""
-    return (read_backup(target, each) for each in ids_in(target) if is_whole(target, each))
+    return (read_backup(target, backup_id) for backup_id in ids_in(target) if is_whole(target, backup_id))
 
 
 def backup_at(place: Store, backup_id: str | None = None) -> StoredBackup:
@@ -239,7 +241,7 @@ def backup_at(place: Store, backup_id: str | None = None) -> StoredBackup:
         return read_backup(place.parent, place.name)
     if backup_id is not None:
         return read_backup(place, backup_id)
-    whole = [each for each in ids_in(place) if is_whole(place, each)]
+    whole = [identifier for identifier in ids_in(place) if is_whole(place, identifier)]
     if not whole:
         raise NotFound(
             f"there is no backup in {place.name!r}; expected a directory that `lance-flight backup` wrote to"

@@ -284,7 +284,7 @@ def backup(
     )
     if dry_run:
         over = [] if since is None else _outdated(target, rules.selection(root.store), since)[0]
-        removed = tuple(each.manifest.id for each in over)
+        removed = tuple(backup.manifest.id for backup in over)
         return run.report(run.planned(), resumed=backup_id is not None, dry_run=True, removed=removed)
     _remove_leftovers(target)
     with _claimed(run.place, rules.request(root.store)):
@@ -329,12 +329,16 @@ def _outdated(
 ) -> tuple[list[StoredBackup], set[tuple[str, str]]]:
     """Return the backups of a selection that are over, and the files that all others need, each with the backup that holds it."""
     found = list(backups_in(target))
-    ours = [each for each in found if _kept_selection(target.child(each.manifest.id)) == selection]
-    over = [each for each in ours[:-1] if each.manifest.created_at < since]
-    begun = [each for each in ids_in(target) if moment_of(each) >= since and BEGUN_FILE in target.child(each).files()]
-    if any(not is_whole(target, each) for each in begun):
+    ours = [backup for backup in found if _kept_selection(target.child(backup.manifest.id)) == selection]
+    over = [backup for backup in ours[:-1] if backup.manifest.created_at < since]
+    begun = [
+        backup_id
+        for backup_id in ids_in(target)
+        if moment_of(backup_id) >= since and BEGUN_FILE in target.child(backup_id).files()
+    ]
+    if any(not is_whole(target, backup_id) for backup_id in begun):
         over = []
-    kept = [each.manifest for each in found if each not in over]
+    kept = [backup.manifest for backup in found if backup not in over]
     return over, {(file.backup or manifest.id, file.path) for manifest in kept for file in manifest.files}
 
 

@@ -67,8 +67,8 @@ def files_of(root: Store, table: Table, snapshot: Snapshot) -> SnapshotFiles:
     for tag in tags_of(table.log.store.open()):
         if tag.branch is None and tag.version == snapshot.version:
             found.files[_join(location_of(root, table.log.store), f"{_TAG_REFS}/{tag.name}.json")] = None
-    for each in map_tables(partial(_pinned_files, root, table.store), snapshot.all_tables(), "backup-listing"):
-        found.add(each)
+    for files in map_tables(partial(_pinned_files, root, table.store), snapshot.all_tables(), "backup-listing"):
+        found.add(files)
     return found
 
 

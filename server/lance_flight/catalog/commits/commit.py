@@ -99,7 +99,9 @@ def is_old(began: float) -> bool:
 
 def has_data(update: TableUpdate, root: Store) -> bool:
     """Return whether the data files that an update adds are there."""
-    return _has(update, root, DATA, {PurePosixPath(file.path).name for each in update.fragments for file in each.files})
+    return _has(
+        update, root, DATA, {PurePosixPath(file.path).name for fragment in update.fragments for file in fragment.files}
+    )
 
 
 def _has_files(part: PartitionChange, root: Store) -> bool:

@@ -218,8 +218,10 @@ class _Publication:
         pins = self._tables.pins(step, tables, None, self._operation)
         rows = side.rows_of([table.object_id for table in tables])
         known = [
-            rows[each.name].cast(each.type) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
-            for each in columns
+            rows[column.name].cast(column.type)
+            if column.name in rows.column_names
+            else pa.nulls(len(rows), column.type)
+            for column in columns
         ]
         return repinned(pa.Table.from_arrays(known, schema=columns), pins)
 
@@ -265,8 +267,8 @@ def _rows(dataset: LanceDataset) -> Rows:
     """Return what tells the rows of a version: each fragment with its number of rows, its deletions and its files."""
     found = (fragment.metadata for fragment in dataset.get_fragments())
     return frozenset(
-        (each.id, each.physical_rows, _deletions(each.deletion_file), frozenset(file.path for file in each.files))
-        for each in found
+        (value.id, value.physical_rows, _deletions(value.deletion_file), frozenset(file.path for file in value.files))
+        for value in found
     )
 
 
@@ -277,16 +279,16 @@ def _deletions(file: DeletionFile | None) -> tuple[int, ...] | None:
 def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
     """Return whether rows have values in columns of a namespace with other ids than those known, but for defaults."""
     new = [
-        each
-        for each in dataset.schema
-        if field_id(each) is not None and field_id(each) not in known and DEFAULT not in (each.metadata or {})
+        field
+        for field in dataset.schema
+        if field_id(field) is not None and field_id(field) not in known and DEFAULT not in (field.metadata or {})
     ]
     stored = {number for part in dataset.get_fragments() for file in part.metadata.files for number in file.fields}
     found = numbers_of_columns(dataset) if new else {}
     # A column that is NULL, and was widened then, is NULL in files of its own.
     return any(
-        not stored.isdisjoint(found[field_id(each)]) and _count_where(dataset, f"`{each.name}` IS NOT NULL")
-        for each in new
+        not stored.isdisjoint(found[field_id(field)]) and _count_where(dataset, f"`{field.name}` IS NOT NULL")
+        for field in new
     )
 
 

@@ -101,16 +101,16 @@ class NewColumns:
         """Write the new columns; `DataError` names the table, and what cannot be computed."""
         dataset = partitions.open_at(self.table, self.base)
         physical = identified(dataset, self.step.before)
-        schema = pa.schema([_renamed(each).remove_metadata() for each in self.fresh])
-        read = {n for each in self.fresh for n in _sources(each, self.step)}
-        sources = [each.name for each in physical if field_id(each) in read] or [physical[0].name]
-        documents = {each.name for each in physical if is_json(each.type)}
+        schema = pa.schema([_renamed(field).remove_metadata() for field in self.fresh])
+        read = {n for field in self.fresh for n in _sources(field, self.step)}
+        sources = [field.name for field in physical if field_id(field) in read] or [physical[0].name]
+        documents = {field.name for field in physical if is_json(field.type)}
         failed: list[LanceFlightError] = []
 
         def compute(lacking: Collection[int], batch: pa.RecordBatch) -> pa.RecordBatch:
             batch = with_documents(batch, documents)
             try:
-                columns = [self._values(each, batch, physical, lacking) for each in self.fresh]
+                columns = [self._values(field, batch, physical, lacking) for field in self.fresh]
             except LanceFlightError as exc:
                 failed.append(exc)
                 raise
@@ -143,16 +143,16 @@ class NewColumns:
         if computed is None:
             return self._cast(target, batch, physical, lacking)
         columns = [self.step.before.column(number) for number in computed.sources]
-        sources = [self._cast(each, batch, physical, lacking) for each in columns if each is not None]
+        sources = [self._cast(column, batch, physical, lacking) for column in columns if column is not None]
         return with_one_nan(computed.values(sources, batch.num_rows))
 
     def _cast(
         self, target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], lacking: Collection[int]
     ) -> pa.Array:
-        stored = {field_id(each) for each in physical}.difference(lacking)
+        stored = {field_id(field) for field in physical}.difference(lacking)
         missed = {number: value for number, value in self.identity.by_source.items() if number not in stored}
         fills = {number: Fill(pa.repeat(value, batch.num_rows)) for number, value in missed.items()}
-        there = next((each for each in physical if field_id(each) == namespace_id(target)), None)
+        there = next((field for field in physical if field_id(field) == namespace_id(target)), None)
         if there is None or namespace_id(target) in lacking:
             return missing(batch.num_rows, target, fills)
         return cast(batch.column(there.name), there, target, self.table.name, fills)
@@ -243,7 +243,7 @@ class WrittenColumns:
 
 
 def _columns(dataset: LanceDataset, fresh: Sequence[pa.Field]) -> tuple[str, tuple[int | None, ...], int]:
-    return dataset.uri, tuple(field_id(each) for each in fresh), least_number(dataset)
+    return dataset.uri, tuple(field_id(field) for field in fresh), least_number(dataset)
 
 
 def _paths(fragment: FragmentMetadata) -> tuple[str, ...]:
@@ -285,7 +285,7 @@ class _Table:
     def at(cls, store: Store, base: FixedPin, step: SchemaStep, identity: IdentityValues) -> Self:
         dataset = partitions.open_at(store, base)
         physical = identified(dataset, step.before)
-        stored = {field_id(each) for each in physical}
+        stored = {field_id(field) for field in physical}
         lacking = {number for number in identity.by_source if number not in stored}
         return cls(dataset=dataset, physical=physical, target=_target(physical, step, lacking), step=step)
 
@@ -296,7 +296,7 @@ class _Table:
             return self.target
         kept = {key: value for key, value in (self.dataset.schema.metadata or {}).items() if key != COMMENT}
         said = {} if self.step.after.comment is None else {COMMENT: self.step.after.comment.encode()}
-        return pa.schema([without_ids(each) for each in self.target], kept | said or None)
+        return pa.schema([without_ids(field) for field in self.target], kept | said or None)
 
     @property
     def numbers(self) -> dict[Key, int]:
@@ -312,7 +312,7 @@ class _Table:
         """The columns whose values have to be written."""
         known = self.numbers
         files = [_Stored(known, fragment) for fragment in self.fragments]
-        return [each for each in self.target if _is_written(each, self.physical, self.step, files)]
+        return [field for field in self.target if _is_written(field, self.physical, self.step, files)]
 
 
 def new_columns(
@@ -392,12 +392,12 @@ def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
 def _target(physical: Sequence[pa.Field], step: SchemaStep, lacking: Collection[int]) -> pa.Schema:
     """Return the namespace's columns but those `lacking`, then what the table has beyond those of before."""
     before = set(step.before.paths)
-    extra = [each for each in physical if field_id(each) not in before]
-    clash = [each.name for each in extra if each.name in step.after.table.names]
+    extra = [field for field in physical if field_id(field) not in before]
+    clash = [field.name for field in extra if field.name in step.after.table.names]
     if clash:
         raise SchemaError("table", [f"column {clash[0]!r} is there already in a partition table, as one of its own"])
-    kept = [each for each in step.after.table if field_id(each) not in lacking]
-    return pa.schema([*(_as_stored(each, physical) for each in kept), *extra])
+    kept = [field for field in step.after.table if field_id(field) not in lacking]
+    return pa.schema([*(_as_stored(field, physical) for field in kept), *extra])
 
 
 def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:
@@ -405,8 +405,8 @@ def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:
 
     Lance takes no NOT NULL back without writing, nor says it later.
     """
-    there = next((each for each in physical if field_id(each) == field_id(target)), None)
-    inner = [_as_stored(each, [] if there is None else children(there.type)) for each in children(target.type)]
+    there = next((field for field in physical if field_id(field) == field_id(target)), None)
+    inner = [_as_stored(child, [] if there is None else children(there.type)) for child in children(target.type)]
     kind = rebuilt(target.type, inner) if inner else target.type
     is_nullable = target.nullable or (there is not None and there.nullable)
     return pa.field(target.name, kind, is_nullable, target.metadata)
@@ -421,17 +421,17 @@ def _is_written(target: pa.Field, physical: Sequence[pa.Field], step: SchemaStep
     mine = field_id(target)
     if mine in step.computed or _takes_name(target, physical):
         return True
-    there = next((each for each in physical if field_id(each) == mine and mine is not None), None)
+    there = next((field for field in physical if field_id(field) == mine and mine is not None), None)
     return there is not None and (not _fits(there, target) or any(file.loses(there, target) for file in files))
 
 
 def _takes_name(target: pa.Field, siblings: Sequence[pa.Field]) -> bool:
     """Return whether a column, or a field inside it, has the name that another one has now: Lance gives no name to other data."""
     mine = field_id(target)
-    if any(each.name == target.name and field_id(each) != mine for each in siblings):
+    if any(sibling.name == target.name and field_id(sibling) != mine for sibling in siblings):
         return True
-    there = next((each for each in siblings if field_id(each) == mine), None)
-    return there is not None and any(_takes_name(each, children(there.type)) for each in children(target.type))
+    there = next((sibling for sibling in siblings if field_id(sibling) == mine), None)
+    return there is not None and any(_takes_name(child, children(there.type)) for child in children(target.type))
 
 
 class _Stored:
@@ -453,12 +453,14 @@ class _Stored:
             return False
         if not has or (pa.types.is_map(target.type) and len(has) < len(wanted)):
             return True
-        by_id = {field_id(each): each for each in children(there.type)}
-        return any(self.loses(by_id[field_id(each)], each) for each in children(target.type) if field_id(each) in by_id)
+        by_id = {field_id(child): child for child in children(there.type)}
+        return any(
+            self.loses(by_id[field_id(child)], child) for child in children(target.type) if field_id(child) in by_id
+        )
 
     def _plain(self, field: pa.Field) -> list[Key | None]:
         """Return the fields that hold data themselves."""
-        return [key for key, each in walk([field]) if not stored_children(each.type)]
+        return [key for key, node in walk([field]) if not stored_children(node.type)]
 
 
 def _fits(there: pa.Field, target: pa.Field) -> bool:
@@ -468,9 +470,9 @@ def _fits(there: pa.Field, target: pa.Field) -> bool:
         return False
     if not wanted or not inner:
         return bool(there.type == target.type)
-    by_id = {field_id(each): each for each in inner}
+    by_id = {field_id(field): field for field in inner}
     return there.type.id == target.type.id and all(
-        field_id(each) not in by_id or _fits(by_id[field_id(each)], each) for each in wanted
+        field_id(field) not in by_id or _fits(by_id[field_id(field)], field) for field in wanted
     )
 
 

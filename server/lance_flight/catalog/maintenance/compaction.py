@@ -195,9 +195,9 @@ def compact(
     for start in range(0, len(targets), rules.tables_per_commit):
         began, batch = time.monotonic(), targets[start : start + rules.tables_per_commit]
         due = _due(namespace.store, snapshot, rules, batch)
-        pieces = [piece for each in due for piece in each.pieces]
+        pieces = [piece for work in due for piece in work.pieces]
         results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
-        rewritten = [_rewritten(each, list(islice(results, len(each.pieces))), rebases=rebase) for each in due]
+        rewritten = [_rewritten(work, list(islice(results, len(work.pieces))), rebases=rebase) for work in due]
         failpoint("data_written")
         version, tables = _commit(namespace, rewritten, began, check)
         done += tables
@@ -212,7 +212,7 @@ def compact(
 
 def _due(store: Store, snapshot: Snapshot, rules: CompactionRules, tables: Sequence[PartitionTable]) -> list[_Due]:
     found = map_tables(partial(_planned, store, snapshot, rules), tables, "compaction")
-    return [each for each in found if each is not None]
+    return [work for work in found if work is not None]
 
 
 def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: PartitionTable) -> _Due | None:
@@ -285,11 +285,11 @@ def _commit(
         return None, []
     root, transaction = namespace.store, namespace.begin()
     transaction.began = began
-    transaction.add([each.edit for each in rewritten], _operation([each.table for each in rewritten]))
-    transaction.divided = lambda left: _operation([each.table for each in rewritten if each.object_id in left])
-    for each in rewritten:
-        if is_old(began) and not has_data(each.edit, root):
-            transaction.leave_out(each.object_id)
+    transaction.add([group.edit for group in rewritten], _operation([group.table for group in rewritten]))
+    transaction.divided = lambda left: _operation([group.table for group in rewritten if group.object_id in left])
+    for group in rewritten:
+        if is_old(began) and not has_data(group.edit, root):
+            transaction.leave_out(group.object_id)
     attempts = count()
 
     def rebase(mine: Transaction, newest: Snapshot) -> None:
@@ -297,17 +297,17 @@ def _commit(
         if next(attempts):
             check()
         now = newest.tables_named(list(mine.parts))
-        for each in rewritten:
-            if each.object_id in now and _rebase(root, each, now[each.object_id]):
-                mine.move(each.edit)
+        for group in rewritten:
+            if group.object_id in now and _rebase(root, group, now[group.object_id]):
+                mine.move(group.edit)
 
     transaction.rebase = rebase
     with namespace.changing(transaction):
         check()
         version = namespace.commits.commit(transaction)
     transaction.clear(root)
-    done = [each.table for each in rewritten if each.object_id in transaction.parts]
-    lost = [replace(each.table, is_lost=True) for each in rewritten if each.object_id in transaction.left_out]
+    done = [group.table for group in rewritten if group.object_id in transaction.parts]
+    lost = [replace(group.table, is_lost=True) for group in rewritten if group.object_id in transaction.left_out]
     return version if done else None, done + lost
 
 

@@ -80,7 +80,7 @@ def diagnose(root: Root, now: Callable[[], float] = time.time) -> Iterator[RootF
         yield from _left_over(root.store, now())
     formats = list(_formats(root))
     yield from formats
-    if any(each.subject == "root" for each in formats):
+    if any(finding.subject == "root" for finding in formats):
         return  # what lies in a newer root may mean something else
     yield from _left_by_writers(root, now())
     for name in root.tables():
@@ -184,8 +184,8 @@ def _left_over(store: Store, now: float) -> Iterator[RootFinding]:
 def _left_by_writers(root: Root, now: float) -> Iterator[RootFinding]:
     """Yield directories with files of writes that met a dropped table and never ended; those of running writes are young."""
     with suppress(LanceFlightError, *UNREADABLE):  # said of the root, or of the table
-        old = [each for each in root.left_over() if all(file.modified < now - GRACE for file in each.tree())]
-        names = ", ".join(sorted(repr(each.uri.removeprefix(f"{root.store.uri.rstrip('/')}/")) for each in old))
+        old = [store for store in root.left_over() if all(file.modified < now - GRACE for file in store.tree())]
+        names = ", ".join(sorted(repr(store.uri.removeprefix(f"{root.store.uri.rstrip('/')}/")) for store in old))
         if old:
             yield RootFinding(
                 Level.WARNING,
@@ -227,7 +227,7 @@ def _orphans(label: str, table: Table, tables: list[PartitionTable], now: float)
     """Yield directories like those of partition tables that no snapshot names; those of running writes are young."""
     if not table.is_partitioned:
         return
-    known = {each.location for each in tables}
+    known = {partition_table.location for partition_table in tables}
     before = now - TRANSACTION_HOURS * HOUR
     sizes = {}
     for name in table.store.directories():

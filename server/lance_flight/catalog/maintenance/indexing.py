@@ -187,7 +187,7 @@ def stage_without(
 
     None where it has none of that name.
     """
-    old = [each for each in all_segments(partitions.open_at(table, base)) if name in (None, each.name)]
+    old = [segment for segment in all_segments(partitions.open_at(table, base)) if name in (None, segment.name)]
     return partitions.stage(table, base, LanceOperation.CreateIndex([], old), said) if old else None
 
 
@@ -230,7 +230,7 @@ def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
     Lance packs two of four bits into a byte, and takes an even number of those.
     """
     packed = 2 if options.get("num_bits") == PACKED_BITS else 1
-    return next((size // each for each in _NUMBERS_OF_SUB_VECTOR if size % (each * packed) == 0), packed)
+    return next((size // number for number in _NUMBERS_OF_SUB_VECTOR if size % (number * packed) == 0), packed)
 
 
 def _vectors_of_row(dataset: LanceDataset, column: str, fragments: Iterable[int]) -> float:
@@ -433,7 +433,9 @@ class _Indexing:
         if isinstance(self._rules, str):
             return index_named(snapshot, self._rules), False
         definition = self._rules.defined(snapshot)
-        known = {each.name: each for each in indices_of(snapshot)}.get(definition.name)
+        known = {index_definition.name: index_definition for index_definition in indices_of(snapshot)}.get(
+            definition.name
+        )
         if known is None:
             column = field_at(snapshot.schema.plain, self._rules.column)
             # Of a field inside structs the trial makes a column, whose name has no dots.
@@ -589,7 +591,7 @@ def drop_index(namespace: Table, name: str) -> int:
     index_named(reading.base, name)
 
     def without(snapshot: Snapshot) -> Revision | None:
-        left = [each for each in indices_of(snapshot) if each.name != name]
+        left = [definition for definition in indices_of(snapshot) if definition.name != name]
         tables = snapshot.all_tables()
         pins = map_tables(partial(_without, namespace.store, snapshot.table_branch, name), tables, "indexing")
         moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}

@@ -51,8 +51,8 @@ class MigrationReport(OperationReport):
         """One row for each key."""
         rows = [{"key": p.key, "found_in": p.place.value, "value": compact(p.text)} for p in self.moved]
         rows += [
-            {"key": FORMAT_KEY, "found_in": f"{each.place}, format {each.found}", "value": str(each.step.to)}
-            for each in self.changes
+            {"key": FORMAT_KEY, "found_in": f"{change.place}, format {change.found}", "value": str(change.step.to)}
+            for change in self.changes
         ]
         return pa.Table.from_pylist(rows, schema=MIGRATION_SCHEMA)
 
@@ -60,8 +60,11 @@ class MigrationReport(OperationReport):
     def lines(self) -> list[str]:
         goes, migrated = ("would go", "would be migrated") if self.dry_run else ("went", "migrated")
         said = [] if self.moved else ["everything is in the table metadata of its __manifest"]
-        for each in self.moved:
-            said += [f"{each.key} {goes} from {each.place.value} into its table metadata", f"  {compact(each.text)}"]
+        for misplaced in self.moved:
+            said += [
+                f"{misplaced.key} {goes} from {misplaced.place.value} into its table metadata",
+                f"  {compact(misplaced.text)}",
+            ]
         return [*said, *(f"{migrated}: {change}" for change in self.changes)]
 
 
@@ -159,20 +162,24 @@ def migrate_table(
     """
     if NAMESPACE_KEY not in namespace.snapshot().metadata:
         return
-    for each in [*(namespace.on_branch(branch.name) for branch in namespace.branches), namespace]:
+    for partitioned_namespace in [*(namespace.on_branch(branch.name) for branch in namespace.branches), namespace]:
         if not dry_run:
-            each.manifest.follow(each.snapshot())  # of a run that died after its commit
+            partitioned_namespace.manifest.follow(
+                partitioned_namespace.snapshot()
+            )  # of a run that died after its commit
         for step in STEPS:
-            found = TABLE.check(version_of(each.snapshot().metadata), f"table {namespace.name!r}")
+            found = TABLE.check(version_of(partitioned_namespace.snapshot().metadata), f"table {namespace.name!r}")
             if found >= step.to:
                 continue
             if not dry_run:
-                step.prepare(each, evaluate, progress)
+                step.prepare(partitioned_namespace, evaluate, progress)
                 failpoint("format_rows_moved")
-                each.evolve(_change_to(step))
+                partitioned_namespace.evolve(_change_to(step))
                 failpoint("format_raised")
             change = FormatChange(
-                branch=None if each.branch is None else each.branch.name, found=step.to - 1, step=step
+                branch=None if partitioned_namespace.branch is None else partitioned_namespace.branch.name,
+                found=step.to - 1,
+                step=step,
             )
             yield change
 

@@ -81,7 +81,7 @@ class DamagedVersions:
         """Number of rows in partition tables that the readable version does not show, and a damaged one may; None where there is none to ask."""
         if not self.table.is_partitioned:
             return None
-        root, pinned = self.table.store, {each.location: each for each in self.readable.all_tables()}
+        root, pinned = self.table.store, {table.location: table for table in self.readable.all_tables()}
         count = 0
         for location in {*filter(is_table_directory, root.directories()), *pinned}:
             before = pinned.get(location)

@@ -70,7 +70,7 @@ def chosen_options(snapshot: Snapshot) -> Mapping[str, PolicyValue]:
     """Return the options that were chosen for a table, in the order of the policy; those of newer releases are left out."""
     note = notes_of(guard_row(snapshot)).get(POLICY)
     found = note if isinstance(note, dict) else {}
-    known = (each.name for each in fields(MaintenancePolicy) if isinstance(found.get(each.name), bool | int | float))
+    known = (field.name for field in fields(MaintenancePolicy) if isinstance(found.get(field.name), bool | int | float))
     return MappingProxyType({name: found[name] for name in known})
 
 
@@ -209,7 +209,10 @@ class Surveyor:
             return None
         found = _states(table, snapshot, {} if known is None else known[2])
         names = _names_of(snapshot)
-        survey = _survey_of(policy, [(each, found[_key(each, names)]) for each in snapshot.all_tables()])
+        survey = _survey_of(
+            policy,
+            [(partition_table, found[_key(partition_table, names)]) for partition_table in snapshot.all_tables()],
+        )
         self._seen[table.place] = (snapshot.version, snapshot.committed_at), survey, found
         return survey
 
@@ -219,12 +222,15 @@ class Surveyor:
         if known is None:
             return
         snapshot = table.snapshot()
-        now, names = snapshot.tables_named([each.object_id for each in tried]), _names_of(snapshot)
+        now, names = (
+            snapshot.tables_named([partition_table.object_id for partition_table in tried]),
+            _names_of(snapshot),
+        )
         _, survey, states = known
-        for each in tried:
-            state = states.get(_key(each, names))
-            if state is not None and now.get(each.object_id) == each:
-                states[_key(each, names)] = replace(state, files_after=state.files, deleted=0)
+        for partition_table in tried:
+            state = states.get(_key(partition_table, names))
+            if state is not None and now.get(partition_table.object_id) == partition_table:
+                states[_key(partition_table, names)] = replace(state, files_after=state.files, deleted=0)
         self._seen[table.place] = _UNSEEN, survey, states
 
     def settle_indices(self, table: Table) -> None:
@@ -243,10 +249,10 @@ class Surveyor:
 def _states(table: Table, snapshot: Snapshot, known: Mapping[_Key, TableState]) -> dict[_Key, TableState]:
     """Return the state of each partition table; only those are opened that are not `known`."""
     names = _names_of(snapshot)
-    fresh = [each for each in snapshot.all_tables() if _key(each, names) not in known]
+    fresh = [partition_table for partition_table in snapshot.all_tables() if _key(partition_table, names) not in known]
     found = map_tables(partial(_state, table, snapshot, indices_of(snapshot)), fresh, "survey")
-    looked_at = dict(zip((_key(each, names) for each in fresh), found, strict=True))
-    keys = (_key(each, names) for each in snapshot.all_tables())
+    looked_at = dict(zip((_key(partition_table, names) for partition_table in fresh), found, strict=True))
+    keys = (_key(partition_table, names) for partition_table in snapshot.all_tables())
     return {key: looked_at[key] if key in looked_at else known[key] for key in keys}
 
 
@@ -276,14 +282,14 @@ def _names_of(snapshot: Snapshot) -> tuple[str, ...]:
 def _survey_of(policy: MaintenancePolicy, found: list[tuple[PartitionTable, TableState]]) -> TableSurvey:
     """Return what is due: partition tables that are by themselves, and those with most files of a table that has too many in all."""
     first = sorted(found, key=lambda each: -each[1].gain)
-    due = [each for each in first if each[1].is_due(policy)]
-    rest = [each for each in first if not each[1].is_due(policy) and each[1].spared_files and each[1].pays]
+    due = [pair for pair in first if pair[1].is_due(policy)]
+    rest = [pair for pair in first if not pair[1].is_due(policy) and pair[1].spared_files and pair[1].pays]
     too_many = sum(state.spared_files for _, state in rest)
     allowed = max(CROWDED * policy.compact_files, sum(state.files_after for _, state in found))
     if too_many > allowed:
         # To the half of it, so that the next few commits are no reason to begin again.
         before = accumulate((state.spared_files for _, state in rest), initial=0)
-        due += [each for each, spared in zip(rest, before, strict=False) if too_many - spared > allowed / 2]
+        due += [pair for pair, spared in zip(rest, before, strict=False) if too_many - spared > allowed / 2]
     return TableSurvey(
         policy=policy,
         due=tuple(table for table, _ in due),
@@ -302,7 +308,7 @@ def _state(table: Table, snapshot: Snapshot, definitions: list[IndexDefinition],
         return EMPTY
     fragments = dataset.get_fragments()
     target = CompactionRules().target_rows
-    small = [each for each in fragments if each.physical_rows < target]
+    small = [fragment for fragment in fragments if fragment.physical_rows < target]
     joined = math.ceil(sum(map(_live_rows, small)) / target)
     rows = {fragment.fragment_id: _live_rows(fragment) for fragment in fragments}
     return TableState(

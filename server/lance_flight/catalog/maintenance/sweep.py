@@ -387,7 +387,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         place.remove_files([name + SUFFIX])
         # Nothing is deleted before what replaces it is durable, nor before it is known as half removed.
         flush(namespace.uri)
-    yield Expiry(frozenset(everything - expired), {each: committed[each] for each in expired}, stay)
+    yield Expiry(frozenset(everything - expired), {version: committed[version] for version in expired}, stay)
     if announce:
         flush(namespace.uri)
         # What another run has announced and not confirmed keeps readers away from what it is about to take, be it stopped for long.

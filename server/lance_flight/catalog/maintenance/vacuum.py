@@ -113,9 +113,9 @@ class VacuumReport(OperationReport):
     @property
     def as_table(self) -> pa.Table:
         """One row for each thing that went, and for each that was left."""
-        rows = [{"kind": each.kind, "name": each.name, **asdict(each.amount)} for each in self.removed]
+        rows = [{"kind": entry.kind, "name": entry.name, **asdict(entry.amount)} for entry in self.removed]
         rows += [{"kind": "nothing", "note": self.why_nothing}] if self.why_nothing else []
-        rows += [{"kind": "skipped", "name": each.name, "note": each.why} for each in self.skipped]
+        rows += [{"kind": "skipped", "name": entry.name, "note": entry.why} for entry in self.skipped]
         return pa.Table.from_pylist(rows, schema=VACUUM_SCHEMA)
 
     @property
@@ -125,15 +125,15 @@ class VacuumReport(OperationReport):
 
     @property
     def lines(self) -> list[str]:
-        expired = sum(each.amount.versions for each in self.removed if each.kind == "snapshots")
+        expired = sum(entry.amount.versions for entry in self.removed if entry.kind == "snapshots")
         goes = "would go" if self.dry_run else "removed"
         total = f"{self.total.files:,} files with {self.total.bytes:,} bytes {goes}, {expired:,} snapshots among them"
         return [
             f"{total}; {self.snapshots:,} snapshots stay",
             *([f"  nothing     {self.why_nothing}"] if self.why_nothing else ()),
             *(
-                f"  {each.kind:9}  {each.name}  {each.amount.files:,} files, {each.amount.bytes:,} bytes"
-                for each in (self.removed if self.dry_run else ())
+                f"  {entry.kind:9}  {entry.name}  {entry.amount.files:,} files, {entry.amount.bytes:,} bytes"
+                for entry in (self.removed if self.dry_run else ())
             ),
             *(f"  left alone  {left.name}: {left.why}" for left in self.skipped),
         ]
@@ -141,7 +141,7 @@ class VacuumReport(OperationReport):
     @property
     def total(self) -> SweepTotals:
         """All of it together."""
-        return sum((each.amount for each in self.removed), SweepTotals())
+        return sum((entry.amount for entry in self.removed), SweepTotals())
 
 
 def vacuum(

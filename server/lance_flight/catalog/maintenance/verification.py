@@ -175,7 +175,7 @@ class Check:
 
     def _describe_row(self, row: pa.RecordBatch) -> str:
         found, expected = (
-            ", ".join(map(str, each.to_pylist()[0].values())) for each in (self._values(row), self.values)
+            ", ".join(map(str, value.to_pylist()[0].values())) for value in (self._values(row), self.values)
         )
         names = ", ".join(field.field_id for field in self.fields)
         return f"a row has {names} = {found}; expected {expected}"
@@ -199,7 +199,7 @@ def verify(
     newest = namespace.snapshot()
     found = newest if snapshot is None else snapshot
     with namespace.hold(found, is_newest=found.version == newest.version):
-        checks = [replace(each, reads_rows=reads_rows) for each in _checks(namespace.store, found, evaluate)]
+        checks = [replace(check, reads_rows=reads_rows) for check in _checks(namespace.store, found, evaluate)]
         tables = run(checks, of_tables(progress, 0, len(checks), len(checks)))
         tables += _manifest(namespace, found)
     return VerificationReport(snapshot=found.version, tables=tuple(tables), reads_rows=reads_rows)
@@ -329,7 +329,7 @@ class _Misplaced:
     def rows(self) -> Iterator[pa.Table]:
         """Read the rows, batch by batch."""
         plain, fields = self.snapshot.schema.plain, self.snapshot.spec(self.table.spec_id).fields
-        own = self.snapshot.row(self.table.object_id).select([each.column for each in fields])
+        own = self.snapshot.row(self.table.object_id).select([field.column for field in fields])
         scan = Scan(source=plain, schema=plain.append(pa.field(ROW_ADDRESS, pa.uint64())), ids=self.snapshot.schema.ids)
         for batch in scan.read([lambda: [source_of(self.root, self.snapshot, self.table)]]):
             rows = pa.Table.from_batches([batch])

@@ -35,7 +35,7 @@ class Difference:
 
         Columns that have a wider type in `after` have it here, too.
         """
-        columns = pa.schema([_wider(each, after.rows.schema) for each in before.rows.schema])
+        columns = pa.schema([_wider(field, after.rows.schema) for field in before.rows.schema])
         old, new = (_conformed(_ours(found.rows), columns) for found in (before, after))
         place = pc.index_in(new["object_id"], value_set=old["object_id"])
         known = place.is_valid().to_numpy()
@@ -124,7 +124,7 @@ def back_to(old: Snapshot) -> Change:
 
 def _retyped(old: Snapshot, newest: Snapshot) -> tuple[PartitionSpec, ...]:
     """Return the newest specs with the result types that their fields have over the old columns."""
-    known = {each.field_id: each.result_type for spec in old.specs for each in spec.fields}
+    known = {field.field_id: field.result_type for spec in old.specs for field in spec.fields}
 
     def retyped(field: PartitionField) -> PartitionField:
         kind = known.get(field.field_id)

@@ -125,12 +125,12 @@ def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
     """Return the indices that a snapshot has, but for those of columns, or of fields inside structs, that were dropped."""
     columns = set(snapshot.schema.sources)
-    return [each for each in definitions_of(snapshot) if each.field_id in columns]
+    return [definition for definition in definitions_of(snapshot) if definition.field_id in columns]
 
 
 def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
     """Return the index with a name, or `NotFound` with the nearest names."""
-    found = {each.name: each for each in indices_of(snapshot)}
+    found = {definition.name: definition for definition in indices_of(snapshot)}
     if name not in found:
         raise NotFound.named("index", name, found)
     return found[name]
@@ -138,10 +138,12 @@ def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
 
 def published_definitions(base: Snapshot, main: Snapshot, tip: Snapshot) -> tuple[list[IndexDefinition], list[str]]:
     """Return the indices of the main branch with what a branch has made and dropped since both agreed, and what stands against it."""
-    known, mine, theirs = ({each.name: each for each in definitions_of(side)} for side in (base, main, tip))
+    known, mine, theirs = (
+        {definition.name: definition for definition in definitions_of(side)} for side in (base, main, tip)
+    )
     changed = [name for name in {**known, **theirs} if known.get(name) != theirs.get(name)]
     both = [name for name in changed if mine.get(name) not in (known.get(name), theirs.get(name))]
-    kept = [each for name, each in mine.items() if name not in changed]
+    kept = [definition for name, definition in mine.items() if name not in changed]
     return (
         [*kept, *(theirs[name] for name in changed if name in theirs)],
         [f"index {name!r} was made or dropped on the main branch as well" for name in both],
@@ -150,7 +152,7 @@ def published_definitions(base: Snapshot, main: Snapshot, tip: Snapshot) -> tupl
 
 def note_of(definitions: Sequence[IndexDefinition]) -> dict[str, object]:
     """Return what the guard row says of indices."""
-    return {INDICES: [each.to_json() for each in definitions]}
+    return {INDICES: [definition.to_json() for definition in definitions]}
 
 
 def definitions_of(snapshot: Snapshot) -> Iterator[IndexDefinition]:

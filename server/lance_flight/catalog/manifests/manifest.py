@@ -113,9 +113,9 @@ def revised_rows(base: Snapshot, revision: Revision) -> pa.Table:
     columns = partition_columns(revision.specs)
     types = schema
     if columns:
-        types = pa.schema([each.with_type(columns.get(each.name, each).type) for each in schema], schema.metadata)
-    is_there = [each.schema.equals(types, check_metadata=True) for each in changed]
-    return pa.concat_tables([each if same else each.cast(types) for each, same in zip(changed, is_there, strict=True)])
+        types = pa.schema([field.with_type(columns.get(field.name, field).type) for field in schema], schema.metadata)
+    is_there = [row.schema.equals(types, check_metadata=True) for row in changed]
+    return pa.concat_tables([row if same else row.cast(types) for row, same in zip(changed, is_there, strict=True)])
 
 
 def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
@@ -322,7 +322,7 @@ class Manifest(VersionLog):
     def _add_columns(self, base: Snapshot, specs: Sequence[PartitionSpec]) -> bool:
         """Add the columns that specs have and the table has not yet, and return whether there were any."""
         known = base.rows.column_names
-        missing = [each for name, each in partition_columns(specs).items() if name not in known]
+        missing = [column for name, column in partition_columns(specs).items() if name not in known]
         if missing:
             # What is missing still shows in the next snapshot.
             with suppress(Conflict):

@@ -148,14 +148,14 @@ def retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceOperati
     # An index may list fragments that are gone: their numbers are not given again.
     segments = (segment for index in dataset.describe_indices() for segment in index.segments)
     indexed = {number for segment in segments for number in segment.fragment_ids}
-    new = written.to_json() | {"id": max([*indexed, *(each.id for each in known)], default=-1) + 1}
-    deleted = [_deleted(each, written, dataset) for each in known]
+    new = written.to_json() | {"id": max([*indexed, *(field.id for field in known)], default=-1) + 1}
+    deleted = [_deleted(field, written, dataset) for field in known]
     return LanceOperation.Merge([*deleted, FragmentMetadata.from_json(json.dumps(new))], schema)
 
 
 def _schema(dataset: LanceDataset, columns: pa.Schema) -> LanceSchema:
     """Return the columns with Lance's numbers for them, and new ones where the type is another."""
-    changed = {(None, each.name) for each in dataset.schema if columns.field(each.name).type != each.type}
+    changed = {(None, field.name) for field in dataset.schema if columns.field(field.name).type != field.type}
     stored = zip(walk(list(dataset.schema)), numbers(dataset.lance_schema), strict=True)
     known = {key: number for (key, _), number in stored if key not in changed}
     return with_numbers(columns, known | chosen_numbers(columns, known, least_number(dataset)))
@@ -307,9 +307,9 @@ def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
     """Return what the guard row says and `metadata` has still the old values of."""
     text = notes_of(head).get(PENDING)
     note = read_json(text) if isinstance(text, str) else {}
-    if not isinstance(note, dict) or not all(_is_change(each) for each in note.values()):
+    if not isinstance(note, dict) or not all(_is_change(entry) for entry in note.values()):
         raise InvalidInput(f"{PENDING} is {text!r}; expected what was and what is now for each key")
-    return {key: each["now"] for key, each in note.items() if each["was"] == _digest(metadata.get(key))}
+    return {key: entry["now"] for key, entry in note.items() if entry["was"] == _digest(metadata.get(key))}
 
 
 def _is_change(value: Any) -> bool:

@@ -272,13 +272,13 @@ class Snapshot:
         """
         if NAMESPACE_KEY not in self.metadata or DERIVED_VALUES in self.metadata:
             return frozenset()
-        fields = (each for spec in self.specs for each in spec.fields)
-        return frozenset(each.field_id for each in fields if each.was_computed_otherwise(self.schema))
+        fields = (field for spec in self.specs for field in spec.fields)
+        return frozenset(field.field_id for field in fields if field.was_computed_otherwise(self.schema))
 
     @cached_property
     def partition_sources(self) -> frozenset[int]:
         """The ids of the columns that a partition field of any spec is computed from."""
-        return frozenset(number for spec in self.specs for each in spec.fields for number in each.source_ids)
+        return frozenset(number for spec in self.specs for field in spec.fields for number in field.source_ids)
 
     def spec(self, spec_id: int) -> PartitionSpec:
         """Return the spec with this number, or `Corrupt`."""

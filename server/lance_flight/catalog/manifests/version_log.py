@@ -54,7 +54,7 @@ class SnapshotCache:
         with self._lock:
             self._found[key] = found
             self._found.move_to_end(key)
-            while len({id(each) for each in self._found.values()}) > MOST_SNAPSHOTS:
+            while len({id(snapshot) for snapshot in self._found.values()}) > MOST_SNAPSHOTS:
                 self._found.popitem(last=False)
 
 

@@ -200,8 +200,8 @@ class Root(TableResolver):
             return
         self.check_main(name)
         target = TableName(name.db_schema, check_directory_name("table", new))
-        for each in (name, target):
-            self._check_definition(each)
+        for table_name in (name, target):
+            self._check_definition(table_name)
         self._check_alike(target)
         self._check_no_view(target)
         if self._is_namespace(self.store) and self.has(name):
@@ -389,7 +389,7 @@ class Root(TableResolver):
         """List those of some tables that are not listed yet, in one commit."""
 
         def missing(listing: Listing) -> list[Listed] | None:
-            return [each for each in tables if listing.tables.get(path_of(each.object_id)) != each] or None
+            return [table for table in tables if listing.tables.get(path_of(table.object_id)) != table] or None
 
         commit(self._manifest, missing, self._manifest.listing)
 

@@ -119,7 +119,7 @@ class DirectoryManifest:
         """List a namespace, and those that it lies in and that are not listed, in one commit."""
         known = self.listing().namespaces
         missing = [path[:depth] for depth in range(1, len(path) + 1) if path[:depth] not in known]
-        self._insert([{"object_id": SEPARATOR.join(each), "object_type": "namespace"} for each in missing])
+        self._insert([{"object_id": SEPARATOR.join(parts), "object_type": "namespace"} for parts in missing])
 
     def drop_namespace(self, path: Path) -> None:
         """Remove a namespace from the list; `InvalidInput` for one with tables or namespaces in it."""
@@ -130,7 +130,11 @@ class DirectoryManifest:
     def check_empty(self, path: Path) -> None:
         """Raise `InvalidInput` for a namespace with tables or namespaces in it."""
         listing = self.listing()
-        inside = [each for each in (*listing.tables, *listing.namespaces) if each != path and each[: len(path)] == path]
+        inside = [
+            namespace
+            for namespace in (*listing.tables, *listing.namespaces)
+            if namespace != path and namespace[: len(path)] == path
+        ]
         if inside:
             raise InvalidInput(
                 f"schema {'.'.join(path)!r} is not empty: it has {'.'.join(min(inside))!r}; expected DROP of what is in it first"
@@ -206,9 +210,9 @@ def _listing(rows: pa.Table, version: int) -> Listing:
     tables, namespaces = (rows.filter(pc.equal(rows["object_type"], kind)) for kind in ("table", "namespace"))
     listed = list(map(Listed, tables["object_id"].to_pylist(), tables["location"].to_pylist()))
     return Listing(
-        {path_of(each.object_id): each for each in listed},
+        {path_of(entry.object_id): entry for entry in listed},
         frozenset(path_of(name) for name in namespaces["object_id"].to_pylist()),
-        frozenset(each.location for each in listed),
+        frozenset(entry.location for entry in listed),
         version,
     )
 

@@ -357,7 +357,7 @@ class TableResolver:
             return place.directories()
         names = _directories(place)
         candidates = [place.child(name) for name in names if _is_safe(name)]
-        unknown = [each for each in candidates if looks.known(each.uri, _KIND, within=LISTED_SECONDS) is None]
+        unknown = [store for store in candidates if looks.known(store.uri, _KIND, within=LISTED_SECONDS) is None]
         if unknown:
             map_tables(self._listed_kind, unknown, "kinds")
         return names

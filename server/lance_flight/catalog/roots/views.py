@@ -69,7 +69,11 @@ class Views:
 
     def unreadable(self) -> list[LanceFlightError]:
         """Return an error for each view that cannot be read: it is of a newer format, damaged, or a link."""
-        return [each for each in map(self._read_or_error, self.files()) if isinstance(each, LanceFlightError)]
+        return [
+            definition
+            for definition in map(self._read_or_error, self.files())
+            if isinstance(definition, LanceFlightError)
+        ]
 
     def put(self, view: ViewDefinition, *, replace: bool) -> None:
         """Store a view in one step; `AlreadyExists` for one of this name, unless it is to be replaced.

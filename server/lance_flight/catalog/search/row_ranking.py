@@ -362,7 +362,7 @@ def indexed_files(column: str, scan: Scan, source: Source) -> frozenset[int]:
     stored, fields = physical(source.columns, root, scan.ids.get(root)), source.dataset.lance_schema.fields()
     number = None
     for name in [] if stored is None else [stored.name, *inner]:
-        found = next((each for each in fields if each.name() == name), None)
+        found = next((field for field in fields if field.name() == name), None)
         if found is None:
             return frozenset()
         number, fields = found.id(), found.children()
@@ -409,7 +409,7 @@ def names_of(rows: pa.Table, sources: Iterable[Source], tables: Iterable[PinnedT
             names[here] = _names(source, addresses[here])
             continue
         # In merged tables files have other numbers than in their own.
-        origins = np.array([source.origins[int(each)] for each in addresses[here] >> OFFSET_BITS], np.uint64)
+        origins = np.array([source.origins[int(fragment)] for fragment in addresses[here] >> OFFSET_BITS], np.uint64)
         own = (origins[:, 1] << np.uint64(OFFSET_BITS)) | (addresses[here] & np.uint64(OFFSETS))
         for table in np.unique(origins[:, 0]):
             mine = origins[:, 0] == table

@@ -101,7 +101,7 @@ class VectorSearch:
         if self.has_many_vectors:
             # Lance compares as many rows by their stored vectors as it finds by each vector, which is ten times `k`, however they are refined.
             count, refine = count * (refine or 1) if use_index else count, 1
-            vector = [each.values.cast(pa.float32()) for each in vector]
+            vector = [part.values.cast(pa.float32()) for part in vector]
         nearest = {
             "column": column,
             "q": vector,

@@ -128,7 +128,7 @@ class IndexedTexts:
             cut=cutting(options),
             documents=documents,
             live=live,
-            key=(dataset.uri, str(dataset.version), *(str(each.uuid) for each in index.segments))
+            key=(dataset.uri, str(dataset.version), *(str(segment.uuid) for segment in index.segments))
             if is_lasting
             else None,
         )
@@ -253,7 +253,9 @@ def found(search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor,
     if search.is_global and len(parts) > 1:
         counted = list(pool.map(known, parts))
         every = {
-            column.name: Statistics.together(each[column.name] for each in counted if column.name in each)
+            column.name: Statistics.together(
+                statistic[column.name] for statistic in counted if column.name in statistic
+            )
             for column in search.columns
         }
     return pa.concat_tables([work[0][0].schema.append(TABLE).empty_table(), *pool.map(best, parts)])
@@ -285,20 +287,20 @@ def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[
     """Return what a table has, with an index of each column and without."""
     files = source.dataset.get_fragments()
     columns = source.columns if files else ()
-    held = [_Stored.of(each, scan, source, columns) for each in search.columns] if files else []
-    present = [each for each in held if each.field is not None or each.is_filled]
+    held = [_Stored.of(column, scan, source, columns) for column in search.columns] if files else []
+    present = [part for part in held if part.field is not None or part.is_filled]
     if not present or search.query is None:
         return []
-    search = replace(search, columns=tuple(each.column for each in present))
+    search = replace(search, columns=tuple(part.column for part in present))
     numbers = frozenset(file.fragment_id for file in files)
-    covers = {each.covered & numbers for each in present}
+    covers = {part.covered & numbers for part in present}
     # Files that the index of one column alone is about would be found by half of the query.
     known = covers.pop() if len(covers) == 1 else frozenset()
     missing = [file for file in files if file.fragment_id not in known]
-    unindexed = [_Unindexed(search, scan, replace(source, fragments=each), room) for each in _portions(missing)]
+    unindexed = [_Unindexed(search, scan, replace(source, fragments=portion), room) for portion in _portions(missing)]
     if not known:
         return [*unindexed]
-    texts = tuple((each.column, each.texts(source)) for each in present)
+    texts = tuple((part.column, part.texts(source)) for part in present)
     is_more = not source.tables and len(unindexed) > 1
     if missing and len(texts) == 1 and not needs_index(search.query) and (is_more or not search.is_global):
         return [_Mixed(search, scan, source, texts)]
@@ -341,7 +343,7 @@ Texts: TypeAlias = Sequence[tuple[TextColumn, IndexedTexts]]
 
 
 def _statistics(texts: Texts, query: Node | None) -> Worth:
-    return {column.name: each.statistics(weighed_words(query, each.cut)) for column, each in texts}
+    return {column.name: indexed.statistics(weighed_words(query, indexed.cut)) for column, indexed in texts}
 
 
 def _asked(texts: Texts, query: Node | None, every: Worth | None) -> tuple[FullTextQuery | None, float]:
@@ -354,8 +356,8 @@ def _asked(texts: Texts, query: Node | None, every: Worth | None) -> tuple[FullT
         return lambda token: every[column].idf(token) / own[column].idf(token)
 
     searched = [
-        SearchedColumn(name=each.column, cut=each.cut, boost=column.boost, weight=weight(column.name))
-        for column, each in texts
+        SearchedColumn(name=indexed.column, cut=indexed.cut, boost=column.boost, weight=weight(column.name))
+        for column, indexed in texts
     ]
     return query_of(query, searched)
 

@@ -114,8 +114,8 @@ Node: TypeAlias = Words | Phrase | QueryGroup
 def leaves(node: Node | None) -> Iterator[Words | Phrase]:
     """Yield the words and phrases that a score is made of."""
     if isinstance(node, QueryGroup):
-        for each in node.boosted:
-            yield from leaves(each)
+        for clause in node.boosted:
+            yield from leaves(clause)
     elif node is not None:
         yield node
 
@@ -123,8 +123,8 @@ def leaves(node: Node | None) -> Iterator[Words | Phrase]:
 def all_leaves(node: Node | None) -> Iterator[Words | Phrase]:
     """Yield all words and phrases, those that must not be there among them."""
     if isinstance(node, QueryGroup):
-        for _, each in node.clauses:
-            yield from all_leaves(each)
+        for _, clause in node.clauses:
+            yield from all_leaves(clause)
     elif node is not None:
         yield node
 
@@ -402,7 +402,7 @@ def _joined(clauses: Sequence[tuple[Occur, Node]]) -> Node | None:
 def _scaled(node: Node, boost: float) -> Node:
     """Return a query whose every score is multiplied."""
     if isinstance(node, QueryGroup):
-        return QueryGroup(tuple((occur, _scaled(each, boost)) for occur, each in node.clauses))
+        return QueryGroup(tuple((occur, _scaled(clause, boost)) for occur, clause in node.clauses))
     return replace(node, boost=node.boost * boost)
 
 
@@ -494,8 +494,8 @@ class _Compiler:
 
     def _group(self, node: QueryGroup) -> FullTextQuery | None:
         clauses = []
-        for occur, each in node.clauses:
-            compiled = self._plain(each) if occur is Occur.MUST_NOT else self._scored(each)
+        for occur, clause in node.clauses:
+            compiled = self._plain(clause) if occur is Occur.MUST_NOT else self._scored(clause)
             clauses.append((occur, compiled))
         return _join_parts(clauses)
 
@@ -545,7 +545,7 @@ class _Compiler:
 def _unboosted(node: Node) -> Node:
     match node:
         case QueryGroup():
-            return QueryGroup(tuple((occur, _unboosted(each)) for occur, each in node.clauses))
+            return QueryGroup(tuple((occur, _unboosted(clause)) for occur, clause in node.clauses))
         case _:
             return replace(node, boost=1.0)
 
@@ -566,8 +566,8 @@ def words_of(text: str, cut: Cut) -> list[Word]:
     # A token is not always its own: stemmed once more it may be another one.
     for pieces in ([text], text.split(), _WORD.findall(text), tokens):
         cuts = [cut(piece) for piece in pieces]
-        if all(len(each) <= 1 for each in cuts) and tuple(token for each in cuts for token in each) == tokens:
-            return [Word(piece, *each) for piece, each in zip(pieces, cuts, strict=True) if each]
+        if all(len(word) <= 1 for word in cuts) and tuple(token for word in cuts for token in word) == tokens:
+            return [Word(piece, *word) for piece, word in zip(pieces, cuts, strict=True) if word]
     return [Word(text, None)]
 
 

@@ -87,7 +87,7 @@ LEASE = StoredFormat(name="lease", what="lease format")
 BACKUP = StoredFormat(name="backup", what="backup format")
 
 FORMATS: Mapping[str, StoredFormat] = MappingProxyType(
-    {each.name: each for each in (ROOT, TABLE, PLAIN_TABLE, VIEW, LEASE, BACKUP)}
+    {stored_format.name: stored_format for stored_format in (ROOT, TABLE, PLAIN_TABLE, VIEW, LEASE, BACKUP)}
 )
 """Every format with a version of its own; docs/stored-formats.md says where each stands, and what its versions are."""
 

@@ -74,7 +74,7 @@ def numbers(schema: LanceSchema) -> list[int]:
 def numbers_of_columns(dataset: LanceDataset) -> dict[int | None, list[int]]:
     """Return Lance's numbers of the fields of each column of a table, by the namespace's id of the column."""
     columns = zip(columns_of(dataset), dataset.lance_schema.fields(), strict=True)
-    return {field_id(each): list(_numbers(stored)) for each, stored in columns}
+    return {field_id(column): list(_numbers(stored)) for column, stored in columns}
 
 
 def leaves(schema: LanceSchema) -> list[int]:
@@ -186,7 +186,7 @@ def with_numbers(schema: pa.Schema, known: Mapping[Key, int], stored: pa.Schema 
     `stored` are the same fields with the metadata that the table is to keep of them, if not that of `schema`.
     """
     make, (metadata, *encoded) = LanceSchema.from_pyarrow(stored or schema).__reduce__()
-    fields = [_Field.FromString(each) for each in encoded]
+    fields = [_Field.FromString(field) for field in encoded]
     given: dict[int, int] = {NO_PARENT: NO_PARENT}
     for message, (mine, _) in zip(fields, walk(list(schema)), strict=True):
         given[message.id] = known[mine]

@@ -130,7 +130,7 @@ class Looks:
         never = -math.inf
         with self._lock:
             return asked > self._changed.get(place, never) and all(
-                asked > self._replaced.get(each, never) for each in (place, *_above(place))
+                asked > self._replaced.get(path, never) for path in (place, *_above(place))
             )
 
     def _mark(self, marks: dict[str, float], place: str) -> None:
@@ -138,7 +138,7 @@ class Looks:
         marks[place] = now
         if len(marks) > _MOST_CHANGES:
             # Answers that are older than that are good for nothing anyway.
-            for old in [each for each, moment in marks.items() if now - moment > 2 * LONGEST_SECONDS]:
+            for old in [mark for mark, moment in marks.items() if now - moment > 2 * LONGEST_SECONDS]:
                 del marks[old]
 
 

@@ -97,15 +97,15 @@ def sealed_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> list[
     known = list(fragments)
     check_deletions(place, known)
     found = [fragment.to_json() for fragment in known]
-    for fragment, each in zip(known, found, strict=True):
+    for fragment, written in zip(known, found, strict=True):
         path = _find(place, fragment.deletion_file.path(fragment.id))
         if "://" in place or not path.exists():
             continue
         checksum = checksum_of(path)
         number = checksum << 32 | checksum ^ _TURNED
         path.rename(path.with_name(path.name.replace(str(fragment.deletion_file.id), str(number))))
-        each["deletion_file"]["id"] = number
-    return [FragmentMetadata.from_json(json.dumps(each)) for each in found]
+        written["deletion_file"]["id"] = number
+    return [FragmentMetadata.from_json(json.dumps(file)) for file in found]
 
 
 def deletion_damage(path: Path, number: int) -> str | None:

@@ -113,7 +113,7 @@ class _Version:
             fields = [(number, raw) for number, _, raw, _ in split_fields(manifest)]
         except MALFORMED:
             return None
-        single = dict(each for each in fields if each[0] not in {_COLUMNS, _FRAGMENTS})
+        single = dict(field for field in fields if field[0] not in {_COLUMNS, _FRAGMENTS})
         flags = [single.get(number, b"") for number in (_READER_FLAGS, _WRITER_FLAGS)]
         has_indices = _INDICES_AT in single
         is_known = (
@@ -302,12 +302,12 @@ class _Change:
             case LanceOperation.Update(removed_fragment_ids=removed, updated_fragments=updated, new_fragments=new):
                 kind = _UPDATE
                 is_known = operation == LanceOperation.Update(removed, updated, new) and not set(removed) & {
-                    each.id for each in updated
+                    fragment.id for fragment in updated
                 }
                 is_known &= bool(removed or updated or new)
             case _:
                 return None
-        added, changed = ([(each.id, _encode(each)) for each in fragments] for fragments in (new, updated))
+        added, changed = ([(fragment.id, _encode(fragment)) for fragment in fragments] for fragments in (new, updated))
         known = [(number, message) for number, message in added if message is not None]
         known_changed = {number: message for number, message in changed if message is not None}
         if not is_known or len(known) < len(added) or len(known_changed) < len(changed):
@@ -317,12 +317,13 @@ class _Change:
     def to_bytes(self) -> bytes:
         """Return the operation as a transaction says it."""
         added, changed = (
-            [_number(1, number) + message for number, message in each] for each in (self.added, self.changed.items())
+            [_number(1, number) + message for number, message in messages]
+            for messages in (self.added, self.changed.items())
         )
         if self.kind == _APPEND:
-            return _bytes(_APPEND, b"".join(_bytes(1, each) for each in added))
+            return _bytes(_APPEND, b"".join(_bytes(1, fragment) for fragment in added))
         removed = _bytes(1, b"".join(map(_varint, self.removed))) if self.removed else b""
-        parts = [removed, *(_bytes(2, each) for each in changed), *(_bytes(3, each) for each in added)]
+        parts = [removed, *(_bytes(2, fragment) for fragment in changed), *(_bytes(3, fragment) for fragment in added)]
         return _bytes(_UPDATE, b"".join(parts))
 
 
@@ -359,7 +360,7 @@ def _encode_deletions(file: DeletionFile) -> bytes:
 @lru_cache(KEPT_LAYOUTS)
 def _layout(fields: tuple[int, ...], columns: tuple[int, ...], major: int, minor: int) -> bytes:
     """Return what the message of a file says of its columns and its format."""
-    packed = (_bytes(number, b"".join(map(_varint, each))) for number, each in ((2, fields), (3, columns)))
+    packed = (_bytes(number, b"".join(map(_varint, column))) for number, column in ((2, fields), (3, columns)))
     return b"".join(packed) + _number(4, major) + _number(5, minor)
 
 

@@ -60,7 +60,7 @@ class Coverage:
     def replaced_by(self, fragments: frozenset[int]) -> list[lance.Index]:
         """Return the segments that a new one over some files makes useless."""
         live = self.covered - fragments
-        return [*self.others, *(each for each in self.segments if not live.intersection(each.fragment_ids))]
+        return [*self.others, *(segment for segment in self.segments if not live.intersection(segment.fragment_ids))]
 
 
 def index_of(dataset: LanceDataset, column: str, kind: IndexKind) -> lance.IndexDescription | None:
@@ -185,7 +185,9 @@ class CarriedIndices:
 
     def under_bases(self, numbers: Mapping[int | None, int], version: int) -> list[lance.Index]:
         """Return the same for a version of another dataset, under the base paths that take the place of theirs."""
-        return [replace(each, base_id=numbers[each.base_id], dataset_version=version) for each in self.segments]
+        return [
+            replace(segment, base_id=numbers[segment.base_id], dataset_version=version) for segment in self.segments
+        ]
 
 
 def _signature(index: lance.IndexDescription) -> Signature:

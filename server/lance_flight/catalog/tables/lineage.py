@@ -163,4 +163,4 @@ def _version(dataset: LanceDataset) -> str:
 
 def _files(dataset: LanceDataset) -> dict[int, str]:
     """Return the path of the first file of each fragment, by the fragment's number."""
-    return {each.fragment_id: each.metadata.files[0].path for each in dataset.get_fragments()}
+    return {fragment.fragment_id: fragment.metadata.files[0].path for fragment in dataset.get_fragments()}

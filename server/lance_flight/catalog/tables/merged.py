@@ -126,7 +126,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
             made = _merged(*versions)
             numbers = tuple(table.number for table in group.tables)
             contexts = tuple(table.context for table in group.tables if table.context is not None)
-            partitions = {each.store.name: each.partition for each in group.tables if each.partition is not None}
+            partitions = {table.store.name: table.partition for table in group.tables if table.partition is not None}
             merged.append(
                 Merged(made.dataset, made.names, numbers, contexts, made.origins, made.owners, partitions, versions)
             )
@@ -219,7 +219,7 @@ def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     version = file_version_of(fragments) if fragments else str(dataset.data_storage_version)
     places = places_of_tables(dataset, store.uri, pin)
-    if places is None or any(each.overlays for each in fragments) or version not in FILE_VERSIONS:
+    if places is None or any(fragment.overlays for fragment in fragments) or version not in FILE_VERSIONS:
         return None
     if has_extension(dataset):
         # Values in files beside the data files are looked for in one table.
@@ -227,18 +227,18 @@ def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
     if dataset.has_index and dataset.has_stable_row_ids:
         # Such an index knows rows by their ids, and two tables have the same ones.
         return None
-    stores = {number: replace(store, uri=each) for number, each in places.items()}
+    stores = {number: replace(store, uri=path) for number, path in places.items()}
     indices = CarriedIndices.of(dataset, stores) if dataset.has_index else CarriedIndices()
     told = [number for segment in indices.segments for number in segment.fragment_ids]
     # The name of a list of deleted rows has the number of its file.
-    told += [each.id for each in fragments if each.deletion_file is not None]
+    told += [fragment.id for fragment in fragments if fragment.deletion_file is not None]
     return _Files(
         places=places,
         layout=(intern(str(dataset.lance_schema)), version),
         schema=dataset.lance_schema,
         fragments=tuple(without(fragments)),
         indices=indices,
-        numbers=frozenset([*told, *(each.id for each in fragments)]) if told else frozenset(),
+        numbers=frozenset([*told, *(fragment.id for fragment in fragments)]) if told else frozenset(),
         lacking=_lacking(dataset, fragments),
     )
 
@@ -289,10 +289,10 @@ def _made_without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
 def _made(places: _Places, pins: _Pins) -> _Made:
     found = [_files(place, pin) for place, pin in zip(places, pins, strict=True)]
     # `merge` has asked before whether each of them can be a part.
-    files = [each for each in found if each is not None]
-    first = accumulate([1, *(len(each.places) for each in files)])
-    bases = [dict(zip(each.places, count(start), strict=False)) for each, start in zip(files, first, strict=False)]
-    parts = [(table, f) for table, each in enumerate(files) for f in under_bases(each.fragments, bases[table])]
+    files = [read for read in found if read is not None]
+    first = accumulate([1, *(len(read.places) for read in files)])
+    bases = [dict(zip(read.places, count(start), strict=False)) for read, start in zip(files, first, strict=False)]
+    parts = [(table, f) for table, read in enumerate(files) for f in under_bases(read.fragments, bases[table])]
     kept = sorted((part for part in parts if files[part[0]].numbers), key=lambda part: part[1].id)
     others = [part for part in parts if not files[part[0]].numbers]
     free = kept[-1][1].id + 1 if kept else 0
@@ -300,14 +300,14 @@ def _made(places: _Places, pins: _Pins) -> _Made:
     dataset = in_memory(
         files[0].schema,
         [*(fragment for _, fragment in kept), *numbered([fragment for _, fragment in others], free)],
-        [_base(place, places[0]) for each in files for place in each.places.values()],
+        [_base(place, places[0]) for read in files for place in read.places.values()],
         options,
     )
     origins = {fragment.id: (table, fragment.id) for table, fragment in kept}
     origins |= {number: (table, fragment.id) for number, (table, fragment) in enumerate(others, free)}
     version = int(dataset.version)
     indices = [
-        index for each, base in zip(files, bases, strict=True) for index in each.indices.under_bases(base, version)
+        index for read, base in zip(files, bases, strict=True) for index in read.indices.under_bases(base, version)
     ]
     if indices:
         operation = LanceOperation.CreateIndex(indices, [])

@@ -142,8 +142,8 @@ def in_memory(
     place = f"memory://{secrets.token_hex(8)}"
     paths = [DatasetBasePath(uri, id=number, is_dataset_root=True) for number, uri in enumerate(bases, 1)]
     version, storage_options = file_version_of(fragments) or NEWEST, dict(options or {}) or None
-    are_new = [each.id for each in fragments] == list(range(len(fragments)))
-    if are_new and not is_evolved(schema, fragments) and all(each.deletion_file is None for each in fragments):
+    are_new = [fragment.id for fragment in fragments] == list(range(len(fragments)))
+    if are_new and not is_evolved(schema, fragments) and all(fragment.deletion_file is None for fragment in fragments):
         overwrite = LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths)
         return LanceDataset.commit(place, overwrite, storage_options=storage_options)
     # A new dataset numbers its columns and fragments anew: only those that are added to one that is there keep the
@@ -172,7 +172,7 @@ def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bo
 def numbered(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
     """Return the same fragments with numbers of their own, from `first` on."""
     found = [fragment.to_json() for fragment in fragments]
-    return [FragmentMetadata.from_json(json.dumps(each | {"id": first + n})) for n, each in enumerate(found)]
+    return [FragmentMetadata.from_json(json.dumps(fragment | {"id": first + n})) for n, fragment in enumerate(found)]
 
 
 def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
@@ -389,7 +389,11 @@ def _committed(
         raise SerializationFailure(str(exc)) from exc
     if is_first and isinstance(operation, LanceOperation.Update):
         # Two changes of one fragment conflict, be it that both leave it as it is.
-        kept = [each.metadata for each in dataset.get_fragments()[:1] if each.fragment_id not in _changed(operation)]
+        kept = [
+            fragment.metadata
+            for fragment in dataset.get_fragments()[:1]
+            if fragment.fragment_id not in _changed(operation)
+        ]
         operation.updated_fragments = [*operation.updated_fragments, *kept]
     transaction = Transaction(base.version, operation, transaction_properties=dict(properties))
     try:

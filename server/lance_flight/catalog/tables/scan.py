@@ -172,8 +172,8 @@ class Scan:
         searched = None if self.search is None else self._searched(self.search, targets, fields)
         if self.search is not None and searched is None:
             return iter(())
-        fill = source.filling(columns, {number for each in targets.values() for number in ids_within(each)})
-        stored = {name: each for name, each in fields.items() if each is not None or not self._is_filled(name, fill)}
+        fill = source.filling(columns, {number for target in targets.values() for number in ids_within(target)})
+        stored = {name: field for name, field in fields.items() if field is not None or not self._is_filled(name, fill)}
         is_plain = not fill.partly and all(
             field is not None and _is_plain(field, targets[name]) for name, field in stored.items()
         )
@@ -257,7 +257,9 @@ class Scan:
     def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """Return a table whose columns are just what is asked for; Lance filters where it understands the filter."""
         lineage, not_stored = self._lineage(table.source), {*filter(self._is_generated, _MADE), *table.filled}
-        not_pushed = not_stored | {name for name, each in table.fields.items() if each is not None and _is_opaque(each)}
+        not_pushed = not_stored | {
+            name for name, field in table.fields.items() if field is not None and _is_opaque(field)
+        }
         if self.looked_up is not None and not_pushed.isdisjoint(self.looked_up.columns):
             found = self._looked_up(table, self.looked_up, lineage, not_stored)
             if found is not None:
@@ -279,8 +281,8 @@ class Scan:
 
     def _reads_flat_columns(self, table: _Table) -> bool:
         """Return whether nothing is read but columns whose rows Lance finds one by one as it finds them all."""
-        stored = [each for each in table.stored.values() if each is not None]
-        is_flat = not any(pa.types.is_nested(each.type) or _is_opaque(each) for each in stored)
+        stored = [field for field in table.stored.values() if field is not None]
+        is_flat = not any(pa.types.is_nested(field.type) or _is_opaque(field) for field in stored)
         return is_flat and self.search is None and not self._generated
 
     def _looked_up(
@@ -355,7 +357,7 @@ class Scan:
             or table.fill.is_by_address
             or self.among is not None,
             use_scalar_index=False if has_outdated_index(source.dataset) else None,
-            late_materialization=_late_columns([each for each in table.columns if each.name in columns])
+            late_materialization=_late_columns([column for column in table.columns if column.name in columns])
             or is_late
             or None,
             **{**_batch_bytes(table, columns), **_blob_arguments(table, columns)},
@@ -436,12 +438,12 @@ class _Table:
 
 def _batch_bytes(table: _Table, columns: Collection[str]) -> Mapping[str, int]:
     """Return the bound on the bytes of a batch for Lance, if the rows may be wide in ways that their types do not tell."""
-    is_open = any(has_open_width(each.type) for each in table.columns if each.name in columns)
+    is_open = any(has_open_width(column.type) for column in table.columns if column.name in columns)
     return {"batch_size_bytes": BATCH_BYTES} if is_open else {}
 
 
 def _blob_arguments(table: _Table, columns: Collection[str]) -> Mapping[str, Any]:
-    if not any(is_blob(each) for each in table.columns if each.name in columns):
+    if not any(is_blob(column) for column in table.columns if column.name in columns):
         return {}
     return blob_arguments(table.source.dataset, columns, table.source.fragments)
 
@@ -456,20 +458,20 @@ def _late_columns(columns: Sequence[pa.Field]) -> list[str] | None:
     Lance chooses field by field. What it reads of a struct before and after the filter it puts together without the metadata of
     structs inside, and then refuses the result for its type.
     """
-    if not any(_has_inner_struct(each.type) for each in columns):
+    if not any(_has_inner_struct(column.type) for column in columns):
         return None
-    return [each.name for each in columns if not pa.types.is_primitive(each.type)]
+    return [column.name for column in columns if not pa.types.is_primitive(column.type)]
 
 
 def _has_inner_struct(kind: pa.DataType) -> bool:
     inner = children(kind)
-    is_outer = pa.types.is_struct(kind) and any(pa.types.is_struct(each.type) for each in inner)
-    return is_outer or any(_has_inner_struct(each.type) for each in inner)
+    is_outer = pa.types.is_struct(kind) and any(pa.types.is_struct(field.type) for field in inner)
+    return is_outer or any(_has_inner_struct(field.type) for field in inner)
 
 
 def _least(columns: Sequence[pa.Field]) -> str:
     """Return the column that is read where none is wanted, and dropped: Lance reads no rows for no columns."""
-    return str(next((each for each in columns if not is_blob(each)), columns[0]).name)
+    return str(next((column for column in columns if not is_blob(column)), columns[0]).name)
 
 
 def _has_element_ids(stored: pa.Field | None) -> bool:

@@ -111,7 +111,7 @@ def filling(
     identity = {number for context in contexts for number in context.identity.by_source}.intersection(wanted)
     if not identity:
         return NOTHING
-    stored = {number for _, each in walk(list(columns)) if (number := field_id(each)) is not None}
+    stored = {number for _, node in walk(list(columns)) if (number := field_id(node)) is not None}
     partly = {} if tables is not None else partly_stored(dataset, columns, identity)
     lacking = [number for number in identity if number not in stored or number in partly]
     values = {number: _values(contexts, number) for number in lacking}
@@ -222,23 +222,23 @@ def identified(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Fie
     if namespace.is_numbered_by_lance:
         return numbered_columns(dataset)
     physical = columns_of(dataset)
-    stored = [] if any(field_id(each) is not None for each in physical) else dataset.lance_schema.fields()
+    stored = [] if any(field_id(field) is not None for field in physical) else dataset.lance_schema.fields()
     return _with_ids(physical, list(namespace.arrow), stored)
 
 
 def _with_ids(physical: Sequence[pa.Field], namespace: Sequence[pa.Field], stored: Sequence[Any]) -> list[pa.Field]:
-    held = {place: each for each in namespace if (place := matching(each, physical)) is not None}
-    if all(field_id(each) is None for each in physical) and len(stored) == len(physical):
-        by_number = {int(each.id()): place for place, each in enumerate(stored) if place not in held}
-        named = {namespace_id(each) for each in held.values()}
-        for each in namespace:
-            number = namespace_id(each)
+    held = {place: field for field in namespace if (place := matching(field, physical)) is not None}
+    if all(field_id(field) is None for field in physical) and len(stored) == len(physical):
+        by_number = {int(field.id()): place for place, field in enumerate(stored) if place not in held}
+        named = {namespace_id(field) for field in held.values()}
+        for field in namespace:
+            number = namespace_id(field)
             place = None if number is None or number in named else by_number.get(number)
-            if place is not None and _is_alike(physical[place].type, each.type):
-                held[place] = each
+            if place is not None and _is_alike(physical[place].type, field.type):
+                held[place] = field
     deeper: Sequence[Any] = stored if len(stored) == len(physical) else [None] * len(physical)
     return [
-        _with_id(each, held[place], deeper[place]) if place in held else each for place, each in enumerate(physical)
+        _with_id(field, held[place], deeper[place]) if place in held else field for place, field in enumerate(physical)
     ]
 
 

@@ -95,7 +95,7 @@ class Source:
         if dataset is None:
             return self
         mine = self.fragments
-        fragments = None if mine is None else tuple(dataset.get_fragment(each.fragment_id) for each in mine)
+        fragments = None if mine is None else tuple(dataset.get_fragment(field.fragment_id) for field in mine)
         return replace(self, dataset=dataset, fragments=fragments)
 
     def part(self, number: int, of: int) -> Source:

@@ -274,11 +274,11 @@ class _Modest:
 def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> tuple[str, int]:
     # What is due was chosen, some of it for what the whole table has too many of.
     rules = CompactionRules(deleted=work.policy.compact_deleted, tables_per_commit=TABLES_PER_COMMIT)
-    among = [each.object_id for each in work.due]
+    among = [table.object_id for table in work.due]
     # A table that is always written to would be compacted never.
     report = compact(work.table, rules, run=_Modest(check), among=among, rebase=True, check=check)
-    lost = {each.object_id for each in report.tables if each.is_lost}
-    chooser.surveyor.settle(work.table, [each for each in work.due if each.object_id not in lost])
+    lost = {table.object_id for table in report.tables if table.is_lost}
+    chooser.surveyor.settle(work.table, [table for table in work.due if table.object_id not in lost])
     return str(report), 0
 
 

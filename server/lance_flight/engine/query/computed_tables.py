@@ -101,7 +101,7 @@ class RowTable(Generic[_Source, _Of]):
     @property
     def schema(self) -> pa.Schema:
         """Return the columns of the table."""
-        return pa.schema([pa.field(each.name, each.type, each.is_nullable) for each in self.columns])
+        return pa.schema([pa.field(column.name, column.type, column.is_nullable) for column in self.columns])
 
     def of(
         self,
@@ -122,9 +122,9 @@ class RowTable(Generic[_Source, _Of]):
 
     def _rows(self, source: _Source, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with the named columns, or with all of them where none is named."""
-        columns = [each for each in self.columns if each.name in names] or self.columns
-        schema = pa.schema([pa.field(each.name, each.type, each.is_nullable) for each in columns])
+        columns = [column for column in self.columns if column.name in names] or self.columns
+        schema = pa.schema([pa.field(column.name, column.type, column.is_nullable) for column in columns])
         remaining = iter(self.subjects(source))
         while subjects := list(islice(remaining, _ROWS)):
-            values = [pa.array([each.value(subject) for subject in subjects], each.type) for each in columns]
+            values = [pa.array([column.value(subject) for subject in subjects], column.type) for column in columns]
             yield pa.RecordBatch.from_arrays(values, schema=schema)

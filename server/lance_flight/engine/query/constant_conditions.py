@@ -41,7 +41,7 @@ def has_constant_conditions(plan: LogicalPlan) -> bool:
 def without_constants(context: SessionContext, plan: LogicalPlan) -> DataFrame | None:
     """Return an optimised plan without the constants that it hands to scans; None where it cannot be built again."""
     root = Node.of(plan)
-    scans = {each: _without(context, each) for each in root.walk() if isinstance(each.variant, TableScan)}
+    scans = {node: _without(context, node) for node in root.walk() if isinstance(node.variant, TableScan)}
     with suppress(Unsupported):
         return rebuilt(context, root, {scan: frame for scan, frame in scans.items() if frame is not None})
     return None
@@ -49,13 +49,13 @@ def without_constants(context: SessionContext, plan: LogicalPlan) -> DataFrame |
 
 def _without(context: SessionContext, node: Node) -> DataFrame | None:
     """Return a scan without constants; None for one that has none."""
-    conditions = [Expr(each) for each in node.variant.filters()]
-    constants = [each for each in conditions if _is_constant(each)]
+    conditions = [Expr(condition) for condition in node.variant.filters()]
+    constants = [condition for condition in conditions if _is_constant(condition)]
     if not constants or node.variant.fetch() is not None:
         return None
     frame = context.table(quoted(*(part for part in node.variant.fqn() if part)))
-    is_true = all(each.python_value().as_py() is True for each in constants)
-    kept = [each for each in conditions if not _is_constant(each)] if is_true else [literal(value=False)]
+    is_true = all(constant.python_value().as_py() is True for constant in constants)
+    kept = [condition for condition in conditions if not _is_constant(condition)] if is_true else [literal(value=False)]
     for condition in kept:
         frame = frame.filter(condition)
     return selected(context, frame, node.outputs or ())

@@ -189,11 +189,11 @@ def _numbers(text: str) -> list[Token]:
 def _edits(text: str, numbers: _Marked, chosen: frozenset[int], *, are_marked: bool) -> Iterator[Edit]:
     """Yield the edits that make decimals of the chosen numbers, and mark the first number of each other token."""
     for mark, token in numbers:
-        for each in _FRACTION.finditer(text, token.start, token.stop):
+        for match in _FRACTION.finditer(text, token.start, token.stop):
             if mark in chosen:
-                yield *each.span(), _decimal(each[0])
+                yield *match.span(), _decimal(match[0])
             elif are_marked:
-                yield *each.span(), f"CAST('{'0' * 12}{mark}' AS DOUBLE)"
+                yield *match.span(), f"CAST('{'0' * 12}{mark}' AS DOUBLE)"
                 break
 
 
@@ -233,7 +233,7 @@ class _Meetings:
                 self._meet([self._of(Expr(left)), self._of(Expr(right))])
         values = [self._of(expression) for expression in _expressions(node)]
         if isinstance(node.variant, Projection):
-            return [_Value(self._kind(each), each.numbers) for each in values]
+            return [_Value(self._kind(value), value.numbers) for value in values]
         schema = self.context.create_dataframe_from_logical_plan(node.plan).schema()
         columns = [
             self._columns.get(name, _Value(_kind_of(kind)))
@@ -241,8 +241,8 @@ class _Meetings:
         ]
         if isinstance(node.variant, Values):
             for row in node.variant.values():
-                for column, each in zip(columns, row, strict=True):
-                    self._meet([column, self._of(_uncast(each))])
+                for column, value in zip(columns, row, strict=True):
+                    self._meet([column, self._of(_uncast(value))])
         return columns
 
     def _named(self, node: Node, below: Sequence[Sequence[_Value]]) -> dict[str, _Value]:
@@ -267,19 +267,19 @@ class _Meetings:
             case "Cast" | "TryCast":
                 return self._cast(expression, parts[0])
             case "BinaryExpr":
-                return self._binary(expression.rex_call_operator(), [self._of(each) for each in parts])
+                return self._binary(expression.rex_call_operator(), [self._of(part) for part in parts])
             case "Between" | "InList":
-                self._meet([self._of(each) for each in parts])
+                self._meet([self._of(part) for part in parts])
                 return _Value(_Kind.OTHER)
             case "Case":
-                values = [self._of(each) for each in parts]
+                values = [self._of(part) for part in parts]
                 return self._meet([*values[1::2], *values[len(values) - len(values) % 2 :]])
             case "ScalarFunction" if expression.rex_call_operator() in _OF_ALL:
-                return self._meet([self._of(each) for each in parts])
+                return self._meet([self._of(part) for part in parts])
             case "ScalarFunction" if expression.rex_call_operator() in _OF_FIRST and parts:
-                return next(iter([self._of(each) for each in parts]))
-        for each in parts:
-            self._of(each)
+                return next(iter([self._of(part) for part in parts]))
+        for part in parts:
+            self._of(part)
         return _Value(None, expression=expression)
 
     def _cast(self, expression: Expr, inner: Expr) -> _Value:
@@ -300,7 +300,7 @@ class _Meetings:
         if operator in _COMPARISONS:
             self._meet(values)
             return _Value(_Kind.OTHER)
-        if operator == "/" and any(each.kind in {_Kind.NUMBER, _Kind.DOUBLE} for each in values):
+        if operator == "/" and any(value.kind in {_Kind.NUMBER, _Kind.DOUBLE} for value in values):
             return _Value(_Kind.DOUBLE)
         if operator == "/":
             return _Value(_Kind.DECIMAL if _Kind.DECIMAL in map(self._kind, values) else _Kind.OTHER)
@@ -311,8 +311,8 @@ class _Meetings:
 
         A sum of a double and a decimal is a double, as it should be.
         """
-        numbers = tuple(number for each in values for number in each.numbers)
-        kinds = {self._kind(each) for each in values}
+        numbers = tuple(number for value in values for number in value.numbers)
+        kinds = {self._kind(value) for value in values}
         if _Kind.DOUBLE in kinds:
             self.doubles.update(() if is_sum else numbers)
             return _Value(_Kind.DOUBLE)

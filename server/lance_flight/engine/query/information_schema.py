@@ -120,7 +120,7 @@ class InformationSchema:
             return names
         columns = [[name.db_schema for name in names], [name.name for name in names]]
         listed = pa.record_batch(
-            [*(pa.array(each, _TEXT) for each in columns), pa.array(range(len(names)))], [*_NAMES, "place"]
+            [*(pa.array(column, _TEXT) for column in columns), pa.array(range(len(names)))], [*_NAMES, "place"]
         )
         return [names[place] for place in listed.filter(self.condition)["place"].to_pylist()]
 

@@ -76,9 +76,9 @@ def may_overflow(context: SessionContext, plan: LogicalPlan) -> bool:
         below = node.inputs()
         waiting += below
         expressions = expressions_of(node)
-        if any(_has_arithmetic(each) for each in expressions):
+        if any(_has_arithmetic(expression) for expression in expressions):
             columns = _columns(context, below)
-            if any(_overflows(each, columns) for each in expressions):
+            if any(_overflows(expression, columns) for expression in expressions):
                 return True
     return False
 
@@ -86,8 +86,8 @@ def may_overflow(context: SessionContext, plan: LogicalPlan) -> bool:
 def _columns(context: SessionContext, below: Sequence[LogicalPlan]) -> Mapping[str, _Range]:
     """Return the ranges of the integer columns that operators read, by their names without relations."""
     found: dict[str, _Range] = {}
-    for each in below:
-        for field in context.create_dataframe_from_logical_plan(each).schema():
+    for expression in below:
+        for field in context.create_dataframe_from_logical_plan(expression).schema():
             if pa.types.is_integer(field.type):
                 bits = field.type.bit_width
                 narrow = _COUNT if field.name.startswith(("count(", "row_number(", "rank(")) else None
@@ -124,7 +124,7 @@ def _overflows(expression: Expr, columns: Mapping[str, _Range]) -> bool:
         operands = operands_of(part)
         if not is_read:
             waiting.append((part, True))
-            waiting += [(each, False) for each in reversed(operands)]
+            waiting += [(operand, False) for operand in reversed(operands)]
             continue
         first = len(values) - len(operands)
         of, values = values[first:], values[:first]

@@ -148,13 +148,13 @@ def _counts(view: TableView, definition: IndexDefinition, *, is_stale_asked: boo
     found = map_tables(partial(_of_table, view, definition, is_stale_asked), tables, "indexes")
     return {
         "tables": len(found),
-        "indexed_tables": sum(each.indexed > 0 for each in found),
-        "rows": sum(each.rows for each in found),
-        "indexed_rows": sum(each.indexed for each in found),
-        "segments": sum(each.segments for each in found),
-        "stale_tables": sum(each.stale > 0 for each in found),
-        "stale_rows": sum(each.stale for each in found),
-        "deleted_rows": sum(each.deleted for each in found),
+        "indexed_tables": sum(counted.indexed > 0 for counted in found),
+        "rows": sum(counted.rows for counted in found),
+        "indexed_rows": sum(counted.indexed for counted in found),
+        "segments": sum(counted.segments for counted in found),
+        "stale_tables": sum(counted.stale > 0 for counted in found),
+        "stale_rows": sum(counted.stale for counted in found),
+        "deleted_rows": sum(counted.deleted for counted in found),
         "advice": _advice(view, definition, found),
     }
 
@@ -177,7 +177,7 @@ def _of_table(
     is_stale = (
         is_stale_asked and missing and missing_segment(view.store, view.snapshot, definition, None, table) is not None
     )
-    deleted = sum(each.num_deletions for each in fragments if each.fragment_id in coverage.covered)
+    deleted = sum(fragment.num_deletions for fragment in fragments if fragment.fragment_id in coverage.covered)
     return _TableCounts(
         rows=total,
         indexed=sum(rows[number] for number in coverage.covered),
@@ -191,8 +191,8 @@ def _of_table(
 def _advice(view: TableView, definition: IndexDefinition, found: Sequence[_TableCounts]) -> str | None:
     """Return the statement that brings an index up to date, with the reason as a comment; None if none would."""
     table = shown_name(view.name, view.key.partition(".")[0])
-    deleted = [each.deleted for each in found if each.is_compacted]
-    stale = [each.stale for each in found if each.stale]
+    deleted = [counted.deleted for counted in found if counted.is_compacted]
+    stale = [counted.stale for counted in found if counted.stale]
     if deleted:
         return f"ALTER TABLE {table} COMPACT -- deleted, and in the index: {_count(deleted)}"
     if stale:
@@ -514,9 +514,11 @@ _TABLES: Mapping[str, _Listed] = MappingProxyType(
         ),
     }
 )
-METADATA_TABLES: Mapping[str, Build] = MappingProxyType({name: each.build for name, each in _TABLES.items()})
-OF_EVERYBODY = frozenset(name for name, each in _TABLES.items() if each.tells_of_all)
-OF_COLUMNS = frozenset(name for name, each in _TABLES.items() if each.tells_of_columns)
-OF_PARTITIONS = frozenset(name for name, each in _TABLES.items() if each.of_partitions)
+METADATA_TABLES: Mapping[str, Build] = MappingProxyType(
+    {name: definition.build for name, definition in _TABLES.items()}
+)
+OF_EVERYBODY = frozenset(name for name, definition in _TABLES.items() if definition.tells_of_all)
+OF_COLUMNS = frozenset(name for name, definition in _TABLES.items() if definition.tells_of_columns)
+OF_PARTITIONS = frozenset(name for name, definition in _TABLES.items() if definition.of_partitions)
 LINEAGE = "lineage"
 """Metadata table of the rows themselves, each with its lineage: a view (`named_tables.py`)."""

@@ -151,7 +151,7 @@ class NamedTables:
         self.masked.add(self._governing(named.table))
         stored = unmasked(name)
         columns = self.dataset(stored).schema
-        made = frozenset(each.name for each in self.views[str(stored)].extra_columns)
+        made = frozenset(column.name for column in self.views[str(stored)].extra_columns)
         return MaskedTable(name=name, policy=policy, columns=columns, made=made)
 
     @property
@@ -197,7 +197,7 @@ class NamedTables:
 
     def provider_of(self, key: str) -> Provider:
         """Return what DataFusion reads a table of `scanned` by."""
-        return next(each for name, each in self.providers.items() if f"{name.db_schema}.{name.name}" == key)
+        return next(provider for name, provider in self.providers.items() if f"{name.db_schema}.{name.name}" == key)
 
     def _provider(self, name: TableName, readable: TableView) -> Provider:
         known = self._known.get(name)
@@ -336,9 +336,9 @@ class NamedTables:
     def _hidden(self, extra_columns: str | None, columns: pa.Schema) -> Iterator[pa.Field]:
         """Yield the hidden columns that the statement names, but those that the table has columns of the same name for."""
         if extra_columns != LINEAGE:
-            for each in HIDDEN_COLUMNS:
-                if each.name in self.hidden and each.name not in columns.names:
-                    yield each
+            for column in HIDDEN_COLUMNS:
+                if column.name in self.hidden and column.name not in columns.names:
+                    yield column
 
     def _named_in(self, table: Table) -> Snapshot | None:
         """Return the snapshot whose names the rows of a table keep while the transaction changes it; None if no names are asked for."""

@@ -105,7 +105,7 @@ def _markers(sql: str, kind: pa.DataType) -> dict[str, pa.DataType]:
 def _marked(sql: str) -> str:
     """Replace each parameter by a call of the marker function."""
     found = (each for token in tokens_of(sql) for each in parameters(token) if each.text[1:].isdigit())
-    return edited(sql, [(each.start, each.stop, f"{_MARKER}({each.text[1:]})") for each in found])
+    return edited(sql, [(token.start, token.stop, f"{_MARKER}({token.text[1:]})") for token in found])
 
 
 def _texts(plan: LogicalPlan) -> Iterator[str]:

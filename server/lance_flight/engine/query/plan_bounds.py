@@ -115,7 +115,7 @@ def constant_bytes(plan: LogicalPlan) -> int:
     while nodes_left:
         node, above = nodes_left.pop()
         nodes_left += [(below, node) for below in node.inputs()]
-        waiting = [each for each in expressions_of(node) if not _is_taken_apart(each, node, above)]
+        waiting = [expression for expression in expressions_of(node) if not _is_taken_apart(expression, node, above)]
         while waiting:
             part = waiting.pop()
             if part.variant_name() == "Literal":
@@ -257,7 +257,7 @@ class _PlanReader:
         return below
 
     def _named(self, expressions: Iterable[Expr], below: Sizes) -> Sizes:
-        sizes = ({_key(each.schema_name()): self._size(each, below)} for each in expressions)
+        sizes = ({_key(expression.schema_name()): self._size(expression, below)} for expression in expressions)
         return _merged(size for size in sizes if any(size.values()))
 
     def _count(self, conditions: Iterable[Expr], below: Sizes) -> None:
@@ -315,7 +315,7 @@ class _SentPlanReader(_PlanReader):
             part, operands, is_read = waiting.pop()
             if not is_read:
                 waiting.append((part, operands, True))
-                waiting += [(each, operands_of(each), False) for each in reversed(operands)]
+                waiting += [(operand, operands_of(operand), False) for operand in reversed(operands)]
                 continue
             first = len(grown) - len(operands)
             of, grown = grown[first:], grown[:first]
@@ -417,7 +417,7 @@ def _check_subqueries(plan: LogicalPlan) -> None:
 
 def _check_sketches(aggregates: Iterable[Expr]) -> None:
     """Refuse percentiles of too many centroids (`LimitExceeded`): DataFusion makes room for all of them in each group, before it counts it."""
-    waiting = [each for each in aggregates if SKETCH in each.schema_name()]
+    waiting = [aggregate for aggregate in aggregates if SKETCH in aggregate.schema_name()]
     while waiting:
         part = waiting.pop()
         operands = operands_of(part)

@@ -119,8 +119,8 @@ class PlanCache:
             if not numbers:
                 return None
             kept = [(number, self._plans[number]) for number in reversed(numbers)]
-            own = (number for number, each in kept if each.planned.was_begun_for(running))
-            free = (number for number, each in kept if not each.is_awaited)
+            own = (number for number, entry in kept if entry.planned.was_begun_for(running))
+            free = (number for number, entry in kept if not entry.is_awaited)
             return self._drop(next(chain(own, free), numbers[0]))
 
     def _drop(self, number: int) -> PlannedQuery:

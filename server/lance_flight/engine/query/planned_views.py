@@ -145,7 +145,7 @@ class PlannedViews:
         if casts:
             columns = {name: col(quoted(name)) for name in planned.schema().names}
             planned = planned.select(
-                *(each.cast(casts[name]).alias(name) if name in casts else each for name, each in columns.items())
+                *(column.cast(casts[name]).alias(name) if name in casts else column for name, column in columns.items())
             )
         self.masked.add(table.name)
         self._tables[table.name] = planned.into_view()

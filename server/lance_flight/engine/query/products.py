@@ -144,7 +144,7 @@ def with_asking_conditions(
         is_condition = token.word in {"WHERE", "ON"} and not operands.is_name(at)
         if is_condition and tokens[at - 1].word != "DISTINCT" and operands.word_at(at - 2) != "FILTER":
             for start, stop in _parts(operands, at + 1):
-                is_wanted = equalities or not any(operands.is_sign(each, "=") for each in range(start, stop))
+                is_wanted = equalities or not any(operands.is_sign(place, "=") for place in range(start, stop))
                 if is_wanted and _may_be_asked_twice(operands, start, stop):
                     first, last = tokens[start].start, tokens[stop - 1].stop
                     edits += [(first, first, f"{_GOES_ON}({text[first:last]}) AND ("), (last, last, ")")]

@@ -288,7 +288,7 @@ _TRIED, _KEPT = 4, 0.1
 
 def _joining(keys: Mapping[str, JoinedKeys], schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """Return what leaves rows out that find none to join with, as long as these are many."""
-    listed = [(schema.get_field_index(name), each.values) for name, each in keys.items() if name in schema.names]
+    listed = [(schema.get_field_index(name), joined.values) for name, joined in keys.items() if name in schema.names]
     if not listed:
         return lambda batch: batch
     batches = read = left = 0
@@ -400,9 +400,11 @@ def is_lookup(predicate: Predicate, snapshot: Snapshot) -> bool:
 
     Lance looks into the segments of an index on one core, and two scans that do so at once take longer than one after the other.
     """
-    equal = [each.term for each in conjuncts(predicate) if isinstance(each, Compare) and each.op is Op.EQ]
+    equal = [part.term for part in conjuncts(predicate) if isinstance(part, Compare) and part.op is Op.EQ]
     columns = {snapshot.schema.ids.get(term.name) for term in equal if isinstance(term, Column) and not term.inside}
-    return bool(columns) and any(each.kind == BTREE and each.field_id in columns for each in indices_of(snapshot))
+    return bool(columns) and any(
+        definition.kind == BTREE and definition.field_id in columns for definition in indices_of(snapshot)
+    )
 
 
 MOST_HELD = 32 * 2**20

@@ -23,7 +23,7 @@ from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.errors import TicketError
 from lance_flight.model.pins import BranchVersion, FixedPin, Version
 
-_EXECUTION = tuple(each.name for each in fields(QueryOptions))
+_EXECUTION = tuple(field.name for field in fields(QueryOptions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Task:
             raise TicketError(f"a ticket that does not hold a task: {exc}") from exc
 
 
-_KEYS = frozenset(each.name for each in fields(Task))
+_KEYS = frozenset(field.name for field in fields(Task))
 """What a task says: a server that does not know one of them would give other rows than were asked for."""
 
 

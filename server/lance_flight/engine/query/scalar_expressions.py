@@ -105,8 +105,8 @@ def expression_below(expression: ScalarExpression, columns: Mapping[str, ScalarE
 
 
 def _call(function: str, operands: list[Any], depth: int, kind: str = "") -> ScalarCall | None:
-    arguments = [scalar_expression(each, depth) for each in operands]
-    known = tuple(each for each in arguments if each is not None)
+    arguments = [scalar_expression(operand, depth) for operand in operands]
+    known = tuple(column for column in arguments if column is not None)
     return ScalarCall(function, known, kind) if len(known) == len(arguments) else None
 
 
@@ -240,13 +240,13 @@ def _with_stored(predicate: Predicate, stored: tuple[tuple[object, ScalarExpress
 def _stored(schema: NamespaceSchema, specs: Iterable[PartitionSpec]) -> Iterator[tuple[object, ScalarExpression]]:
     """Return each derivation of the specs' fields with its expression over the columns that there are now."""
     sources = schema.sources
-    fields = {each.derivation: each for spec in specs for each in spec.fields if not each.rule.keeps_value}
-    for derivation, each in fields.items():
-        known = [sources[number] for number in each.source_ids if number in sources]
-        if len(known) < len(each.source_ids):
+    fields = {field.derivation: field for spec in specs for field in spec.fields if not field.rule.keeps_value}
+    for derivation, field in fields.items():
+        known = [sources[number] for number in field.source_ids if number in sources]
+        if len(known) < len(field.source_ids):
             continue
         kinds = tuple(source.field.type for source in known)
-        sql = each.rule.sql if isinstance(each.rule, Expression) else each.rule.expression(kinds)
+        sql = field.rule.sql if isinstance(field.rule, Expression) else field.rule.expression(kinds)
         expression = _planned(sql, kinds)
         if isinstance(expression, ScalarCall):
             columns = {Column(f"col{place}"): Column(of.path[0], of.path[1:]) for place, of in enumerate(known)}
@@ -296,7 +296,7 @@ class LogicalScan:
     @cached_property
     def has_many_values(self) -> bool:
         """True if one of the filters is a long list, which takes long to read."""
-        lists = (each.to_variant() for each in self.filters if each.variant_name() == "InList")
+        lists = (condition.to_variant() for condition in self.filters if condition.variant_name() == "InList")
         return any(len(each.list()) > MANY_VALUES for each in lists)
 
 

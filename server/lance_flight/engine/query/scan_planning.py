@@ -116,7 +116,9 @@ def _build_scan(
     pushed: pc.Expression | None,
     condition: str | None,
 ) -> PlannedScan:
-    if pushed is not None and any(each.unfiltered is not None and not len(each.certain) for each in pruning.versions):
+    if pushed is not None and any(
+        version.unfiltered is not None and not len(version.certain) for version in pruning.versions
+    ):
         # One partition that needs no filter spares a query nothing, and others its column, or the whole read.
         pruning = with_certain(pruning, partitions_of(snapshot), snapshot.schema, predicate_from_arrow(pushed))
     tables = tuple(

@@ -79,10 +79,10 @@ def has_correlated_not_in(plan: LogicalPlan) -> bool:
     text: str = plan.display_indent()
     if "<subquery>" not in text or _OUTER not in text:
         return False
-    correlated = [each for each in _subqueries(text.splitlines()) if each.is_correlated]
-    for each in correlated:
-        _check(each)
-    return any(each.word == "NOT IN" for each in correlated)
+    correlated = [subquery for subquery in _subqueries(text.splitlines()) if subquery.is_correlated]
+    for subquery in correlated:
+        _check(subquery)
+    return any(subquery.word == "NOT IN" for subquery in correlated)
 
 
 def has_constant_not_in(plan: LogicalPlan, optimised: LogicalPlan) -> bool:
@@ -104,9 +104,9 @@ def has_shared_names(plan: LogicalPlan) -> bool:
     if " ANY (<subquery>)" not in text and " ALL (<subquery>)" not in text:
         return False
     found = False
-    for each in _subqueries(text.splitlines()):
-        shared = _relations(each.lines) & _relations(each.around) if each.word in {"ANY", "ALL"} else set()
-        if shared and each.is_correlated:
+    for subquery in _subqueries(text.splitlines()):
+        shared = _relations(subquery.lines) & _relations(subquery.around) if subquery.word in {"ANY", "ALL"} else set()
+        if shared and subquery.is_correlated:
             raise Unsupported(
                 f"a subquery that is compared with IN, ANY or ALL reads {min(shared)!r}, as does the query around it, of which it"
                 " names columns; give one of them an alias"

@@ -63,12 +63,12 @@ class MadeColumns:
     def of(cls, predicate: Predicate, made: Collection[str], names: pa.Schema) -> MadeColumns | None:
         """Return the conditions of a predicate on `made` columns; None if it has none."""
         parts = conjuncts(predicate)
-        own = [each for each in parts if PARTITION in made and _speaks_of(each, PARTITION)]
+        own = [part for part in parts if PARTITION in made and _speaks_of(part, PARTITION)]
         is_named = ROW_NAME_FIELD.name in made and names.field(ROW_NAME_FIELD.name).equals(ROW_NAME_FIELD)
-        listed = [values for each in parts if is_named and (values := _row_names(each)) is not None]
+        listed = [values for part in parts if is_named and (values := _row_names(part)) is not None]
         if not own and not listed:
             return None
-        others = [each for each in parts if each not in own]
+        others = [part for part in parts if part not in own]
         return cls(all_of(own), min(listed, key=len, default=None), all_of(others))
 
 
@@ -91,7 +91,7 @@ def _narrowed(
 ) -> SpecPruning:
     ids = tables.rows["object_id"].combine_chunks().take(pa.array(version.kept))
     left: npt.NDArray[np.bool_] = np.ones(len(ids), np.bool_)
-    used = [str(each) for each in conjuncts(made.partitions)]
+    used = [str(predicate) for predicate in conjuncts(made.partitions)]
     if used:
         shown = ids if snapshot.is_partitioned else pa.nulls(len(ids), pa.utf8())
         places = pa.table({PARTITION: shown.cast(pa.utf8()), "place": pa.array(np.arange(len(ids)))})
@@ -319,7 +319,7 @@ class TableView:
     def schema(self) -> pa.Schema:
         plain, visible = self.snapshot.schema.plain, self.visible
         if visible is not None:
-            plain = pa.schema([each for each in plain if each.name in visible])
+            plain = pa.schema([field for field in plain if field.name in visible])
         return pa.schema([*plain, *self.extra_columns]) if self.extra_columns else plain
 
     @property
@@ -336,7 +336,7 @@ class TableView:
         target_partitions = self.target_partitions
         if self.arrange is not None or is_lookup(predicate, self.snapshot):
             target_partitions = 1
-        is_merging = all(each.name == PARTITION for each in self.extra_columns)
+        is_merging = all(column.name == PARTITION for column in self.extra_columns)
         lanes = deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging)
         return Lanes(lanes, index_filter, self.arrange, self.keys())
 
@@ -367,7 +367,7 @@ class TableView:
     def _choose_tables(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
         """Return the tables that a scan reads, by residual filter; reused if the same pruning was read before."""
         is_whole = self.only is None and self.share.of == 1 and self.targets is None
-        known = [each.chosen for each in self.pruned if each.pruning is pruning and is_whole]
+        known = [pruned.chosen for pruned in self.pruned if pruned.pruning is pruning and is_whole]
         if known and known[0]:
             return known[0]
         chosen = [
@@ -379,7 +379,7 @@ class TableView:
         if (
             known
             and pruning.scanned <= MOST_CHOSEN
-            and all(isinstance(each.pin, FixedPin) for _, tables in chosen for each in tables)
+            and all(isinstance(table.pin, FixedPin) for _, tables in chosen for table in tables)
         ):
             known[0].extend(kept)
         return kept
@@ -418,7 +418,7 @@ class TableView:
         return pruning
 
     def _made_columns(self, predicate: Predicate) -> MadeColumns | None:
-        names = [each.name for each in self.extra_columns]
+        names = [column.name for column in self.extra_columns]
         return MadeColumns.of(predicate, names, self.schema) if names else None
 
     def _of_columns(self, predicate: Predicate) -> Predicate:
@@ -438,7 +438,7 @@ class TableView:
     @property
     def has_expressions(self) -> bool:
         """True if any spec has a partition field with a custom expression."""
-        return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
+        return any(isinstance(field.rule, Expression) for spec in self.snapshot.specs for field in spec.fields)
 
     def describe(
         self,
@@ -543,7 +543,7 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
     """Return the partition values of a snapshot in planning's form, cached while the snapshot lives."""
     found = _coded.get(snapshot)
     if found is None:
-        found = Partitions.together([_partitions_of(each, snapshot.doubtful_fields) for each in snapshot.tables])
+        found = Partitions.together([_partitions_of(version, snapshot.doubtful_fields) for version in snapshot.tables])
         _coded[snapshot] = found
     return found
 
@@ -551,8 +551,8 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
 def _partitions_of(tables: SpecTables, doubtful: frozenset[str]) -> SpecPartitions:
     """Return the partition values of one spec version, with the doubtful fields separated."""
     fields = tables.spec.fields
-    sure = tuple(each for each in fields if each.field_id not in doubtful)
-    left = tuple(each for each in fields if each.field_id in doubtful)
+    sure = tuple(field for field in fields if field.field_id not in doubtful)
+    left = tuple(field for field in fields if field.field_id in doubtful)
     return SpecPartitions(spec=replace(tables.spec, fields=sure), values=tables.values, doubtful=left)
 
 

@@ -47,7 +47,7 @@ class MemoryWatch:
         """Measure once, and end a statement if it has to be; return whether memory is short enough to measure often."""
         size, before = self._measure(), self._size
         self._size, grown = size, size - before
-        self._grown = {each: self._grown.get(each, 0.0) + grown / len(running) for each in running}
+        self._grown = {statement: self._grown.get(statement, 0.0) + grown / len(running) for statement in running}
         if not running:
             self._idle = size
         if most is None or size <= most // 2:

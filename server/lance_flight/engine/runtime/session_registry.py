@@ -305,21 +305,21 @@ class SessionRegistry:
         self._forget_idle()
         with self._lock:
             # One that is found by several keys was used when any of them was.
-            kept = {each.session.id: each for each in self._sessions.entries}
+            kept = {session.session.id: session for session in self._sessions.entries}
         now = self._now()
         return [
             KnownSession(
                 id=session.id,
                 principal=session.principal,
                 began=session.began,
-                idle_seconds=now - each.used,
+                idle_seconds=now - entry.used,
                 schema=session.db_schema,
                 branch=session.branch,
                 isolation=session.isolation.value,
                 open_transactions=len(session.open),
             )
-            for each in kept.values()
-            for session in [each.session]
+            for entry in kept.values()
+            for session in [entry.session]
         ]
 
     def roll_back_open(self) -> int:
@@ -380,7 +380,7 @@ class SessionRegistry:
         keys, left = self._sessions.of_holder(holder), self._now() - LEFT_SECONDS
 
         def is_running(key: str) -> bool:
-            return any(each.is_running for each in self._sessions[key].session.open.values())
+            return any(transaction.is_running for transaction in self._sessions[key].session.open.values())
 
         chosen = next((key for key in keys if not self._sessions[key].session.open), None)
         if chosen is None:
@@ -409,7 +409,11 @@ class SessionRegistry:
         with self._lock:
             old = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
             # A transaction is used a moment after its session was looked up.
-            idle = [key for key in old if all(each.used < limit for each in self._sessions[key].session.open.values())]
+            idle = [
+                key
+                for key in old
+                if all(transaction.used < limit for transaction in self._sessions[key].session.open.values())
+            ]
             forgotten = [self._forget(key) for key in idle]
             ended = self._without_keys(forgotten)
         for session in ended:

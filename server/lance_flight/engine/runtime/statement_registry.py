@@ -247,7 +247,11 @@ class StatementRegistry:
     def watch_memory(self) -> bool:
         """End the statement that takes more memory than there is; return whether it is short."""
         with self._changed:
-            running = [each for each in self._statements.values() if each.state in {State.PLANNING, State.RUNNING}]
+            running = [
+                statement
+                for statement in self._statements.values()
+                if statement.state in {State.PLANNING, State.RUNNING}
+            ]
         return self._memory.watch(running, self._limits.process_memory)
 
     def watch(self) -> None:
@@ -268,9 +272,18 @@ class StatementRegistry:
     def _watch_ends(self, statements: Iterable[RunningStatement], now: float) -> None:
         """Log each statement that was cancelled and is still at work after `OVERDUE_SECONDS`, which nothing but a restart may end."""
         with self._changed:
-            self._left = [each for each in self._left if each.cancellation.is_at_work]
-            at_work = [*self._left, *(each for each in statements if each.active)]
-        overdue = {each.id: each for each in at_work if each.cancellation.overdue(now) > OVERDUE_SECONDS}
+            self._left = [
+                running_statement for running_statement in self._left if running_statement.cancellation.is_at_work
+            ]
+            at_work = [
+                *self._left,
+                *(running_statement for running_statement in statements if running_statement.active),
+            ]
+        overdue = {
+            running_statement.id: running_statement
+            for running_statement in at_work
+            if running_statement.cancellation.overdue(now) > OVERDUE_SECONDS
+        }
         for statement_id in overdue.keys() - self._overdue:
             statement = overdue[statement_id]
             log.warning(
@@ -290,19 +303,23 @@ class StatementRegistry:
             elif not statement.active and not statement.has_ended:
                 ended.append(self._forget(statement, outcome))
             if len(self._statements) > MOST_WAITING:
-                ended += [self._forget(each, "abandoned") for each in self._too_many()]
+                ended += [self._forget(running_statement, "abandoned") for running_statement in self._too_many()]
         for record in ended:
             self._remember(record)
             self._tell(record)
 
     def _too_many(self) -> list[RunningStatement]:
         """Return the oldest queries that wait for their readers, of the holder that has most of them."""
-        waiting = [each for each in self._statements.values() if not each.active]
-        counts = Counter(each.issuer.holder for each in waiting)
+        waiting = [statement for statement in self._statements.values() if not statement.active]
+        counts = Counter(statement.issuer.holder for statement in waiting)
         if not counts:
             return []
         ((holder, most),) = counts.most_common(1)
-        return list(islice((each for each in waiting if each.issuer.holder == holder), max(1, int(ABANDONED * most))))
+        return list(
+            islice(
+                (statement for statement in waiting if statement.issuer.holder == holder), max(1, int(ABANDONED * most))
+            )
+        )
 
     def _forget(self, statement: RunningStatement, outcome: str) -> Record:
         """Mark a statement as ended; another one under its id, begun by a client's retry, stays registered."""

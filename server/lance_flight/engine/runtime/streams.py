@@ -264,10 +264,12 @@ class OpenStreams:
         """Make room for those who wait, and admit the one of them whose holder has least: one at a time, since its stream is not counted yet."""
         with self._changed:
             waiting = sorted(self._waiting, key=lambda each: (self._size_of(each.holder), each.since))
-        without = next((each for each in waiting if not self._has_room(each.holder)), None)
+        without = next((waiter for waiter in waiting if not self._has_room(waiter.holder)), None)
         if without is not None:
             self._make_room(without, now)
-        admitted = next((each for each in waiting if not each.is_admitted and self._has_room(each.holder)), None)
+        admitted = next(
+            (waiter for waiter in waiting if not waiter.is_admitted and self._has_room(waiter.holder)), None
+        )
         if admitted is not None:
             admitted.is_admitted = True
             admitted.woken.set()

@@ -133,4 +133,4 @@ def _watched(table: Table, watch: Watch | None) -> tuple[Runner, BuildWatch]:
 def _table_and_indices(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:
     """Return a table, and the names of the indices that it has."""
     table = changes.root.table(table_name(reference))
-    return table, {each.name for each in indices_of(table.snapshot())}
+    return table, {definition.name for definition in indices_of(table.snapshot())}

@@ -58,22 +58,22 @@ class OperationStatement(MaintenanceStatement):
 
 def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
     """Read a clause of an operation, and return the argument that it names."""
-    said = [each for each in operation.arguments if each.clause]
-    for each in said:
-        before, _, unit = each.clause.partition(VALUE)
+    said = [argument for argument in operation.arguments if argument.clause]
+    for argument in said:
+        before, _, unit = argument.clause.partition(VALUE)
         if not cursor.accept(*before.split()):
             continue
-        if each.kind is bool:
-            return {each.name: True}
-        if each.kind is str:
-            return {each.name: cursor.rest()}
-        if each.kind is Name:
-            return {each.name: cursor.name(f"the name of an {each.name}")}
+        if argument.kind is bool:
+            return {argument.name: True}
+        if argument.kind is str:
+            return {argument.name: cursor.rest()}
+        if argument.kind is Name:
+            return {argument.name: cursor.name(f"the name of an {argument.name}")}
         number = cursor.number(f"a number of{unit.lower()}")
         if not cursor.accept(unit.strip().removesuffix("S")):
             cursor.expect(unit.strip())
-        return {each.name: each.kind(str(number))}
-    *others, last = [each.clause.replace(VALUE, "n") for each in said]
+        return {argument.name: argument.kind(str(number))}
+    *others, last = [argument.clause.replace(VALUE, "n") for argument in said]
     raise cursor.error(f"{', '.join(others)} or {last}" if others else last)
 
 
@@ -86,7 +86,7 @@ def _statement(name: str, operation: Operation) -> type[OperationStatement]:
         "__module__": __name__,
         "name": name,
         "forms": (words if words.startswith("ALTER") else words.split()[0],),
-        "needs": tuple(Privilege[each] for each in operation.privileges),
+        "needs": tuple(Privilege[privilege] for privilege in operation.privileges),
     }
     return type(operation.procedure.title().replace("_", ""), (OperationStatement,), members)
 

@@ -117,7 +117,7 @@ def _readers(statements: Iterable[type[Statement]]) -> Mapping[str, Reader]:
         for text in statement.forms:
             word, *words = text.split()
             forms.setdefault(word, []).append(_form(words, read))
-    return MappingProxyType({word: _reader(each) for word, each in forms.items()})
+    return MappingProxyType({word: _reader(form) for word, form in forms.items()})
 
 
 def _form(words: list[str], read: Callable[..., Statement]) -> _Form:

@@ -139,7 +139,7 @@ class _Settings:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         shown = {name: _as_set(value) for name, value in settings.options(self.session).items()}
-        columns = [pa.array(each, pa.utf8()) for each in (shown, shown.values())]
+        columns = [pa.array(value, pa.utf8()) for value in (shown, shown.values())]
         yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -305,7 +305,7 @@ def definition_of(name: TableName, snapshot: Snapshot, schema: NamespaceSchema) 
     `schema` are those of its columns that are shown; partition fields of others are left out.
     """
     left_out = snapshot.schema.sources.keys() - schema.sources.keys()
-    fields = tuple(each for each in snapshot.current_spec.fields if left_out.isdisjoint(each.source_ids))
+    fields = tuple(field for field in snapshot.current_spec.fields if left_out.isdisjoint(field.source_ids))
     lines = [_column(field, schema) for field in schema.plain]
     if schema.primary_key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quoted, schema.primary_key))})")

@@ -123,19 +123,19 @@ class _Changing:
     said: str
 
     def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
-        before, changes = snapshot.schema, [each.change for each in self.changes]
+        before, changes = snapshot.schema, [change.change for change in self.changes]
         after = changed(before, *changes)
         check_kept_key(before, after)
         _check_storable(after, snapshot.file_version)
         _check_expressions(snapshot, after)
         made: dict[int, Computed] = {}
         now = before
-        for each in self.changes:
-            _check_rows(self.root, self.name, snapshot, now, each)
-            now = midway(now, each.change)
-            if isinstance(each.change, AddColumn):
+        for change in self.changes:
+            _check_rows(self.root, self.name, snapshot, now, change)
+            now = midway(now, change.change)
+            if isinstance(change.change, AddColumn):
                 # Expressions are over the columns that there are before the statement.
-                made |= computed(before, now, each.change, each.values)
+                made |= computed(before, now, change.change, change.values)
         return SchemaStep(before=before, after=after, computed=made), self.said
 
 

@@ -242,7 +242,7 @@ def _with_halves(kind: pa.DataType) -> pa.DataType:
     """Return a type with floats of 16 bits for what stands in their place."""
     if kind == pa.month_day_nano_interval():
         return pa.float16()
-    return rebuilt(kind, [each.with_type(_with_halves(each.type)) for each in children(kind)])
+    return rebuilt(kind, [child.with_type(_with_halves(child.type)) for child in children(kind)])
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
@@ -275,7 +275,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_binary_view(kind):
         return pa.binary()
     if pa.types.is_struct(kind):
-        return pa.struct([each.with_type(_without_views(each.type)) for each in kind])
+        return pa.struct([column.with_type(_without_views(column.type)) for column in kind])
     if pa.types.is_map(kind):
         return pa.map_(_without_views(kind.key_type), kind.item_field.with_type(_without_views(kind.item_type)))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

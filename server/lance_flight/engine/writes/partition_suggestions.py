@@ -66,7 +66,7 @@ class _Counted:
     @property
     def rules(self) -> frozenset[str]:
         """The fields, each as text."""
-        return frozenset(str(each.derivation) for each in self.spec.fields)
+        return frozenset(str(field.derivation) for field in self.spec.fields)
 
     @property
     def tables(self) -> int:
@@ -96,14 +96,22 @@ def suggestions(
     for batch in batches:
         rows += batch.num_rows
         table = pa.Table.from_batches([batch]).cast(stored.plain)
-        for each in candidates:
-            if not each.is_over:
-                each.add(table, stored)
-    counted = [each for each in candidates if each.fields == given or not (each.is_over or _repeats(each, candidates))]
-    found = [each.suggestion() for each in counted]
-    buckets = [_buckets(each.fields, rows) for each in candidates if each.is_over and _has_buckets(each.spec, stored)]
+        for dimension in candidates:
+            if not dimension.is_over:
+                dimension.add(table, stored)
+    counted = [
+        dimension
+        for dimension in candidates
+        if dimension.fields == given or not (dimension.is_over or _repeats(dimension, candidates))
+    ]
+    found = [dimension.suggestion() for dimension in counted]
+    buckets = [
+        _buckets(dimension.fields, rows)
+        for dimension in candidates
+        if dimension.is_over and _has_buckets(dimension.spec, stored)
+    ]
     # What a query names comes before numbers that mean nothing to it.
-    return [*sorted(found, key=_rank), *(each for each in buckets if each.is_fit)]
+    return [*sorted(found, key=_rank), *(suggestion for suggestion in buckets if suggestion.is_fit)]
 
 
 def _rank(each: PartitionSuggestion) -> tuple[bool, int]:
@@ -117,9 +125,9 @@ def _repeats(one: _Counted, others: Iterable[_Counted]) -> bool:
 
 def _candidates(schema: NamespaceSchema, given: str | None) -> Iterable[tuple[str, PartitionSpec]]:
     texts = [] if given is None else [given]
-    columns = [_name(each.name) for each in schema.plain if not types.is_floating(each.type)]
-    times = [_name(each.name) for each in schema.plain if types.is_date(each.type) or types.is_timestamp(each.type)]
-    calendars = [each.format(name) for name in times for each in _CALENDAR]
+    columns = [_name(field.name) for field in schema.plain if not types.is_floating(field.type)]
+    times = [_name(field.name) for field in schema.plain if types.is_date(field.type) or types.is_timestamp(field.type)]
+    calendars = [transform.format(name) for name in times for transform in _CALENDAR]
     texts += [*calendars, *columns]
     texts += [
         f"{calendar}, {name}" for calendar in calendars[: len(_CALENDAR)] for name in columns if name not in times
@@ -138,7 +146,7 @@ def _name(column: str) -> str:
 
 def _has_buckets(spec: PartitionSpec, schema: NamespaceSchema) -> bool:
     """Return whether fields are one column, and no date or time, whose parts say more."""
-    kinds = [kind for each in spec.fields for kind in each.source_types(schema)]
+    kinds = [kind for field in spec.fields for kind in field.source_types(schema)]
     return len(kinds) == 1 and not types.is_temporal(kinds[0])
 
 

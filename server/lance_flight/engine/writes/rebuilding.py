@@ -50,8 +50,8 @@ class LostManifest:
     @cached_property
     def tables(self) -> list[PlainTable]:
         """The partition tables that have rows."""
-        found = [self.place.child(each) for each in self.place.directories() if is_table_directory(each)]
-        tables = [PlainTable(each) for each in found if each.has(VERSIONS)]
+        found = [self.place.child(directory) for directory in self.place.directories() if is_table_directory(directory)]
+        tables = [PlainTable(store) for store in found if store.has(VERSIONS)]
         return [table for table in tables if table.open().count_rows()]
 
     @cached_property
@@ -86,7 +86,7 @@ class LostManifest:
             raise Corrupt(
                 f"table {self.name.name!r} has no partition table with rows; expected a restore from a backup"
             )
-        first, *others = ([without_ids(each) for each in columns_of(table.open())] for table in self.tables)
+        first, *others = ([without_ids(column) for column in columns_of(table.open())] for table in self.tables)
         for table, columns in zip(self.tables[1:], others, strict=True):
             if columns != first:
                 raise InvalidInput(

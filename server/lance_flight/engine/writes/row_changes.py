@@ -363,7 +363,10 @@ def _merged_types(
 ) -> dict[str, pa.DataType]:
     """Return the parameters that a MERGE assigns to columns, or whose columns of the source it assigns or matches with some."""
     assignments = [assignment for clause in clauses for assignment in clause.assignments or ()]
-    pairs = [*equal_columns(statement.on), *((column_name(each.expression), each.column) for each in assignments)]
+    pairs = [
+        *equal_columns(statement.on),
+        *((column_name(assignment.expression), assignment.column) for assignment in assignments),
+    ]
     names = {name: name for name in source.names} | {name: column for name, column in pairs if column in schema.names}
     taken = {name: schema.field(column).type for name, column in names.items() if column in schema.names}
     kinds = [taken.get(name) if pa.types.is_null(source.field(name).type) else None for name in source.names]

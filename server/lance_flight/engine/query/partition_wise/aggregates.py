@@ -74,8 +74,8 @@ def from_metadata(session: QuerySession, prunings: Prunings, node: Node) -> Meta
     if found is None:
         return None
     view, kept = found
-    grouped = [_source(node, unaliased(each)) for each in expressions(node.variant.group_by_exprs())]
-    said = [_rewrite_aggregate(node, each) for each in expressions(node.variant.aggregate_exprs())]
+    grouped = [_source(node, unaliased(expression)) for expression in expressions(node.variant.group_by_exprs())]
+    said = [_rewrite_aggregate(node, expression) for expression in expressions(node.variant.aggregate_exprs())]
     columns = {name for name in grouped if name is not None} | {name for _, name in filter(None, said) if name}
     fields = {name: _identity(view, kept, name) for name in columns}
     if None in grouped or None in said or None in fields.values():
@@ -91,7 +91,9 @@ def from_metadata(session: QuerySession, prunings: Prunings, node: Node) -> Meta
 
 def may_answer(node: Node) -> bool:
     """Return whether metadata has such aggregates at all, whatever a scan leaves."""
-    return all(_rewrite_aggregate(node, each) is not None for each in expressions(node.variant.aggregate_exprs()))
+    return all(
+        _rewrite_aggregate(node, expression) is not None for expression in expressions(node.variant.aggregate_exprs())
+    )
 
 
 def _whole_partitions(session: QuerySession, prunings: Prunings, node: Node) -> tuple[TableView, Rows] | None:
@@ -177,13 +179,13 @@ def is_mergeable(node: Node) -> bool:
     """Return whether an aggregate may be computed in two phases."""
     if not isinstance(node.variant, Aggregate) or node.outputs is None:
         return False
-    return all(_function(each) for each in expressions(node.variant.aggregate_exprs()))
+    return all(_function(expression) for expression in expressions(node.variant.aggregate_exprs()))
 
 
 def merged(context: SessionContext, node: Node, rows: pads.Dataset, columns: list[ColumnReference]) -> DataFrame:
     """The aggregate of all groups; `rows` are those of each, with their columns called by their places."""
     names = rows.schema.names
-    functions = [_function(each) for each in expressions(node.variant.aggregate_exprs())]
+    functions = [_function(expression) for expression in expressions(node.variant.aggregate_exprs())]
     keys, values = names[: -len(functions) or None], names[len(names) - len(functions) :]
     again = [_MERGED[function](col(name)).alias(name) for function, name in zip(functions, values, strict=True)]
     frame = context.read_table(rows).aggregate([col(name) for name in keys], again)
@@ -215,8 +217,8 @@ def _columns(node: Node) -> Iterator[ColumnKey]:
         first = column_key(Expr(node.variant.sort_exprs()[0].expr()))
         yield from [] if first is None else [first]
     elif isinstance(node.variant, Aggregate):
-        for each in map(unaliased, expressions(node.variant.group_by_exprs())):
-            found, dated = column_key(each), date_part(each)
+        for expression in map(unaliased, expressions(node.variant.group_by_exprs())):
+            found, dated = column_key(expression), date_part(expression)
             yield from [] if found is None else [found]
             yield from [] if dated is None else [dated[1]]
     else:

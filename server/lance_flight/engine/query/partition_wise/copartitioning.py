@@ -284,7 +284,7 @@ def _holding(part: Divisible, column: ColumnKey | None) -> list[Key]:
 
     DataFusion names a field that it takes out of a struct by its own name alone, even above the alias of a table.
     """
-    named = [each.key for each in part.node.outputs or () if column == ("", each.name)]
+    named = [reference.key for reference in part.node.outputs or () if column == ("", reference.name)]
     asked = named[0] if len(named) == 1 else column
     return [key for key in part.keys if asked in key.columns]
 

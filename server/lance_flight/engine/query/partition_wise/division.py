@@ -206,24 +206,24 @@ def _prune_by_keys(
 ) -> tuple[str, ...]:
     """Prune by keys of joins; what that did."""
     notes = []
-    for each in key_pruning.found(session, root, counts):
+    for pruning in key_pruning.found(session, root, counts):
         if not ask_keys:
-            notes.append(f"{each}, when it is run")
+            notes.append(f"{pruning}, when it is run")
             continue
-        values = key_pruning.keys(session, each)
+        values = key_pruning.keys(session, pruning)
         if values is None:
-            notes.append(f"{each}: there are more than {MOST_KEYS}")
+            notes.append(f"{pruning}: there are more than {MOST_KEYS}")
             continue
-        if each.is_compared_alike:
-            joined = JoinedKeys(values, len(values) / key_pruning.rows_with_keys(each, counts))
-            if each.scans == 1 or joined.span(each.column) is not None:
-                session.filter_by(each.table, each.column, joined)
-        if not each.is_of_partitions:
-            notes.append(f"{each}: rows with one of {len(values)} are joined")
+        if pruning.is_compared_alike:
+            joined = JoinedKeys(values, len(values) / key_pruning.rows_with_keys(pruning, counts))
+            if pruning.scans == 1 or joined.span(pruning.column) is not None:
+                session.filter_by(pruning.table, pruning.column, joined)
+        if not pruning.is_of_partitions:
+            notes.append(f"{pruning}: rows with one of {len(values)} are joined")
             continue
-        before = session.prune(frame)[each.table][-1].scanned
-        session.prune_by(each.table, key_pruning.predicate_of(each, values))
+        before = session.prune(frame)[pruning.table][-1].scanned
+        session.prune_by(pruning.table, key_pruning.predicate_of(pruning, values))
         session.settle(frame)
-        after = session.prune(frame)[each.table][-1].scanned
-        notes.append(f"{each}: {after} of {before} partitions are left")
+        after = session.prune(frame)[pruning.table][-1].scanned
+        notes.append(f"{pruning}: {after} of {before} partitions are left")
     return tuple(notes)

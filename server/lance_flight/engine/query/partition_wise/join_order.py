@@ -99,21 +99,21 @@ def _tree(top: Node) -> JoinTree:
 def _only_leaves_out(node: Node) -> bool:
     """Return whether a projection has columns alone, by their names."""
     return isinstance(node.variant, Projection) and all(
-        each.variant_name() == "Column" for each in expressions(node.variant.projections())
+        expression.variant_name() == "Column" for expression in expressions(node.variant.projections())
     )
 
 
 def _is_known(tree: JoinTree) -> bool:
     """Return whether each column of the tree is known to be of one side."""
     outputs = [side.outputs for side in tree.sides]
-    keys = [each.key for columns in outputs for each in columns or ()]
+    keys = [reference.key for columns in outputs for reference in columns or ()]
     known = set(keys)
     used = [*(one for pair in tree.equalities for one in pair), *tree.conditions]
     return (
         None not in outputs
         and tree.top.outputs is not None
         and len(keys) == len(known)
-        and all(_columns(each) and _columns(each) <= known for each in used)
+        and all(_columns(column) and _columns(column) <= known for column in used)
     )
 
 
@@ -145,7 +145,7 @@ class _Order:
 
     @classmethod
     def of(cls, tree: JoinTree, counts: RowCounts) -> _Order:
-        side_of = {each.key: place for place, side in enumerate(tree.sides) for each in side.outputs or ()}
+        side_of = {reference.key: place for place, side in enumerate(tree.sides) for reference in side.outputs or ()}
         stored = [float(max(counts.of(side), 1)) for side in tree.sides]
 
         def sides(expression: Expr) -> frozenset[int]:
@@ -174,7 +174,7 @@ class _Order:
                 joined, key=lambda pair: (self._size(pair[0] | pair[1]), self._size(pair[0]) + self._size(pair[1]))
             )
             steps.append((one, other) if self._size(one) <= self._size(other) else (other, one))
-            groups = [each for each in groups if each not in {one, other}] + [one | other]
+            groups = [group for group in groups if group not in {one, other}] + [one | other]
             total += self._size(one | other)
         written = sum(self._size(sides) for sides in self._written(self.tree.top))
         return steps if total < _WORTH * written and written - total > _MANY else None
@@ -223,13 +223,13 @@ def _values(
     classes: list[set[tuple[ColumnKey, ...]]] = []
     for one, other in tree.equalities:
         keys = {tuple(sorted(_columns(one))), tuple(sorted(_columns(other)))}
-        met = [each for each in classes if each & keys]
-        classes = [each for each in classes if not each & keys] + [keys.union(*met)]
+        met = [equals for equals in classes if equals & keys]
+        classes = [equals for equals in classes if not equals & keys] + [keys.union(*met)]
     found: dict[tuple[ColumnKey, ...], float] = {}
     for members in classes:
         sides = {side_of[column] for columns in members for column in columns}
         tables = {
-            tuple(str(each.variant.fqn()) for each in tree.sides[place].walk() if isinstance(each.variant, TableScan))
+            tuple(str(node.variant.fqn()) for node in tree.sides[place].walk() if isinstance(node.variant, TableScan))
             for place in sides
         }
         fewest = min(stored[place] for place in sides)
@@ -242,9 +242,9 @@ def _joined(
 ) -> DataFrame:
     """Return the joins of a tree in another order."""
     context = session.datafusion
-    side_of = {each.key: place for place, side in enumerate(tree.sides) for each in side.outputs or ()}
+    side_of = {reference.key: place for place, side in enumerate(tree.sides) for reference in side.outputs or ()}
     conditions = [*(one == other for one, other in tree.equalities), *tree.conditions]
-    about = [frozenset(side_of[key] for key in _columns(each)) for each in conditions]
+    about = [frozenset(side_of[key] for key in _columns(condition)) for condition in conditions]
     frames: dict[frozenset[int], DataFrame] = {}
     for place, side in enumerate(tree.sides):
         own = [condition for condition, sides in zip(conditions, about, strict=True) if sides == {place}]

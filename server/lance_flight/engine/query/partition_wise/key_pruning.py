@@ -98,7 +98,7 @@ def found(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruni
         if len(of_scans) == scans[table] and any(uses := _uses(session, table, column))
         for together in zip(*of_scans.values(), strict=False)
     ]
-    return [each for each in prunings if _is_worth(each, counts)]
+    return [pruning for pruning in prunings if _is_worth(pruning, counts)]
 
 
 def _distinct(session: QuerySession, sides: tuple[KeySide, ...]) -> tuple[KeySide, ...]:
@@ -198,12 +198,12 @@ def _uses(session: QuerySession, table: str, column: str) -> tuple[bool, bool]:
 
 def _is_steady(session: QuerySession, node: Node, key: Expr) -> bool:
     """Return whether a part returns the same rows, and the same key of each, whenever it is read."""
-    said = [key.canonical_name(), *(each.said for each in node.walk())]
+    said = [key.canonical_name(), *(part.said for part in node.walk())]
     return not any(f"{name}(" in text for name in volatile_functions() for text in said) and all(
-        isinstance(each.variant, _STEADY)
-        and not (isinstance(each.variant, TableScan) and _may_change(session, each.variant))
-        and not (isinstance(each.variant, Aggregate) and each.variant.aggregate_exprs())
-        for each in node.walk()
+        isinstance(part.variant, _STEADY)
+        and not (isinstance(part.variant, TableScan) and _may_change(session, part.variant))
+        and not (isinstance(part.variant, Aggregate) and part.variant.aggregate_exprs())
+        for part in node.walk()
     )
 
 
@@ -214,6 +214,6 @@ def _may_change(session: QuerySession, scan: TableScan) -> bool:
 
 def _is_filtered(node: Node) -> bool:
     return any(
-        isinstance(each.variant, Filter) or (isinstance(each.variant, TableScan) and each.variant.filters())
-        for each in node.walk()
+        isinstance(part.variant, Filter) or (isinstance(part.variant, TableScan) and part.variant.filters())
+        for part in node.walk()
     )

@@ -151,14 +151,14 @@ def _rebuild_union(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
 
 def _rebuild_unnest(node: Node, frame: DataFrame) -> DataFrame:
     columns = node.inputs[0].outputs or ()
-    lists = [each.name for each in columns if each.name.startswith(UNNESTED)]
+    lists = [reference.name for reference in columns if reference.name.startswith(UNNESTED)]
     if node.said != f"Unnest: lists[{', '.join(f'{name}|depth=1' for name in lists)}] structs[]":
         raise _Unbuildable(node)
     context = SessionContext()
     made = [
-        column.alias(f"{each.name[:-1]},depth=1)") if each.name in lists else column
-        for each in columns
-        for column in [Expr.from_bytes(_column(each), context)]
+        column.alias(f"{reference.name[:-1]},depth=1)") if reference.name in lists else column
+        for reference in columns
+        for column in [Expr.from_bytes(_column(reference), context)]
     ]
     return frame.unnest_columns(*lists, preserve_nulls=False).select(*made)
 
@@ -190,7 +190,7 @@ def _rebuild_marked(node: Node, left: DataFrame, right: DataFrame) -> DataFrame:
     frame = left.join_on(right.select(*keys.values()).distinct(), *equalities, how="left")
     is_marked = next(iter(keys.values())).is_not_null().to_bytes()
     said = [*map(_column, columns), _alias(is_marked, mark)]
-    return frame.select(*(Expr.from_bytes(each, context) for each in said))
+    return frame.select(*(Expr.from_bytes(plan, context) for plan in said))
 
 
 def _compares_whole_rows(node: Node) -> bool:
@@ -198,7 +198,7 @@ def _compares_whole_rows(node: Node) -> bool:
     if not node.variant.null_equals_null():
         return False
     pairs = [(column_key(Expr(mine)), column_key(Expr(theirs))) for mine, theirs in node.variant.on()]
-    sides = [[each.key for each in side.outputs or ()] for side in node.inputs]
+    sides = [[reference.key for reference in side.outputs or ()] for side in node.inputs]
     return [mine for mine, _ in pairs] == sides[0] and [theirs for _, theirs in pairs] == sides[1]
 
 

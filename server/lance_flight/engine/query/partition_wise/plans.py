@@ -78,7 +78,7 @@ class Node:
 
 def expressions(raw: Sequence[Any]) -> list[Expr]:
     """Wrap the raw expressions of a variant."""
-    return [Expr(each) for each in raw]
+    return [Expr(expression) for expression in raw]
 
 
 def column_key(expression: Expr) -> ColumnKey | None:
@@ -145,8 +145,8 @@ def alias_key(expression: Expr) -> ColumnKey | None:
 def window_columns(window: WindowExpr) -> frozenset[ColumnKey]:
     """Return the columns that all windows of a node partition by."""
     shared: frozenset[ColumnKey] | None = None
-    for each in window.get_window_expr():
-        keys = {column_key(part) for part in expressions(window.get_partition_exprs(each))}
+    for expression in window.get_window_expr():
+        keys = {column_key(part) for part in expressions(window.get_partition_exprs(expression))}
         columns = frozenset(key for key in keys if key is not None)
         shared = columns if shared is None else shared & columns
     return shared or frozenset()
@@ -194,13 +194,16 @@ def _scan_columns(scan: TableScan) -> list[ColumnReference]:
 
 def _aggregate_columns(aggregate: Aggregate, below: list[ColumnReference]) -> list[ColumnReference] | None:
     grouped = expressions(aggregate.group_by_exprs())
-    if any(each.variant_name() == "GroupingSet" for each in grouped):
+    if any(expression.variant_name() == "GroupingSet" for expression in grouped):
         return None
     return _output_names([*grouped, *expressions(aggregate.aggregate_exprs())], below)
 
 
 def _window_outputs(window: WindowExpr, below: list[ColumnReference]) -> list[ColumnReference]:
-    return [*below, *(ColumnReference((), each.schema_name()) for each in expressions(window.get_window_expr()))]
+    return [
+        *below,
+        *(ColumnReference((), expression.schema_name()) for expression in expressions(window.get_window_expr())),
+    ]
 
 
 def _join_columns(
@@ -212,14 +215,14 @@ def _join_columns(
     if kind in LEFT_ONLY:
         return left
     if kind == MARKED:
-        relations = {each.relation for each in right}
+        relations = {reference.relation for reference in right}
         return [*left, ColumnReference(relations.pop() if len(relations) == 1 else (), "mark")]
     return right if kind in RIGHT_ONLY else None
 
 
 def _output_names(said: Sequence[Expr], below: Sequence[ColumnReference]) -> list[ColumnReference] | None:
     """Return what expressions over the columns `below` are called."""
-    known = {each.key: each for each in below}
+    known = {reference.key: reference for reference in below}
     found: list[ColumnReference | None] = []
     for expression in said:
         relation, name = alias_key(expression) or ("", expression.schema_name())
@@ -228,20 +231,20 @@ def _output_names(said: Sequence[Expr], below: Sequence[ColumnReference]) -> lis
         else:
             # A relation of several parts cannot be told from one with dots in its name.
             found.append(None if "." in relation else ColumnReference((relation,) if relation else (), name))
-    return [each for each in found if each is not None] if None not in found else None
+    return [reference for reference in found if reference is not None] if None not in found else None
 
 
 _OUTPUTS: Mapping[type[Any], Callable[..., list[ColumnReference] | None]] = MappingProxyType(
     {
         TableScan: _scan_columns,
-        SubqueryAlias: lambda alias, below: [replace(each, relation=(alias.alias(),)) for each in below],
+        SubqueryAlias: lambda alias, below: [replace(operand, relation=(alias.alias(),)) for operand in below],
         Filter: lambda _, below: below,
         Sort: lambda _, below: below,
         Limit: lambda _, below: below,
         Projection: lambda projection, below: _output_names(expressions(projection.projections()), below),
         Aggregate: _aggregate_columns,
         WindowExpr: _window_outputs,
-        Union: lambda _, below, *__: [replace(each, relation=()) for each in below],
+        Union: lambda _, below, *__: [replace(operand, relation=()) for operand in below],
         Join: _join_columns,
     }
 )
@@ -301,7 +304,7 @@ def _through_window(node: Node, column: ColumnKey) -> Origin | None:
 def _through_join(node: Node, column: ColumnKey) -> Origin | None:
     kind = join_type(node.variant)
     for side, kept in zip(node.inputs, (LEFT_KEPT, RIGHT_KEPT), strict=True):
-        if kind in kept and any(each.key == column for each in side.outputs or ()):
+        if kind in kept and any(reference.key == column for reference in side.outputs or ()):
             return origin(side, column)
     return None
 

@@ -61,7 +61,7 @@ def describe(node: Node) -> str:
 
 def table_of(session: QuerySession, node: Node) -> str:
     """Return the table (`schema.name`) that the rows of a filter come from."""
-    (scan,) = [each for each in node.walk() if isinstance(each.variant, TableScan)]
+    (scan,) = [part for part in node.walk() if isinstance(part.variant, TableScan)]
     return table_key(scan.variant, session.db_schema)
 
 

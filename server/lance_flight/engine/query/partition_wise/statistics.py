@@ -33,7 +33,7 @@ def read_tables(prunings: Sequence[Pruning]) -> Rows:
     """Return the partition tables that any of the scans of a table reads."""
     versions = [pruning.versions for pruning in prunings] or [()]
     return tuple(
-        np.unique(np.concatenate([each[place].kept for each in versions])) for place in range(len(versions[0]))
+        np.unique(np.concatenate([version[place].kept for version in versions])) for place in range(len(versions[0]))
     )
 
 
@@ -47,7 +47,7 @@ class RowCounts:
 
     def of(self, node: Node) -> int:
         """Return the rows that a node reads from its largest table; 0 if that is not known."""
-        scans = (each.variant for each in node.walk() if isinstance(each.variant, TableScan))
+        scans = (part.variant for part in node.walk() if isinstance(part.variant, TableScan))
         return max((self._table(table_key(scan, self.session.db_schema)) for scan in scans), default=0)
 
     def estimated(self, node: Node) -> float:
@@ -168,7 +168,10 @@ def _has_constants(side: Node) -> bool:
         isinstance(node.variant, Filter | Values | EmptyRelation)
         or (
             isinstance(node.variant, Projection)
-            and any(unaliased(each).variant_name() != "Column" for each in expressions(node.variant.projections()))
+            and any(
+                unaliased(expression).variant_name() != "Column"
+                for expression in expressions(node.variant.projections())
+            )
         )
         for node in side.walk()
     )

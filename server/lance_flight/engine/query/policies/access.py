@@ -129,7 +129,7 @@ class Access:
             self.check(privilege, table)
             conditions = list(self._conditions(privilege, table))
             if None not in conditions:
-                parts.append(tuple(dict.fromkeys(each for each in conditions if each is not None)))
+                parts.append(tuple(dict.fromkeys(condition for condition in conditions if condition is not None)))
         return RowPolicy(table.name, self.principal, tuple(dict.fromkeys(parts)))
 
     def columns(self, table: TableName) -> ColumnPolicy:

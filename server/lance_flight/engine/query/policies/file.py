@@ -138,7 +138,9 @@ class RoleQuota:
         per_principal = table.get(PER_PRINCIPAL, False)
         if not isinstance(per_principal, bool):
             raise InvalidInput(f"the quota of {owner} has {PER_PRINCIPAL} = {per_principal!r}; expected true or false")
-        limits = {each: _limit(owner, each, table[each.value]) for each in Resource if each.value in table}
+        limits = {
+            resource: _limit(owner, resource, table[resource.value]) for resource in Resource if resource.value in table
+        }
         if per_principal and math.isfinite(limits.get(Resource.MEMORY, math.inf)):
             raise InvalidInput(
                 f"the quota of {owner} bounds memory for each principal, of which any number may come; expected memory in"
@@ -164,8 +166,8 @@ class Quotas:
         `shares` servers of one machine have equal parts of each.
         """
         mine = [(role, self.of_role[role]) for role in roles if role in self.of_role]
-        found = {each.value: self._quota(each, mine, principal, shares) for each in Resource}
-        memory = (each.limits.get(Resource.MEMORY, math.inf) for each in (*self.of_role.values(), self.default))
+        found = {resource.value: self._quota(resource, mine, principal, shares) for resource in Resource}
+        memory = (quota.limits.get(Resource.MEMORY, math.inf) for quota in (*self.of_role.values(), self.default))
         return Allowance(**found, reserved=sum(_share(limit, shares) for limit in memory if math.isfinite(limit)))
 
     def _quota(
@@ -311,7 +313,7 @@ def _role(name: str, role: Any) -> Role:
     if not isinstance(role, dict) or role.keys() - _KEYS - {QUOTA} or not role.keys() >= _KEYS:
         raise InvalidInput(f"{what} has {sorted(role)}; expected members and grants, and {QUOTA} where there is one")
     for key in sorted(_KEYS):
-        if not isinstance(role[key], list) or not all(isinstance(each, str) and each for each in role[key]):
+        if not isinstance(role[key], list) or not all(isinstance(limit, str) and limit for limit in role[key]):
             raise InvalidInput(f"{what} has {key} {role[key]!r}; expected a list of texts")
     return Role(frozenset(role["members"]), tuple(grant for text in role["grants"] for grant in _grants(what, text)))
 

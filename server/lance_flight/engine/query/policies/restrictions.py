@@ -202,7 +202,7 @@ class ColumnPolicy:
             return False
         plain = (visible & self.granted.keys()) - self.masks.keys()
         paths = snapshot.schema.source_paths
-        sources = (number for spec in snapshot.specs for each in spec.fields for number in each.source_ids)
+        sources = (number for spec in snapshot.specs for field in spec.fields for number in field.source_ids)
         return any(number not in paths or paths[number][0] not in plain for number in sources)
 
 
@@ -322,7 +322,7 @@ class RowPolicy:
 
     def predicate(self, columns: pa.Schema) -> Predicate:
         """Return the policy as a predicate on some columns; raise `Refused` if it cannot be expressed."""
-        return all_of([any_of([each.bound(columns, self.user) for each in part]) for part in self.parts])
+        return all_of([any_of([condition.bound(columns, self.user) for condition in part]) for part in self.parts])
 
     def visible(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot restricted to the partition tables that are allowed.

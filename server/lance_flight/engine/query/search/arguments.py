@@ -85,7 +85,7 @@ class Arguments:
         if value is None or not pa.types.is_nested(value.type):
             return [self.name(name)]
         found = value.as_py()
-        if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
+        if not isinstance(found, list) or not found or not all(isinstance(value, str) and value for value in found):
             raise self.error(name, found, "a name, or an array of names: ['title^2', 'body']")
         return found
 
@@ -97,7 +97,7 @@ class Arguments:
         found = value.as_py()
         if not isinstance(found, list) or not all(map(_is_number, found)):
             raise self.error(name, found, "an array of numbers")
-        return [float(each) for each in found]
+        return [float(value) for value in found]
 
     def number(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
         """Return the value of an argument that is a whole number."""

@@ -118,7 +118,7 @@ class Wanted:
     def of(cls, distance: Distance, count: int, length: float, within: DistanceRange, *, is_tied: bool) -> Wanted:
         """Return what is wanted where the range is one of the values of a distance in SQL."""
         to = _SEARCHED[distance.metric, distance.is_ascending]
-        possible, certain = (to(each) for each in (within.possible, within.certain))
+        possible, certain = (to(interval) for interval in (within.possible, within.certain))
         return cls(
             count=count,
             metric=distance.metric,
@@ -207,8 +207,8 @@ _FLIPPED: Mapping[str, str] = MappingProxyType({"<": ">", "<=": ">=", ">": "<", 
 def conjuncts(predicate: Expr) -> Iterator[Expr]:
     """Yield the conditions that a predicate joins by AND."""
     if _operator(predicate) == "AND":
-        for each in predicate.rex_call_operands():
-            yield from conjuncts(each)
+        for expression in predicate.rex_call_operands():
+            yield from conjuncts(expression)
     else:
         yield predicate
 
@@ -267,7 +267,7 @@ def _compared(value: tuple[float, float] | None, operator: str, number: float) -
 
 def _between(condition: Expr, value_of: ValueOf) -> DistanceRange:
     between = condition.to_variant()
-    ends = [number_of(Expr(each)) for each in (between.low(), between.high())]
+    ends = [number_of(Expr(bound)) for bound in (between.low(), between.high())]
     if between.negated() or None in ends:
         return UNKNOWN
     value = value_of(Expr(between.expr()))

@@ -116,8 +116,8 @@ def matching(searched: SearchTarget, arguments: Arguments, column: str, count: i
 
 def _columns(searched: SearchTarget, arguments: Arguments, argument: str) -> tuple[TextColumn, ...]:
     given = arguments.names(argument)
-    found = [_column(searched, arguments, argument, each) for each in given]
-    names = [each.name for each in found]
+    found = [_column(searched, arguments, argument, name) for name in given]
+    names = [column.name for column in found]
     if len(set(names)) < len(names):
         raise arguments.error(argument, given, "each column once")
     if len(names) > MOST_COLUMNS:
@@ -253,7 +253,7 @@ def fusion(arguments: Arguments) -> Fusion:
     weights = arguments.numbers("weights")
     if weights is None:
         return Fusion(name, _METHODS[name])
-    if len(weights) != len(_LISTS) or not all(0 <= each <= MOST_WEIGHT for each in weights) or not any(weights):
+    if len(weights) != len(_LISTS) or not all(0 <= weight <= MOST_WEIGHT for weight in weights) or not any(weights):
         raise arguments.error(
             "weights", weights, f"two numbers from 0 to {MOST_WEIGHT:g}, not both 0: of the vectors, and of the texts"
         )
@@ -388,7 +388,9 @@ def _describe(search: AnySearch, searched: SearchTarget) -> str:
         case VectorSearch():
             what = described(search)
         case TextSearch():
-            columns = (f"{each.name}^{each.boost:g}" if each.boost != 1 else each.name for each in search.columns)
+            columns = (
+                f"{column.name}^{column.boost:g}" if column.boost != 1 else column.name for column in search.columns
+            )
             what = f"{search.count} best matches of {', '.join(columns)}"
     return f"search: {what}\n{searched.report}"
 

@@ -200,7 +200,7 @@ def _within(computed: _Computed) -> _Computed | None:
             return computed.inside(right if first is not None else left, *steps)
         case "ScalarFunction" if expression.rex_call_operator() == REPEATED:
             inner, *others = expression.rex_call_operands()
-            return computed.inside(inner, 1.0, 0.0) if all(str(each) == str(inner) for each in others) else None
+            return computed.inside(inner, 1.0, 0.0) if all(str(other) == str(inner) for other in others) else None
     return None
 
 
@@ -221,9 +221,9 @@ def _below_alias(node: Node, key: ColumnKey) -> ColumnKey | None:
 
 
 def _below_projection(node: Node, key: ColumnKey) -> Expr | None:
-    for each in expressions(node.variant.projections()):
-        if key == (alias_key(each) or ("", each.schema_name())):
-            return each
+    for expression in expressions(node.variant.projections()):
+        if key == (alias_key(expression) or ("", expression.schema_name())):
+            return expression
     return None
 
 
@@ -255,19 +255,19 @@ def _chain(sort: Node, key: _Computed) -> _Chain | NoSearch:
     if node.variant.fetch() is not None:
         return NoSearch("the rows that are sorted are limited before")
     conditions, within, rows = [], DistanceRange(), node
-    for each in reversed(filters):
-        if has_subquery(each):
+    for part in reversed(filters):
+        if has_subquery(part):
             return NoSearch("WHERE has a subquery")
-        for condition in conjuncts(Expr(each.variant.predicate())):
-            said = range_of(condition, partial(_value_of, each.inputs[0], key))
+        for condition in conjuncts(Expr(part.variant.predicate())):
+            said = range_of(condition, partial(_value_of, part.inputs[0], key))
             if said is not None:
                 within = within.both(said)
                 continue
-            obstacle = _obstacle(each.inputs[0], condition)
+            obstacle = _obstacle(part.inputs[0], condition)
             if obstacle is not None:
                 return NoSearch(obstacle)
             conditions.append(condition)
-            rows = each
+            rows = part
     return _Chain(node, rows, tuple(conditions), within)
 
 
@@ -293,9 +293,9 @@ def _made_names(node: Node) -> Iterator[str]:
     if not isinstance(node.variant, Projection):
         yield ""
         return
-    for each in expressions(node.variant.projections()):
-        if each.variant_name() != "Column":
-            yield (alias_key(each) or ("", each.schema_name()))[1]
+    for expression in expressions(node.variant.projections()):
+        if expression.variant_name() != "Column":
+            yield (alias_key(expression) or ("", expression.schema_name()))[1]
 
 
 def _value_of(node: Node, key: _Computed, expression: Expr) -> tuple[float, float] | None:
@@ -311,22 +311,24 @@ def _identity(computed: _Computed) -> list[str]:
     call = _call(computed)
     if call is None:
         return []
-    sides = [_computed(_Computed(each, computed.node)) for each in call[1]]
+    sides = [_computed(_Computed(operand, computed.node)) for operand in call[1]]
     return [
         call[0].name,
-        *(str(each if side is None else side.expression) for each, side in zip(call[1], sides, strict=True)),
+        *(str(operand if side is None else side.expression) for operand, side in zip(call[1], sides, strict=True)),
     ]
 
 
 def _sides(operands: list[Expr], node: Node) -> tuple[str, pa.Scalar | Expr] | NoSearch:
     """Return the column of a scan and the vector that a distance is between."""
-    found = [_computed(_Computed(each, node)) for each in operands]
+    found = [_computed(_Computed(operand, node)) for operand in operands]
     columns = [
-        each.expression
-        for each in found
-        if each is not None and isinstance(each.node.variant, TableScan) and column_key(each.expression) is not None
+        computed.expression
+        for computed in found
+        if computed is not None
+        and isinstance(computed.node.variant, TableScan)
+        and column_key(computed.expression) is not None
     ]
-    values = [each for each in operands if each.variant_name() in {"Literal", _SUBQUERY}]
+    values = [operand for operand in operands if operand.variant_name() in {"Literal", _SUBQUERY}]
     if len(columns) != 1 or len(values) != 1:
         return NoSearch("the distance is not one of a column from a value that is known before the rows")
     if values[0].variant_name() == _SUBQUERY:
@@ -385,14 +387,14 @@ def searched(
     """
     tables: dict[Node, SearchTable] = {}
     reasons: list[str] = []
-    for each in found:
-        if isinstance(each, NoSearch):
-            reasons.append(f"no search: {each.reason}")
-        elif isinstance(each.vector, Expr) and not ask:
+    for scan in found:
+        if isinstance(scan, NoSearch):
+            reasons.append(f"no search: {scan.reason}")
+        elif isinstance(scan.vector, Expr) and not ask:
             reasons.append("the vector is read first, when it is run")
         else:
             try:
-                tables[each.scan] = _table(planner, each)
+                tables[scan.scan] = _table(planner, scan)
             except (Unsupported, SqlError, InvalidInput) as exc:
                 reasons.append(f"no search: {exc}")
     if not tables:
@@ -566,8 +568,8 @@ def _addresses(planner: ScanPlanner, ordered: OrderedScan, rows: Provider) -> Da
 def _filtered(planner: ScanPlanner, scan: Node, rows: pads.Dataset) -> DataFrame:
     """Return the rows of a dataset that the filters of a scan leave, its columns called as those of the scan."""
     frame = named(planner.datafusion, planner.rows_of(rows), _columns(scan, rows.schema.names))
-    for each in scan.variant.filters():
-        frame = frame.filter(Expr(each))
+    for condition in scan.variant.filters():
+        frame = frame.filter(Expr(condition))
     return frame
 
 

@@ -64,8 +64,14 @@ def advice(search: AnySearch, target: SearchTarget, *, takes_arguments: bool = T
 
 def _lines(search: AnySearch, target: SearchTarget, name: str, *, takes_arguments: bool) -> Iterator[str]:
     family = Family.VECTOR if isinstance(search, VectorSearch) else Family.TEXT
-    defined = [each for each in target.indices.get(search.column, ()) if each.of_kind.family is family]
-    found = [each for each in defined if not isinstance(search, VectorSearch) or _metric(each) == search.metric]
+    defined = [
+        definition for definition in target.indices.get(search.column, ()) if definition.of_kind.family is family
+    ]
+    found = [
+        definition
+        for definition in defined
+        if not isinstance(search, VectorSearch) or _metric(definition) == search.metric
+    ]
     tables = [table for _, some in target.tables for table in some]
     if found and isinstance(search, VectorSearch) and not search.use_index:
         yield from _of_unused(found[0], _states(target, search.column, None, tables))
@@ -103,7 +109,9 @@ def _state(target: SearchTarget, column: str, index: IndexDefinition | None, tab
     unindexed = sum(rows[number] for number in coverage.missing)
     if not coverage.segments or index.of_kind.family is not Family.VECTOR:
         return _TableState(total, unindexed)
-    stored_parts = (each.get("num_partitions", 0) for each in source.dataset.stats.index_stats(index.name)["indices"])
+    stored_parts = (
+        segment.get("num_partitions", 0) for segment in source.dataset.stats.index_stats(index.name)["indices"]
+    )
     return _TableState(total, unindexed, max(stored_parts, default=0))
 
 
@@ -127,7 +135,7 @@ def _of_missing(
     if metric not in index_metrics_of(stored):
         return
     kind = "ivf_flat" if metric == BYTE_METRIC else "ivf_sq" if is_multivector(stored) else "ivf_pq"
-    others = sorted({_metric(each) for each in defined})
+    others = sorted({_metric(definition) for definition in defined})
     instead = f", or search by {' or '.join(others)}, as an index does" if others else ""
     yield f"{rows:,} vectors are compared one by one; {create} {kind} WITH (metric = '{metric}'){instead}"
 

@@ -87,7 +87,7 @@ class SearchTarget:
     @property
     def hidden(self) -> tuple[str, ...]:
         """Return the hidden columns that the statement names, and the table shows."""
-        return tuple(each.name for each in HIDDEN_COLUMNS if each in self.columns and each.name not in self.ids)
+        return tuple(column.name for column in HIDDEN_COLUMNS if column in self.columns and column.name not in self.ids)
 
     def column(self, name: str) -> pa.Field:
         """Return a column to search; raise `NotFound` with the nearest names."""
@@ -103,15 +103,15 @@ class SearchTarget:
             found = within(above, inner[: depth + 1])
             if found is None:
                 (*_, struct) = within(above, inner[:depth]) or [above]
-                known = [".".join([root, *inner[:depth], each.name]) for each in children(struct.type)]
+                known = [".".join([root, *inner[:depth], child.name]) for child in children(struct.type)]
                 raise NotFound.named("field", ".".join([root, *inner[: depth + 1]]), known)
             field = found[-1]
         return field.with_name(name) if inner else above
 
     def vector_indices(self, name: str) -> dict[str, IndexDefinition]:
         """Return the indices of a column of vectors by their metrics: of several by one metric the last."""
-        found = (each for each in self.indices.get(name, ()) if each.of_kind.family is Family.VECTOR)
-        return {str(each.options.get("metric", METRICS[0])): each for each in found}
+        found = (definition for definition in self.indices.get(name, ()) if definition.of_kind.family is Family.VECTOR)
+        return {str(definition.options.get("metric", METRICS[0])): definition for definition in found}
 
     def work(self, search: Search | None, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
         """Return the scans that find rows with some columns, computed ones included; None as the `search` finds all rows.
@@ -152,7 +152,7 @@ def _open_units(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Ope
         for start in range(0, len(tables), MERGED_TABLES):
             merged, others = merge(tables[start : start + MERGED_TABLES])
             alone += others
-            yield from (partial(_of_merged, each) for each in merged)
+            yield from (partial(_of_merged, branch) for branch in merged)
     yield from (partial(_of_table, table) for table in alone)
 
 
@@ -248,7 +248,7 @@ class StatementSearches:
         """True if a plan that reads them may be run again: there are none, or each run can make them anew (`again`)."""
         if self._before:
             return False
-        are_made_anew = self._text is not None and all(isinstance(each, SearchTable) for each in self.tables.values())
+        are_made_anew = self._text is not None and all(isinstance(table, SearchTable) for table in self.tables.values())
         return are_made_anew or not self.tables
 
     def replace(self, calls: Callable[[], str]) -> str:

@@ -302,10 +302,15 @@ def _partitioned_by(view: TableView) -> list[str]:
     """Return the columns that the partition fields of a table are computed of."""
     if not view.snapshot.is_partitioned:
         return []
-    numbers = dict.fromkeys(number for each in view.snapshot.current_spec.fields for number in each.source_ids)
+    numbers = dict.fromkeys(number for field in view.snapshot.current_spec.fields for number in field.source_ids)
     return [view.snapshot.schema.names[number] for number in numbers if number in view.snapshot.schema.names]
 
 
 def _of_family(indices: Mapping[str, Sequence[IndexDefinition]], family: Family) -> Mapping[str, IndexDefinition]:
     """Return the columns with an index of a family, and that index: the last one of several."""
-    return {column: each for column, some in indices.items() for each in some if each.of_kind.family is family}
+    return {
+        column: definition
+        for column, some in indices.items()
+        for definition in some
+        if definition.of_kind.family is family
+    }

@@ -221,7 +221,7 @@ class QueryVectors:
 
     def check(self, count: int) -> None:
         """Refuse to find so many rows for each where that is too many together, and too many vectors of multivectors."""
-        vectors = sum(len(each) for each in self.vectors if pa.types.is_nested(each.type))
+        vectors = sum(len(vector) for vector in self.vectors if pa.types.is_nested(vector.type))
         if vectors > MOST_VECTORS_TOGETHER:
             raise LimitExceeded(
                 f"queries of vector_search has multivectors of {vectors} vectors; expected at most {MOST_VECTORS_TOGETHER} together"

@@ -225,11 +225,11 @@ class AlterColumns(HistoryAlteration):
         return cls(table, tuple(actions))
 
     def also(self, name: TableName) -> Iterable[Required]:
-        return on(name, Privilege.SELECT) if any(each.reads for each in self.actions) else ()
+        return on(name, Privilege.SELECT) if any(action.reads for action in self.actions) else ()
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        operation = ", ".join(each.operation for each in self.actions)
-        alter_columns(root, name, table, [each.change() for each in self.actions], operation=operation)
+        operation = ", ".join(action.operation for action in self.actions)
+        alter_columns(root, name, table, [action.change() for action in self.actions], operation=operation)
 
 
 def _action(cursor: Cursor) -> _ColumnAction:

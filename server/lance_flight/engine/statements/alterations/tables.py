@@ -242,9 +242,9 @@ class DetachPartition(Alteration):
 
 def _check_lasting(root: Root, *moved: TableName) -> None:
     """Refuse to move rows between temporary and lasting tables as files."""
-    for each in moved:
-        if root.is_temporary(each):
-            raise Unsupported(f"table {each.name!r} is temporary, and neither gives partitions away nor becomes one")
+    for name in moved:
+        if root.is_temporary(name):
+            raise Unsupported(f"table {name.name!r} is temporary, and neither gives partitions away nor becomes one")
 
 
 @dataclass(frozen=True, slots=True)
