@@ -223,7 +223,7 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
             _grid_of(server, known[name], at, query),
             _about(known[name], reasons),
         )
-        for name, at in sorted(scanned, key=lambda each: (each[0], each[1] or ""))
+        for name, at in sorted(scanned, key=lambda pair: (pair[0], pair[1] or ""))
         if name in known and known[name].is_partitioned
     ]
     said = {line for table in tables for line in table.reasons}

@@ -268,7 +268,7 @@ def balanced(pieces: Sequence[tuple[T, int]], tasks: int) -> list[list[T]]:
     """
     dealt: list[list[T]] = [[] for _ in range(tasks)]
     loads = [(0, task) for task in range(tasks)]
-    for piece, weight in sorted(pieces, key=lambda each: -each[1]):
+    for piece, weight in sorted(pieces, key=lambda pair: -pair[1]):
         load, task = loads[0]
         dealt[task].append(piece)
         # What is empty counts too: a table costs something before its first row.

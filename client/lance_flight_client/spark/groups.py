@@ -197,7 +197,7 @@ def outputs(
     keys = [a for a, _ in on] if is_using else []
     lefts = [Output(field=field.with_name(names[0][field.name]), left=field.name) for field in left]
     if how in ONE_SIDED:
-        return sorted(lefts, key=lambda each: keys.index(each.field.name) if each.field.name in keys else len(keys))
+        return sorted(lefts, key=lambda item: keys.index(item.field.name) if item.field.name in keys else len(keys))
     merged = [Output(field=_merged(left.field(key), right.field(key), how), left=key, right=key) for key in keys]
     rights = [Output(field=field.with_name(names[1][field.name]), right=field.name) for field in right]
     return [*merged, *(output for output in [*lefts, *rights] if (output.left or output.right) not in keys)]

@@ -320,7 +320,7 @@ def primary_key_of(schema: pa.Schema) -> tuple[str, ...]:
     marked = [field for field in schema if (field.metadata or {}).get(PRIMARY_KEY, b"").lower() in _TRUE]
     positions = [(field.metadata or {}).get(KEY_POSITION, b"") for field in marked]
     placed = [int(text) if text.isdigit() else 0 for text in positions]
-    return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda each: each[0]))
+    return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda pair: pair[0]))
 
 
 def _without(field: pa.Field, keys: Collection[bytes]) -> pa.Field:

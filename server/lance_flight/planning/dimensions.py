@@ -72,10 +72,14 @@ class Dimension:
     field: PartitionField = field(compare=False)
 
     @classmethod
-    def of(cls, each: PartitionField, places: tuple[int, ...]) -> Dimension:
+    def of(cls, partition_field: PartitionField, places: tuple[int, ...]) -> Dimension:
         """Return what a partition field is, given the keys that its source columns are."""
-        rule = each.rule if isinstance(each.rule, Expression) else each.rule.over(len(places))
-        return cls(rule, places, each.result_type if isinstance(rule, Expression) else None, each)
+        rule = (
+            partition_field.rule
+            if isinstance(partition_field.rule, Expression)
+            else partition_field.rule.over(len(places))
+        )
+        return cls(rule, places, partition_field.result_type if isinstance(rule, Expression) else None, partition_field)
 
     def on(self, side: Side) -> PartitionField:
         """Return this function of the columns of a side."""
@@ -190,8 +194,8 @@ class Tables:
         columns = [values.cast(kind) for values, kind in zip(stored, kinds, strict=True)]
         return wanted.apply(columns, evaluate or _no_expression)
 
-    def _stored(self, each: PartitionField) -> pa.Array:
-        column = self.version.values.column(each.column)
+    def _stored(self, partition_field: PartitionField) -> pa.Array:
+        column = self.version.values.column(partition_field.column)
         return contiguous(column.take(pa.array(self.rows)))
 
 
@@ -220,19 +224,19 @@ def common(tables: Sequence[Tables]) -> dict[Dimension, pa.DataType]:
     }
 
 
-def obstacle(each: PartitionField, side: Side) -> str | None:
+def obstacle(partition_field: PartitionField, side: Side) -> str | None:
     """Return why the values of a partition field are not to be relied on, or that it is not of keys alone."""
-    if not set(each.source_ids) <= set(side.keys):
+    if not set(partition_field.source_ids) <= set(side.keys):
         return "it is not of keys alone"
-    kinds = [side.key_type(side.keys.index(number)) for number in each.source_ids]
-    return each.rule.comparison_obstacle(kinds, each.result_type)
+    kinds = [side.key_type(side.keys.index(number)) for number in partition_field.source_ids]
+    return partition_field.rule.comparison_obstacle(kinds, partition_field.result_type)
 
 
-def _dimensions(each: PartitionField, keys: Sequence[int]) -> Iterator[Dimension]:
+def _dimensions(partition_field: PartitionField, keys: Sequence[int]) -> Iterator[Dimension]:
     """Return what a field is, several times where one column is several keys."""
-    places = [[place for place, key in enumerate(keys) if key == number] for number in each.source_ids]
+    places = [[place for place, key in enumerate(keys) if key == number] for number in partition_field.source_ids]
     for some in product(*places):
-        yield Dimension.of(each, some)
+        yield Dimension.of(partition_field, some)
 
 
 def _no_expression(sql: str, columns: Sequence[pa.Array], result: pa.DataType) -> pa.Array:

@@ -281,8 +281,8 @@ def _stored_fields(
             yield stored[partition_field.derivation], partition_field
 
 
-def _placeholder(each: PartitionField) -> Column:
-    return Column("\0", (each.field_id,))
+def _placeholder(partition_field: PartitionField) -> Column:
+    return Column("\0", (partition_field.field_id,))
 
 
 def _column_of(part: ScalarExpression, fields: dict[ScalarExpression, PartitionField]) -> ScalarExpression | None:

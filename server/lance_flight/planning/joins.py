@@ -114,8 +114,8 @@ def _contrast(a: Dimension, b: Dimension) -> str:
     return a.rule.contrast
 
 
-def _of(each: Dimension, tables: Tables) -> str:
-    return f"{each.shown(tables.side)} of {tables.label}"
+def _of(dimension: Dimension, tables: Tables) -> str:
+    return f"{dimension.shown(tables.side)} of {tables.label}"
 
 
 def _key(side: Side, place: int) -> str:

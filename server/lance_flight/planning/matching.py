@@ -101,11 +101,11 @@ class Match:
             if set(partition_field.source_ids) <= set(asked) and not self._meets_nan(partition_field)
         ]
 
-    def _meets_nan(self, each: PartitionField) -> bool:
-        domains = [self.sources.domains[number] for number in each.source_ids]
-        found = isinstance(each.rule, Expression) and any(d.order.is_float and d.holds_nan for d in domains)
+    def _meets_nan(self, partition_field: PartitionField) -> bool:
+        domains = [self.sources.domains[number] for number in partition_field.source_ids]
+        found = isinstance(partition_field.rule, Expression) and any(d.order.is_float and d.holds_nan for d in domains)
         if found:
-            self.obstacles.append((each, "an expression may tell one NaN from another"))
+            self.obstacles.append((partition_field, "an expression may tell one NaN from another"))
         return found
 
     def _lists(self) -> dict[int, Candidates]:
@@ -182,42 +182,44 @@ class Match:
             self._note_exact(partition_field, findings)
         return [partition_field for partition_field, _ in known]
 
-    def _not_null(self, each: PartitionField, findings: MatchResult) -> None:
+    def _not_null(self, partition_field: PartitionField, findings: MatchResult) -> None:
         """Drop NULL values of a field whose source, or one of whose sources, may not be NULL."""
-        if each.rule.nulls is Nulls.UNKNOWN:
+        if partition_field.rule.nulls is Nulls.UNKNOWN:
             return
-        certain = [n for n in each.source_ids if n in self.sources.domains and not self.sources.domains[n].nulls]
+        certain = [
+            n for n in partition_field.source_ids if n in self.sources.domains and not self.sources.domains[n].nulls
+        ]
         if certain:
-            findings.rows &= ~self.component.coded(each).is_null
+            findings.rows &= ~self.component.coded(partition_field).is_null
             findings.used.update((number, Aspect.NULLNESS, "") for number in certain)
-            if each.rule.nulls is Nulls.OF_ITS_SOURCE:
+            if partition_field.rule.nulls is Nulls.OF_ITS_SOURCE:
                 findings.exact.add((certain[0], Aspect.NULLNESS, ""))
 
-    def _in_order(self, each: PartitionField, findings: MatchResult) -> None:
-        number = each.source_ids[0]
+    def _in_order(self, partition_field: PartitionField, findings: MatchResult) -> None:
+        number = partition_field.source_ids[0]
         if number not in self.sources.constrained:
             return
         domain = self.sources.domains[number]
-        image = _image(each, domain)
+        image = _image(partition_field, domain)
         if image is None:
             return
-        coded = self.component.coded(each)
-        inside = image if isinstance(image, str) else _accepted(each, coded.values, image)
+        coded = self.component.coded(partition_field)
+        inside = image if isinstance(image, str) else _accepted(partition_field, coded.values, image)
         if isinstance(image, str) or isinstance(inside, str):
             findings.object([number], str(inside))
             return
         findings.rows &= coded.rows(inside, null=domain.nulls)
-        if each.rule.keeps_value:
+        if partition_field.rule.keeps_value:
             findings.used.add(number)
-            self._note_exact(each, findings)
+            self._note_exact(partition_field, findings)
             return
         findings.used.update((number, aspect, "") for aspect in _ranging(domain))
         if image.excluded:
             findings.used.add((number, Aspect.EXCLUDED, ""))
 
-    def _note_exact(self, each: PartitionField, findings: MatchResult) -> None:
-        number = each.source_ids[0]
-        if each.rule.keeps_value and not self.sources.domains[number].order.is_float:
+    def _note_exact(self, partition_field: PartitionField, findings: MatchResult) -> None:
+        number = partition_field.source_ids[0]
+        if partition_field.rule.keeps_value and not self.sources.domains[number].order.is_float:
             findings.exact.add(number)
 
     def _times(self, fields: Sequence[PartitionField], findings: MatchResult) -> None:
@@ -244,20 +246,20 @@ class Match:
             findings.exact.update((number, Aspect.PART, name) for name in mine)
 
 
-def _image(each: PartitionField, domain: Domain) -> Domain | str | None:
+def _image(partition_field: PartitionField, domain: Domain) -> Domain | str | None:
     """Return the values that a field has for sources in a domain, or why they are not known."""
     try:
-        return each.rule.image(domain, each.result_type)
+        return partition_field.rule.image(domain, partition_field.result_type)
     except (LanceFlightError, pa.ArrowException) as exc:
         return str(exc)
 
 
-def _accepted(each: PartitionField, values: pa.Array, image: Domain) -> Mask | str:
+def _accepted(partition_field: PartitionField, values: pa.Array, image: Domain) -> Mask | str:
     """Return a flag for each of a field's distinct values that is in a domain, or why they do not compare."""
     try:
         return image.accepts(values.cast(image.order.kind))
     except pa.ArrowInvalid:
-        return f"the values of {each.field_id} do not compare with {image.order.kind}"
+        return f"the values of {partition_field.field_id} do not compare with {image.order.kind}"
 
 
 def _ranging(domain: Domain) -> list[Aspect]:

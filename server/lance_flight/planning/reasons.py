@@ -95,11 +95,13 @@ class PruningReport:
         ]
         return ", ".join(whys) or f"v{self.spec.id} has no partition field over {self.names[stated.source]}"
 
-    def _need(self, each: PartitionField, stated: Stated) -> str:
-        shown = describe(each, self.names)
+    def _need(self, partition_field: PartitionField, stated: Stated) -> str:
+        shown = describe(partition_field, self.names)
         _, aspect, part = stated.says
-        if each.rule.needs_values:
-            return f"{shown} needs = or IN on {_and(self.names.get(n, f'column {n}') for n in each.source_ids)}"
+        if partition_field.rule.needs_values:
+            return (
+                f"{shown} needs = or IN on {_and(self.names.get(n, f'column {n}') for n in partition_field.source_ids)}"
+            )
         if aspect is Aspect.PART:
             return f"{shown} does not keep the {part}"
         return f"{shown} says nothing about {'excluded values' if aspect is Aspect.EXCLUDED else 'this'}"
@@ -109,10 +111,10 @@ def _and(names: Iterable[str]) -> str:
     return " and ".join(names)
 
 
-def describe(each: PartitionField, names: Mapping[int, str]) -> str:
+def describe(partition_field: PartitionField, names: Mapping[int, str]) -> str:
     """Return a partition field as EXPLAIN shows it, such as `bucket(id, 16)`."""
-    sources = ", ".join(names.get(number, f"removed column {number}") for number in each.source_ids)
-    if isinstance(each.rule, Expression):
-        return f"{each.field_id}({sources})"
-    arguments = "".join(f", {value}" for value in each.rule.arguments.values())
-    return f"{each.rule.type}({sources}{arguments})"
+    sources = ", ".join(names.get(number, f"removed column {number}") for number in partition_field.source_ids)
+    if isinstance(partition_field.rule, Expression):
+        return f"{partition_field.field_id}({sources})"
+    arguments = "".join(f", {value}" for value in partition_field.rule.arguments.values())
+    return f"{partition_field.rule.type}({sources}{arguments})"

@@ -311,24 +311,24 @@ def _commit(
     return version if done else None, done + lost
 
 
-def _rebase(root: Store, each: _Rewritten, now: PartitionTable) -> bool:
+def _rebase(root: Store, group: _Rewritten, now: PartitionTable) -> bool:
     """Put a rewrite on top of what its table is `now`, and return True, where that has all the files that were rewritten, as they were read."""
-    before = each.edit.table
-    if before is None or now == before or not each.rebases or each.edit.removal is None:
+    before = group.edit.table
+    if before is None or now == before or not group.rebases or group.edit.removal is None:
         return False
     store = root.child(now.location)
     place = partitions.place_of_files(now.location, partitions.resolve(store, now.pin))
-    if (now.location, place) != (before.location, each.edit.place):
+    if (now.location, place) != (before.location, group.edit.place):
         return False
     read, newest = partitions.open_table(root, before), partitions.open_table(root, now)
     segments = {segment.uuid for segment in all_segments(newest)} if newest.has_stable_row_ids else set()
     is_alike = read.schema == newest.schema and numbers(read.lance_schema) == numbers(newest.lance_schema)
-    if not is_alike or segments != each.segments:
+    if not is_alike or segments != group.segments:
         return False
-    removed = frozenset(each.edit.removal.removed)
+    removed = frozenset(group.edit.removal.removed)
     if _files_of(read, removed) != _files_of(newest, removed):
         return False
-    each.edit.table = now
+    group.edit.table = now
     return True
 
 

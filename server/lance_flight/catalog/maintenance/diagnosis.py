@@ -250,9 +250,9 @@ def _orphans(label: str, table: Table, tables: list[PartitionTable], now: float)
 def _small_files(label: str, table: Table, tables: list[PartitionTable]) -> Iterator[RootFinding]:
     unreadable: list[str] = []
 
-    def files(each: PartitionTable) -> tuple[int, int]:
+    def files(partition_table: PartitionTable) -> tuple[int, int]:
         try:
-            dataset = partitions.open_table(table.store, each)
+            dataset = partitions.open_table(table.store, partition_table)
         except LanceFlightError as exc:
             unreadable.append(str(exc))
             return 0, 0

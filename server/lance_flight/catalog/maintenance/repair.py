@@ -327,7 +327,7 @@ def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Repa
             start, stop = groups.starts[place : place + 2]
             same = np.arange(start, stop) if groups.order is None else groups.order[start:stop]
             opened = [(table, partitions.open_table(namespace.store, table)) for table in tables.tables(same)]
-            (kept, into), *others = sorted(opened, key=lambda each: -each[1].count_rows())
+            (kept, into), *others = sorted(opened, key=lambda pair: -pair[1].count_rows())
             finding = RepairFinding(
                 kind="two tables",
                 name=kept.object_id,

@@ -281,7 +281,7 @@ def _names_of(snapshot: Snapshot) -> tuple[str, ...]:
 
 def _survey_of(policy: MaintenancePolicy, found: list[tuple[PartitionTable, TableState]]) -> TableSurvey:
     """Return what is due: partition tables that are by themselves, and those with most files of a table that has too many in all."""
-    first = sorted(found, key=lambda each: -each[1].gain)
+    first = sorted(found, key=lambda pair: -pair[1].gain)
     due = [pair for pair in first if pair[1].is_due(policy)]
     rest = [pair for pair in first if not pair[1].is_due(policy) and pair[1].spared_files and pair[1].pays]
     too_many = sum(state.spared_files for _, state in rest)
@@ -300,10 +300,12 @@ def _survey_of(policy: MaintenancePolicy, found: list[tuple[PartitionTable, Tabl
     )
 
 
-def _state(table: Table, snapshot: Snapshot, definitions: list[IndexDefinition], each: PartitionTable) -> TableState:
+def _state(
+    table: Table, snapshot: Snapshot, definitions: list[IndexDefinition], partition_table: PartitionTable
+) -> TableState:
     """Return what the metadata of one partition table says; one that cannot be opened has nothing to do."""
     try:
-        dataset = partitions.open_table(table.store, each)
+        dataset = partitions.open_table(table.store, partition_table)
     except LanceFlightError:
         return EMPTY
     fragments = dataset.get_fragments()

@@ -411,7 +411,7 @@ def pins_of(namespace: Store, snapshots: Iterable[SnapshotId], *, are_expired: b
     seen: set[tuple[str, ...]] = set()
     parts = [_PINNED.empty_table()]
     rows = 0
-    for branch, version in sorted(snapshots, key=lambda each: (each[0] or "", each[1])):
+    for branch, version in sorted(snapshots, key=lambda pair: (pair[0] or "", pair[1])):
         dataset = manifest.open(version) if branch is None else open_branch(manifest, branch, version)
         parts.append(_unseen(dataset, seen, present))
         rows += parts[-1].num_rows

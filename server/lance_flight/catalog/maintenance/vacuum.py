@@ -193,7 +193,7 @@ def _vacuum(namespace: Table, rules: VacuumRules, progress: Progress | None, now
     return VacuumReport(
         dry_run=rules.dry_run,
         snapshots=len(expiry.kept),
-        removed=tuple(sorted(run.removed, key=lambda each: (each.kind, each.name))),
+        removed=tuple(sorted(run.removed, key=lambda item: (item.kind, item.name))),
         skipped=tuple(run.skipped),
         why_nothing="" if run.removed else _why_nothing(expiry, rules),
     )

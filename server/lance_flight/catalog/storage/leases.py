@@ -250,7 +250,7 @@ def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
     b'{"":[1,2],"b":[4]}'
     """
     by_branch: dict[str, list[int]] = {}
-    for branch, version in sorted(snapshots, key=lambda each: (each[0] or "", each[1])):
+    for branch, version in sorted(snapshots, key=lambda pair: (pair[0] or "", pair[1])):
         by_branch.setdefault(branch or "", []).append(version)
     return json.dumps(by_branch, separators=(",", ":")).encode()
 

@@ -424,7 +424,7 @@ class SessionRegistry:
     def _end_idle(self) -> None:
         with self._lock:
             limit = self._now() - self.limits.session_idle_timeout
-            idle = list(takewhile(lambda each: each.used < limit, self._open.values()))
+            idle = list(takewhile(lambda item: item.used < limit, self._open.values()))
         for transaction in idle:
             with suppress(NotFound):  # it was ended at the same moment
                 self.end(transaction.id, commit=False)

@@ -263,7 +263,7 @@ class OpenStreams:
     def _serve_waiters(self, now: float) -> None:
         """Make room for those who wait, and admit the one of them whose holder has least: one at a time, since its stream is not counted yet."""
         with self._changed:
-            waiting = sorted(self._waiting, key=lambda each: (self._size_of(each.holder), each.since))
+            waiting = sorted(self._waiting, key=lambda item: (self._size_of(item.holder), item.since))
         without = next((waiter for waiter in waiting if not self._has_room(waiter.holder)), None)
         if without is not None:
             self._make_room(without, now)
@@ -285,7 +285,7 @@ class OpenStreams:
         own, is_full = self._size_of(waiter.holder), self._most is not None and self.held.size >= self._most
         is_unfair = now - waiter.since > FAIR_SECONDS and self._size_of(largest) > own
         size = 0
-        for stream in sorted(self._listed(), key=lambda each: -each.waited(now)):
+        for stream in sorted(self._listed(), key=lambda item: -item.waited(now)):
             seconds = stream.waited(now)
             is_stalled = seconds >= patience and (is_full or stream.holder == waiter.holder)
             if is_stalled or (is_unfair and seconds and stream.holder == largest):

@@ -114,8 +114,8 @@ def suggestions(
     return [*sorted(found, key=_rank), *(suggestion for suggestion in buckets if suggestion.is_fit)]
 
 
-def _rank(each: PartitionSuggestion) -> tuple[bool, int]:
-    return not each.is_fit, -(each.tables or 0) if each.is_fit else 0
+def _rank(suggestion: PartitionSuggestion) -> tuple[bool, int]:
+    return not suggestion.is_fit, -(suggestion.tables or 0) if suggestion.is_fit else 0
 
 
 def _repeats(one: _Counted, others: Iterable[_Counted]) -> bool:

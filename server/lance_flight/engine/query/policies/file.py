@@ -178,7 +178,7 @@ class Quotas:
             stated = [(None, self.default)]
         if not stated:
             return None
-        role, quota = max(stated, key=lambda each: each[1].limits[resource])
+        role, quota = max(stated, key=lambda pair: pair[1].limits[resource])
         limit = quota.limits[resource]
         if math.isinf(limit):
             return None

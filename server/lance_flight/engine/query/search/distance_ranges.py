@@ -92,7 +92,7 @@ class DistanceRange:
         """Return the range of `a OR b`; of two certain ranges apart from each other the one without an end counts."""
         apart = self.certain.both(other.certain).is_empty and not (self.certain.is_empty or other.certain.is_empty)
         certain = (
-            max(self.certain, other.certain, key=lambda each: each.high) if apart else self.certain.hull(other.certain)
+            max(self.certain, other.certain, key=lambda item: item.high) if apart else self.certain.hull(other.certain)
         )
         return DistanceRange(self.possible.hull(other.possible), certain)
 
