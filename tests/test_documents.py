@@ -91,6 +91,7 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/rag.md sql": "conformance/test_rag_page.py",
         "client/docs/rag.md toml": "conformance/test_rag_page.py",
         "client/docs/shell.md sh": "service/test_shell.py",
+        "client/docs/shell.md sql": "service/test_file_tables.py",
         "client/docs/shell.md toml": "service/test_connecting.py",
         "client/docs/spark-joins.md python": "spark/test_spark.py",
         "client/docs/spark-maintenance.md python": "spark/test_spark.py",

@@ -216,6 +216,7 @@ def ingest(
     file_version: str | None = None,
     overwrite: str | None = None,
     commit_id: str | None = None,
+    is_temporary: bool = False,
     begins: Callable[[Callable[[], None]], None] | None = None,
 ) -> int:
     """Send rows to a table and return how many were stored.
@@ -224,6 +225,7 @@ def ingest(
     keep their ids with `stable_row_ids`. Its data files are of `file_version` of Lance's format (None: the newest).
     Rows of a table that is there make room with `overwrite`: "partitions" those of the partitions that get rows, "table" all.
     Rows with a `commit_id` are stored once, however often they are sent (`ServerError` already_committed).
+    A table that `is_temporary` is one of the session.
     Dictionary-encoded columns are sent as their values, which every server takes. Large batches are divided, since the driver sends no
     message above `MESSAGE_SIZE`; a row that is larger by itself raises `ServerError`.
     Before they are sent, `begins` is given a function that another thread may call to cancel this.
@@ -241,7 +243,7 @@ def ingest(
         }
         cursor.adbc_statement.set_options(**{name: text for name, text in given.items() if text is not None})
         try:
-            return int(cursor.adbc_ingest(table, data, mode=mode, db_schema_name=db_schema))
+            return int(cursor.adbc_ingest(table, data, mode=mode, db_schema_name=db_schema, temporary=is_temporary))
         except Error as exc:
             hint = f"; a single row is too large: raise the option {MESSAGE_SIZE} of the connection, which is in bytes"
             raise ServerError(f"{exc}{hint if 'message larger than max' in str(exc) else ''}") from exc

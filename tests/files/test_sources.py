@@ -241,9 +241,9 @@ def test_a_column_that_a_directory_names_has_the_value_of_its_name(tmp_path: Pat
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], dict[str, object], type[LanceFlightError], str]] = {
-    "nothing": (("none.csv",), {}, NotFound, "'.*none.csv' has no files"),
-    "no-match": (("*.orc",), {}, NotFound, "has no files"),
-    "unknown-format": (("odd.txt",), {}, NotFound, "1 files, none of a known format; expected parquet, csv"),
+    "nothing": (("none.csv",), {}, NotFound, "no files match '.*none.csv'"),
+    "no-match": (("*.orc",), {}, NotFound, "no files match"),
+    "unknown-format": (("odd.txt",), {}, NotFound, "says no format; expected a name that ends with .parquet"),
     "several-formats": (("",), {}, InvalidInput, "several formats, csv and json"),
     "another-format": (("a.csv",), {"format": "parquet"}, DataError, "a.csv.*Is this a .parquet. file"),
     "pipe-and-file": (("a.csv", "-"), {}, InvalidInput, "beside files"),

@@ -179,7 +179,7 @@ def broken(place: Place) -> None:
 
 
 REFUSED: dict[str, tuple[list[str], str]] = {
-    "no-file": (["none.csv"], "'none.csv' has no files"),
+    "no-file": (["none.csv"], "no files match 'none.csv'"),
     "value": (["broken.csv"], "broken.csv: line 200,002, column 'id': 'x' is no BIGINT; say the type"),
     "value-of-a-type": (["flights.csv", "--types", "origin BIGINT"], "line 2, column 'origin': 'JFK' is no BIGINT"),
     "delimiter": (["flights.csv", "--delimiter", "ab"], "--delimiter is 'ab'; expected one character"),

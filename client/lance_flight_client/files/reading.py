@@ -26,13 +26,14 @@ _WILD = "*?["
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The files of one argument, all of one format; names of directories below `base` may be columns (`day=3`)."""
+    """The files of one argument, all of one format, with their sizes and times of change; names of directories below `base` may be columns (`day=3`)."""
 
     argument: str
     filesystem: fs.FileSystem = field(repr=False)
     base: str
     paths: Sequence[str]
     sizes: Sequence[int]
+    changed: Sequence[int]
     format: str
 
 
@@ -46,21 +47,30 @@ def found(argument: str, format: str | None) -> Found:
         base, infos = _listed(filesystem, path)
     except (OSError, pa.ArrowException) as exc:
         raise NotFound(f"{argument!r} cannot be read: {exc}") from exc
-    files = sorted((info.path, info.size or 0) for info in infos if info.is_file and not _is_hidden(info.path, base))
-    known = [(path, size, format or format_of(path)) for path, size in files]
-    chosen = [each for each in known if each[2] is not None]
+    files = sorted(
+        (info.path, info.size or 0, info.mtime_ns or 0)
+        for info in infos
+        if info.is_file and not _is_hidden(info.path, base)
+    )
+    known = [(*file, format or format_of(file[0])) for file in files]
+    chosen = [each for each in known if each[3] is not None]
     if not chosen:
-        what = f"{len(files)} files, none of a known format" if files else "no files"
-        raise NotFound(f"{argument!r} has {what}; expected {', '.join(ENDINGS)} by their ends, or --format")
-    formats = sorted({str(kind) for _, _, kind in chosen})
+        if not files:
+            raise NotFound(f"no files match {argument!r}")
+        raise NotFound(
+            f"{argument!r} says no format; expected a name that ends with"
+            f" {', '.join(ending for endings in ENDINGS.values() for ending in endings)}, or --format"
+        )
+    formats = sorted({str(kind) for *_, kind in chosen})
     if len(formats) > 1:
         raise InvalidInput(f"{argument!r} has files of several formats, {' and '.join(formats)}; name them by a glob")
     return Found(
         argument=argument,
         filesystem=filesystem,
         base=base,
-        paths=[path for path, _, _ in chosen],
-        sizes=[size for _, size, _ in chosen],
+        paths=[path for path, *_ in chosen],
+        sizes=[size for _, size, *_ in chosen],
+        changed=[moment for _, _, moment, _ in chosen],
         format=formats[0],
     )
 

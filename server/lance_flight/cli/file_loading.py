@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import csv
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from lance_flight_client.files.names import PIPE
@@ -16,11 +15,13 @@ from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import NO_TYPES, RowSource, opened
 from lance_flight_client.files.text_files import RejectedRow
 from lance_flight_client.output import NULL, aligned, cells
-from lance_flight_client.terminal import Meter, readable
+from lance_flight_client.terminal import readable
 
-from lance_flight.cli.interrupts import Begins, cancellable, leave
+from lance_flight.cli.file_options import checked_delimiter, checked_encoding
+from lance_flight.cli.file_streams import FileStream
+from lance_flight.cli.interrupts import cancellable, leave
 from lance_flight.cli.loading import PUBLIC, FileLoad, LoadTarget, engine_side, target_of
-from lance_flight.errors import AlreadyCommitted, DataError, InvalidInput
+from lance_flight.errors import AlreadyCommitted
 from lance_flight.model.type_names import column_type_name
 
 
@@ -74,10 +75,10 @@ def _report(rejected: Sequence[RejectedRow], path: str | None) -> None:
 
 def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSource:
     text = TextOptions(
-        delimiter=_checked_delimiter(options.delimiter),
+        delimiter=checked_delimiter(options.delimiter, "--delimiter"),
         header=options.header,
         nulls=tuple(options.null),
-        encoding=None if options.encoding is None else _checked_encoding(options.encoding),
+        encoding=checked_encoding(options.encoding, "--encoding"),
         decimal=options.decimal,
         date_format=options.date_format,
         skip=options.skip,
@@ -85,20 +86,6 @@ def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSour
     )
     types = NO_TYPES if options.types is None else engine_side().columns_of(options.types)
     return opened(options.files, options.format, text, sys.stdin.buffer, types=types, known=known)
-
-
-def _checked_delimiter(text: str | None) -> str | None:
-    found = "\t" if text == "\\t" else text
-    if found is not None and len(found.encode()) != 1:
-        raise InvalidInput(f"--delimiter is {text!r}; expected one character, or \\t")
-    return found
-
-
-def _checked_encoding(name: str) -> str:
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        raise InvalidInput(f"--encoding is {name!r}; expected a name of Python's, such as utf-8 or latin-1") from None
 
 
 def _show(load: FileLoad, source: RowSource, there: pa.Schema | None) -> None:
@@ -125,47 +112,20 @@ def _is_confirmed(options: argparse.Namespace) -> bool:
     return answer.strip().lower() in {"", "y", "yes"}
 
 
+_HINT = "say the type of the column with --types, what is NULL with --null, or --ignore-errors to leave such rows out"
+
+
 def _load(target: LoadTarget, load: FileLoad, source: RowSource) -> int:
-    meter = Meter(f"loading {load.label}", source.size)
-    began, failure, counts = time.perf_counter(), [], []
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from source.batches(load.schema, meter)
-        except (DataError, OSError) as exc:
-            # What passes the rows on may name only itself.
-            failure.append(exc)
-            raise
-
-    def work(begins: Begins) -> None:
-        counts.append(target.ingest(load, pa.RecordBatchReader.from_batches(load.schema, rows()), begins))
-
+    began, counts = time.perf_counter(), list[int]()
     try:
-        cancellable(work)
+        with FileStream(source, load.schema, f"loading {load.label}").reader(_HINT) as rows:
+            cancellable(lambda begins: counts.append(target.ingest(load, rows, begins)))
     except KeyboardInterrupt:
-        meter.close()
         if not counts:
             # Threads of Lance and Arrow may still be about to ask for rows.
             leave(130)
     except AlreadyCommitted as exc:
         print(f"{load.label}: {exc}; nothing was loaded")
         return 0
-    except Exception:
-        if failure:
-            raise _explained(failure[0], source) from None
-        raise
-    finally:
-        meter.close()
     print(f"{load.label}: {counts[0]:,} rows, {time.perf_counter() - began:.1f} s")
     return 0
-
-
-def _explained(failure: DataError | OSError, source: RowSource) -> DataError | InvalidInput:
-    if isinstance(failure, OSError):
-        return InvalidInput(f"the files cannot be read: {failure}; nothing was loaded")
-    hint = (
-        "; say the type of the column with --types, what is NULL with --null, or --ignore-errors to leave such rows out"
-        if source.guesses
-        else ""
-    )
-    return DataError(f"{failure}{hint}; nothing was loaded")

@@ -18,6 +18,7 @@ from lance_flight_client.terminal import Meter
 
 from lance_flight.cli.arguments import add_number, add_server
 from lance_flight.cli.connecting import ChosenServer, content
+from lance_flight.cli.file_tables import SessionFiles
 from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.scripts import statements_of
 from lance_flight.errors import InvalidInput
@@ -72,11 +73,11 @@ def run(options: argparse.Namespace) -> int:
     if command is not None:
         place = f"{where}:{command.line}: " if where else ""
         raise InvalidInput(f"{place}{command.text.split()[0]} is a command of the prompt; expected SQL")
-    output = _output(options)
+    output, files = _output(options), SessionFiles()
     with server.naming(), server.connect() as connection:
         for statement in statements:
             try:
-                _run(connection, statement.text, output)
+                _run(connection, files.in_tables(connection, statement.text), output)
             except ServerError as exc:
                 raise ServerError(f"{where}:{statement.line}: {exc}" if where else str(exc)) from exc
     return 0

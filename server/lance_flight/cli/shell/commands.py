@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -27,6 +28,7 @@ from lance_flight.cli.connecting import content
 from lance_flight.cli.scripts import statements_of
 from lance_flight.cli.shell.session import ShellSession
 from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.tokens import closing_places, tokenize
 from lance_flight.errors import InvalidInput
 
 Does: TypeAlias = Callable[[ShellSession, Sequence[str]], None]
@@ -55,10 +57,19 @@ def run_command(session: ShellSession, line: str) -> None:
 
 
 def _words(line: str) -> list[str]:
+    """Split a line; a query in brackets is one word, as in psql's copy."""
+    tokens = tokenize(line) if _QUERY.match(line) else []
+    closed = closing_places(tokens).get(1)
+    if closed is not None:
+        first, query, last = tokens[0], tokens[2:closed], tokens[closed]
+        return [first.text, line[query[0].start : last.start] if query else "", *_words(line[last.stop :])]
     try:
         return shlex.split(line) or [""]
     except ValueError as exc:
         raise InvalidInput(f"\\{line}: {exc}") from exc
+
+
+_QUERY = re.compile(r"\w+\s*\(")
 
 
 def run_script(session: ShellSession, path: str) -> None:
@@ -133,6 +144,7 @@ def _copy(session: ShellSession, arguments: Sequence[str]) -> None:
         print(f"{count:,} rows stored in {what}")
     elif way.lower() == "to":
         sql = what if any(map(str.isspace, what)) else f"SELECT * FROM {what}"  # noqa: S608 - the user's own
+        sql = session.files.in_tables(session.connection, sql)
         format = written_format(path, None)
         with answered(session.connection, sql) as answer:
             write_file(path, format, answer.schema, answer.batches)
@@ -214,7 +226,7 @@ COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
         ),
         "i": ShellCommand("FILE", "run the statements of a file", lambda s, a: run_script(s, a[0]), fewest=1),
         "copy": ShellCommand(
-            "TABLE FROM FILE | TABLE|'QUERY' TO FILE", "load a file of this machine, or write one", _copy, 3, 3
+            "TABLE FROM FILE | TABLE|(QUERY) TO FILE", "load a file of this machine, or write one", _copy, 3, 3
         ),
         "e": ShellCommand("[FILE]", "edit the last statement, or a file, and run it", _edit),
         "g": ShellCommand(

@@ -16,6 +16,7 @@ from lance_flight_client.output import NULL, aligned, cells, document, is_docume
 from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.connecting import ChosenServer
+from lance_flight.cli.file_tables import SessionFiles
 from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.partition_notes import month_note
 from lance_flight.cli.shell.error_places import pointed
@@ -142,6 +143,7 @@ class ShellSession:
     is_over: bool = False
     output: IO[str] | None = None
     last: str | None = None
+    files: SessionFiles = field(default_factory=SessionFiles)
     _connection: Any = field(default=None, repr=False)
 
     @property
@@ -157,18 +159,19 @@ class ShellSession:
         connection = self.connection
 
         def work(begins: Begins) -> str:
-            with answered(connection, sql, begins) as answer:
+            with answered(connection, sent, begins) as answer:
                 if not len(answer.schema):
                     return f"{answer.affected:,} rows affected" if answer.affected >= 0 else "done"
                 rows, has_more = taken(answer.batches, answer.schema, self.max_rows)
                 return shown(rows, expanded=self.is_expanded, has_more=has_more)
 
         with self.server.naming(self.forget):
+            sent = self.files.in_tables(connection, sql)
             try:
-                with Progress(self.server, sql) as progress:
+                with Progress(self.server, sent) as progress:
                     text = cancellable(work, progress.show)
             except ServerError as exc:
-                raise ServerError(pointed(plain(exc), sql)) from exc
+                raise ServerError(pointed(plain(exc), sent)) from exc
         # What a pager takes is the reader's time.
         took = time.perf_counter() - began
         self.show(text)
@@ -194,6 +197,7 @@ class ShellSession:
     def forget(self) -> None:
         """Forget a connection that the server no longer answers, so that the next statement makes another."""
         self._connection = None
+        self.files = SessionFiles()
 
     def write_to(self, path: str | None) -> None:
         """Send results to a file, or back to the terminal."""

@@ -44,6 +44,7 @@ from lance_flight.engine.sql.clause_words import (
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.pivots import Around, begins_pivot, pivot_clause, pivot_query, unpivot_clause
 from lance_flight.engine.sql.references import Point, point
+from lance_flight.engine.sql.relation_places import is_alias
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.select_lists import is_wildcard, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, folded
@@ -146,8 +147,6 @@ _EXPECTED = {
     _TAG: "the name of a tag",
 }
 _TIME_TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
-_NO_ALIASES = AFTER_FROM | JOINS | SET_OPERATORS | FIRST_WORDS | {"ON", "USING", "WHEN", "FETCH"}
-"""Words that follow a table and are not its alias."""
 _NAME = re.compile(r"(?P<table>[^$@]+)(?P<metadata>\$[a-z]+)?", re.DOTALL)
 
 
@@ -229,11 +228,6 @@ def versioned_name(name: str, at: Point) -> str:
     """
     table, sign, metadata = name.partition("$")
     return f"{table}@{at.isoformat() if isinstance(at, datetime) else at}{sign}{metadata}"
-
-
-def is_alias(token: Token) -> bool:
-    """Return whether the token behind a table begins its alias."""
-    return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in _NO_ALIASES)
 
 
 def _quoted(name: str) -> str:

@@ -40,8 +40,8 @@ _ALIKE = 0.85
 
 
 _CLIENT = (
-    "files are read and written where the client is: lance-flight ingest FILE --table t, lance-flight export t -o FILE, \\copy at the"
-    " prompt of lance-flight sql, or cursor.adbc_ingest('t', data) and cursor.fetch_arrow_table()"
+    "files are read and written where the client is: lance-flight ingest FILE --table t, lance-flight export t -o FILE, SELECT … FROM"
+    " 'FILE' or \\copy in lance-flight sql, or cursor.adbc_ingest('t', data) and cursor.fetch_arrow_table()"
 )
 _COLUMNS = "write DESCRIBE t, or SHOW COLUMNS FROM t"
 _COMPACT = "write ALTER TABLE t COMPACT"

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lance_flight.engine.sql.clause_words import AFTER_FROM, BEFORE_WILDCARD, QUERY_STARTS, SET_OPERATORS
-from lance_flight.engine.sql.clauses import is_alias, read_version, versioned_name
+from lance_flight.engine.sql.clauses import read_version, versioned_name
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, QUALIFIED_PARTS, Point, quoted
+from lance_flight.engine.sql.relation_places import is_alias
 from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, closing_places, edited, folded, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
 from lance_flight.errors import LimitExceeded, NotFound, Unsupported

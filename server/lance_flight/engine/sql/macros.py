@@ -16,28 +16,18 @@ from functools import cached_property
 from itertools import pairwise
 
 from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.engine.sql.relation_places import relation_places
 from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edited, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 MOST_GROWTH = 4 << 20
 """Most characters of all bodies of one statement: some say an argument twice, also within another one that does."""
-_MOST_NESTED = 200
-"""Most brackets within one another, each of which copies the text of those in it."""
 _SIGNATURE = re.compile(
     r"(?P<name>\w+)\((?P<parameters>.*?)\)(?: WITHIN GROUP \(ORDER BY (?P<within>\w+)\))?", re.DOTALL
 )
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES"])
 _NO_CALL_AFTER = frozenset(["AS", "INTO", "TABLE", "UPDATE", "VIEW", "INTERVAL"])
-_RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
-_VALUE_CALLS = frozenset(["EXTRACT", "SUBSTRING", "TRIM", "OVERLAY", "POSITION"])
-"""Calls in which FROM stands before a value."""
-_CLAUSES = frozenset(
-    [
-        *("SELECT", "FROM", "JOIN", "LATERAL", "ON", "USING", "WHERE", "GROUP", "ORDER", "HAVING", "QUALIFY", "WINDOW"),
-        *("LIMIT", "OFFSET", "VALUES", "SET", "UNION", "EXCEPT", "INTERSECT"),
-    ]
-)
 _NO_FUNCTIONS = frozenset(["cast", "try_cast", "filter"])
 _ORDERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
 _LITERALS: Mapping[str, AbstractSet[Kind]] = {"unit": {Kind.STRING, Kind.NUMBER, Kind.WORD}, "word": {Kind.WORD}}
@@ -224,7 +214,7 @@ class _Reader(TokenPlaces):
         self._closing = closing_places(tokens, "([{", ")]}")
         self._opening = {stop: start for start, stop in self._closing.items()}
         self._room = MOST_GROWTH
-        self._relations = self._in_relations()
+        self._relations = relation_places(self)
         self._found: dict[int, tuple[int, str]] = {}
         self._places: list[int] = []
         """The negatives of the tokens at which calls begin that are written, the least first."""
@@ -238,30 +228,6 @@ class _Reader(TokenPlaces):
         while begun < len(self.tokens) and self.word_at(begun) != "USING":
             begun = self._closing.get(begun, begun) + 1
         return range(begun, len(self.tokens))
-
-    def _in_relations(self) -> frozenset[int]:
-        """Return the places of commas between the relations of a FROM, and of the words before relations."""
-        found, clauses = [], [("", "")]
-        for at, token in enumerate(self.tokens):
-            if token.kind is Kind.SIGN:
-                if token.text in "([{":
-                    if len(clauses) > _MOST_NESTED:
-                        raise LimitExceeded(
-                            f"the statement has more than {_MOST_NESTED} brackets within brackets; expected fewer"
-                        )
-                    clauses.append(("", self.word_at(at - 1)))
-                elif token.text in ")]}" and len(clauses) > 1:
-                    clauses.pop()
-                elif token.text == "," and clauses[-1][0] in _RELATIONS:
-                    found.append(at)
-            elif token.word in _CLAUSES and not self.is_name(at):
-                opened = clauses[-1][1]
-                if token.word == "FROM" and (self.is_comparison(at) or opened in _VALUE_CALLS):
-                    continue
-                clauses[-1] = token.word, opened
-                if token.word in _RELATIONS:
-                    found.append(at)
-        return frozenset(found)
 
     def read(self) -> None:
         """Write the body of each call, the last call first: those within a call's arguments are behind its name."""
