@@ -219,7 +219,7 @@ LIBRARIES = {
     "datafusion": {"lance_flight.engine"},
     "mmh3": {"lance_flight.model"},
     "pyarrow.flight": {"lance_flight.flight", "lance_flight_client.flight", "lance_flight_client.spark"},
-    "grpc": {"lance_flight.admin"},
+    "grpc": {"lance_flight.admin", "lance_flight.flight.grpc_server"},
     "grpc_health": {"lance_flight.admin"},
     "prometheus_client": {"lance_flight.admin"},
     "jwt": {"lance_flight.flight.identity"},

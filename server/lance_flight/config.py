@@ -50,6 +50,14 @@ class ServerConfig:
 
     host: str = _setting(NETWORK, "127.0.0.1", "network interface to listen on")
     port: int = _setting(NETWORK, DEFAULT_PORT, "port to listen on; 0 picks a free one", least=0, most=MAX_PORT)
+    lancedb_sql_port: int = _setting(
+        NETWORK,
+        NO_PORT,
+        "port of the SQL endpoint for LanceDB's clients, which is Flight SQL with PollFlightInfo (10025 by their default);"
+        " 0 picks a free one, -1 disables it",
+        least=NO_PORT,
+        most=MAX_PORT,
+    )
     ready_file: str = _setting(NETWORK, "", "file to write grpc://host:port to once the server accepts connections")
     proxy_secret: str = _setting(
         NETWORK,

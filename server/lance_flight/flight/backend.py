@@ -31,7 +31,8 @@ class Caller:
     one, and tells the session apart by itself; `state` is what a cookie says of the session, and `is_from_elsewhere` that it was
     another server's. `is_gone` says whether the client still waits for an
     answer; it may be asked from any thread, also after the call. `trace` is the context of the call's trace, if there is one.
-    `is_java` says that its client is one in Java, as the JDBC driver is.
+    `is_java` says that its client is one in Java, as the JDBC driver is. `db_schema` is the schema of names without one, where the
+    call names it itself and leaves the session's alone. `progressed` is told how much of the statement's work is done, 0 to 1.
     """
 
     principal: str = "anonymous"
@@ -47,6 +48,8 @@ class Caller:
     is_gone: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
     trace: Any = None
     is_java: bool = False
+    db_schema: str | None = None
+    progressed: Callable[[float], object] = field(default=lambda _: None, compare=False, repr=False)
 
     @property
     def holder(self) -> str:

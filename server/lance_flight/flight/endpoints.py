@@ -40,13 +40,21 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _none(call: Call, info: flight.FlightInfo) -> None:
+    """Cancel nothing: there are no polled statements."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """Endpoints whose tickets are sealed by `sealer`; each can be read at the `advertised` locations."""
+    """Endpoints whose tickets are sealed by `sealer`; each can be read at the `advertised` locations.
+
+    `cancel_polled` cancels a statement that its client polls, and has no endpoints yet.
+    """
 
     backend: Backend
     sealer: TicketSealer
     advertised: tuple[str, ...] = ()
+    cancel_polled: Callable[[Call, flight.FlightInfo], CancelStatus | flight.FlightInfo | None] = _none
     now: Callable[[], datetime] = _now
 
     def of(self, call: Call, planned: Planned) -> list[flight.FlightEndpoint]:
@@ -96,9 +104,11 @@ class Endpoints:
         return renewed
 
     def _cancel(self, call: Call, info: bytes) -> CancelStatus:
-        endpoints: Iterable[flight.FlightEndpoint] = _decode(
-            flight.FlightInfo.deserialize, info, "FlightInfo"
-        ).endpoints
+        given = _decode(flight.FlightInfo.deserialize, info, "FlightInfo")
+        polled = self.cancel_polled(call, given)
+        if isinstance(polled, CancelStatus):
+            return polled
+        endpoints: Iterable[flight.FlightEndpoint] = (given if polled is None else polled).endpoints
         tickets = [self._open(call, endpoint.ticket) for endpoint in endpoints]
         payloads = [ticket.payload for ticket in tickets if isinstance(ticket, RowsTicket)]
         return self.backend.cancel(call.caller, payloads) if payloads else CancelStatus.NOT_CANCELLABLE

@@ -185,14 +185,15 @@ class EngineBackend:
             transaction = None if joined is None else joined.id
         if target.catalog not in (None, "", CATALOG):
             raise NotFound.named("catalog", str(target.catalog), [CATALOG])
-        db_schema = target.schema or (PUBLIC if target.temporary else session.db_schema)
+        scope = self._scope(caller, transaction)
+        db_schema = target.schema or (PUBLIC if target.temporary else scope.db_schema)
         return self._engine.ingest(
             TableName(db_schema, target.table),
             reader,
             create_missing=target.if_not_exists is IfNotExists.CREATE,
             existing=target.if_exists,
             options=IngestOptions.of(dict(target.options)),
-            scope=self._scope(caller, transaction),
+            scope=scope,
             temporary=target.temporary,
         )
 
@@ -236,6 +237,7 @@ class EngineBackend:
             self._issuer(caller, session),
             self._access(caller, session),
             is_identified=not caller.is_connection,
+            named_schema=caller.db_schema,
         )
         return scope.with_own_tables() if _is_own(session, caller) else scope
 
@@ -252,6 +254,7 @@ class EngineBackend:
             allowance=allowance,
             trace=caller.trace,
             is_gone=caller.is_gone,
+            progressed=caller.progressed,
         )
 
     def _access(self, caller: Caller, session: Session) -> Access:

@@ -261,7 +261,10 @@ class PreparedStatements:
         """Cast bound values to the types by which the statement was described to its client; NULLs of a vector take its bytes."""
         if prepared.described is None:
             return parameters
-        described = pa.ipc.read_schema(pa.py_buffer(zlib.decompress(prepared.described)))
+        return self.fit(parameters, pa.ipc.read_schema(pa.py_buffer(zlib.decompress(prepared.described))))
+
+    def fit(self, parameters: pa.RecordBatch, described: pa.Schema) -> pa.RecordBatch:
+        """Cast bound values to the types of their parameters; `LimitExceeded` where NULLs of large types are too many."""
         self.inputs.check_parameters(parameters.num_rows * sum(fixed_bytes(kind) for kind in described.types))
         return fit_values(parameters, described)
 

@@ -1,7 +1,7 @@
-"""The Flight SQL server: decode, dispatch, stream.
+"""The Flight SQL server on pyarrow.
 
-Each method here is one RPC of the protocol. It names the call, decodes the command and hands both to the part that
-answers it; errors leave through `status`. Who the caller is comes from `calls`.
+Each method here is one RPC of the protocol. It names the call and hands it to the `dispatch`; errors leave through
+`status`. Who the caller is comes from `calls`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import logging
 import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -18,44 +17,24 @@ from types import MappingProxyType
 import pyarrow as pa
 from pyarrow import flight
 
-from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight.actions import OFFERED, Actions
-from lance_flight.flight.backend import Backend, Rows
+from lance_flight.errors import Unsupported
+from lance_flight.flight.actions import OFFERED
+from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import (
     MIDDLEWARE,
     SET_COOKIE,
-    Call,
     CallMiddlewareFactory,
     InFlight,
     call_of,
 )
+from lance_flight.flight.dispatch import Dispatch
 from lance_flight.flight.encryption import Tls
-from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.authentication import OPEN, Authentication
 from lance_flight.flight.inputs import InputRules
-from lance_flight.flight.metadata import results as metadata
-from lance_flight.flight.metadata.sql_types import result_schema
-from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
-from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
-from lance_flight.flight.tickets import SessionCookies, TicketSealer
-from lance_flight.flight.updates import Updates
-from lance_flight.flight.wire import (
-    Command,
-    GetSqlInfo,
-    MetadataCommand,
-    PreparedStatementQuery,
-    PreparedStatementUpdate,
-    StatementIngest,
-    StatementQuery,
-    StatementSubstraitPlan,
-    StatementUpdate,
-    TicketStatementQuery,
-    decode_action,
-    decode_command,
-)
+from lance_flight.flight.tickets import TicketSealer
 from lance_flight.lru_cache import LruCache
 
 REPLICA_BYTES = 4
@@ -106,11 +85,10 @@ class FlightSqlServer(flight.FlightServerBase):
         prepared = PreparedStatements(
             backend=backend, sealer=sealer, bindings=shared.bindings, replica=shared.replica, inputs=shared.inputs
         )
-        self._backend, self._cookies = backend, SessionCookies(sealer=sealer, home=shared.replica)
-        self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
-        self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)
-        self._actions = Actions(backend=backend, prepared=prepared, endpoints=self._endpoints)
-        self._updates = Updates(backend=backend, prepared=prepared, inputs=shared.inputs)
+        self._backend = backend
+        self.dispatch = Dispatch.over(
+            backend, sealer, replica=shared.replica, prepared=prepared, inputs=shared.inputs, advertised=advertise
+        )
         self._host = host
         self._another = partial(
             FlightSqlServer,
@@ -126,24 +104,27 @@ class FlightSqlServer(flight.FlightServerBase):
         self.in_flight, self.inputs = shared.in_flight, shared.inputs
         handshake = Handshake(authentication)
         self.tls = tls
+        self.is_open = authentication.is_open
+        self.handshake = None if authentication.has_certificates else handshake
+        self.middleware: Mapping[str, flight.ServerMiddlewareFactory] = {
+            MIDDLEWARE: CallMiddlewareFactory(
+                self.in_flight, backend, authentication, handshake, self.dispatch.cookies, proxy_secret=proxy_secret
+            ),
+            **middleware,
+        }
         super().__init__(
-            (_bracket(host), port),
-            auth_handler=None if authentication.has_certificates else handshake,
+            (bracketed(host), port),
+            auth_handler=self.handshake,
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
             verify_client=tls is not None and tls.client_ca is not None,
             root_certificates=None if tls is None else tls.client_ca,
-            middleware={
-                MIDDLEWARE: CallMiddlewareFactory(
-                    self.in_flight, backend, authentication, handshake, self._cookies, proxy_secret=proxy_secret
-                ),
-                **middleware,
-            },
+            middleware=self.middleware,
         )
 
     @property
     def uri(self) -> str:
         """Return the address of this server: `grpc://host:port`, or `grpc+tls://host:port`."""
-        return f"grpc{'' if self.tls is None else '+tls'}://{_bracket(self._host)}:{self.port}"
+        return f"grpc{'' if self.tls is None else '+tls'}://{bracketed(self._host)}:{self.port}"
 
     def successor(self, tls: Tls) -> FlightSqlServer:
         """Start a server with other certificates at the same address, which must be free; it takes over the state of this one."""
@@ -158,44 +139,21 @@ class FlightSqlServer(flight.FlightServerBase):
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         """GetFlightInfo: returns the schema and the endpoints of a result; a statement that is no query runs here."""
-        call, command = call_of(context), _command(descriptor)
-        if isinstance(command, GetSqlInfo):
-            self._backend.connected(call.caller)
-        with self._telling_session(context, call):
-            match command:
-                case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery():
-                    return self._statements.get_flight_info(call, descriptor, command)
-                case command if isinstance(command, MetadataCommand):
-                    endpoint = flight.FlightEndpoint(descriptor.command, ())
-                    return flight.FlightInfo(metadata.schema_of(command), descriptor, [endpoint])
-                case command:
-                    raise _wrong_rpc(command, "GetFlightInfo")
+        return self.dispatch.flight_info(call_of(context), descriptor, partial(context.add_header, SET_COOKIE))
 
     @schema_handler
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         """GetSchema: returns the schema of a result, without running anything."""
-        call = call_of(context)
-        match _command(descriptor):
-            case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery() as command:
-                return flight.SchemaResult(self._statements.get_schema(call, command))
-            case command if isinstance(command, MetadataCommand):
-                return flight.SchemaResult(metadata.schema_of(command))
-            case command:
-                raise _wrong_rpc(command, "GetSchema")
+        return self.dispatch.schema(call_of(context), descriptor)
 
     @handler
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """DoGet: streams the rows of one endpoint."""
         call = call_of(context)
-        match decode_command(ticket.ticket):
-            case TicketStatementQuery() as command:
-                rows = self._endpoints.read(call, command)
-                return _stream(call, rows, result_schema(rows.schema, call.caller))
-            case command if isinstance(command, MetadataCommand):
-                built = metadata.build(command, self._backend, call.caller).to_reader()
-                return _stream(call, built, client_schema(built.schema))
-            case command:
-                raise _wrong_rpc(command, "DoGet")
+        sent = self.dispatch.rows(call, ticket)
+        batches = guarded_stream(sent.messages())
+        options = pa.ipc.IpcWriteOptions(compression=call.compression)
+        return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(sent.schema, batches), options=options)
 
     @handler
     def do_put(
@@ -206,22 +164,8 @@ class FlightSqlServer(flight.FlightServerBase):
         writer: flight.FlightMetadataWriter,
     ) -> None:
         """DoPut: runs an update, binds parameters to a prepared statement, or stores rows; one PutResult answers each."""
-        call = call_of(context)
         # The headers leave with the first message: it is written once they are there.
-        with self._telling_session(context, call):
-            match _command(descriptor):
-                case StatementUpdate() as command:
-                    answer = self._updates.statement_update(call, command)
-                case StatementSubstraitPlan() as command:
-                    answer = self._updates.statement_substrait_plan(call, command)
-                case PreparedStatementUpdate() as command:
-                    answer = self._updates.prepared_statement_update(call, command, reader)
-                case PreparedStatementQuery() as command:
-                    answer = self._updates.prepared_statement_query(call, command, reader)
-                case StatementIngest() as command:
-                    answer = self._updates.statement_ingest(call, command, reader)
-                case command:
-                    raise _wrong_rpc(command, "DoPut")
+        answer = self.dispatch.put(call_of(context), descriptor, reader, partial(context.add_header, SET_COOKIE))
         try:
             writer.write(answer)
         except OSError as exc:
@@ -234,23 +178,7 @@ class FlightSqlServer(flight.FlightServerBase):
         request = context.get_middleware(MIDDLEWARE).request
         if request is not None:
             return iter((self._backend.answer_peer(request),))
-        call = call_of(context)
-        with self._telling_session(context, call):
-            asked = decode_action(action.type, action.body.to_pybytes())
-            return iter(self._actions.run(call, action.type, asked))
-
-    @contextmanager
-    def _telling_session(self, context: flight.ServerCallContext, call: Call) -> Iterator[None]:
-        """Set the cookie of the caller's session as it is after the block, also where that fails."""
-        if call.offered is not None:
-            self._backend.offer(call.caller, call.offered)
-        try:
-            yield
-        finally:
-            state = self._backend.state(call.caller)
-            cookie = None if state is None else call.cookie(self._cookies, state)
-            if cookie is not None:
-                context.add_header(SET_COOKIE, cookie)
+        return iter(self.dispatch.act(call_of(context), action, partial(context.add_header, SET_COOKIE)))
 
     @handler
     def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:
@@ -275,23 +203,6 @@ class FlightSqlServer(flight.FlightServerBase):
         raise Unsupported("DoExchange is not offered")
 
 
-def _bracket(host: str) -> str:
+def bracketed(host: str) -> str:
     """Return a host as it is written in a URI, with IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
-
-
-def _command(descriptor: flight.FlightDescriptor) -> Command:
-    if descriptor.descriptor_type != flight.DescriptorType.CMD:
-        raise InvalidInput(f"a descriptor of type {descriptor.descriptor_type.name}; expected CMD with a command")
-    return decode_command(descriptor.command)
-
-
-def _wrong_rpc(command: Command, rpc: str) -> Exception:
-    return InvalidInput(f"{type(command).__name__} does not belong in {rpc}")
-
-
-def _stream(call: Call, rows: Rows, sent: pa.Schema) -> flight.RecordBatchStream:
-    messages = client_batches(rows, rows.schema, sent)
-    batches = guarded_stream(messages if isinstance(rows, pa.RecordBatchReader) else rows.sent(messages))
-    options = pa.ipc.IpcWriteOptions(compression=call.compression)
-    return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(sent, batches), options=options)

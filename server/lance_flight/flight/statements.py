@@ -7,17 +7,20 @@ returns a report (maintenance) can be fetched again: they are kept, and it is no
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow import flight
 
-from lance_flight.flight.backend import Backend, Planned
+from lance_flight.flight.backend import Backend, Planned, Rows
 from lance_flight.flight.calls import Call
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.metadata import schemas
 from lance_flight.flight.metadata.sql_types import result_schema
+from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 from lance_flight.flight.wire import PreparedStatementQuery, StatementQuery, StatementSubstraitPlan, optional
 
@@ -36,14 +39,7 @@ class Statements:
         self, call: Call, descriptor: flight.FlightDescriptor, command: StatementCommand
     ) -> flight.FlightInfo:
         """Plan a query, or run any other statement once: `total_records` are then the rows that it affected."""
-        statement = self._statement(call, command)
-        outcome = self.backend.execute(
-            call.caller,
-            statement.text,
-            parameters=statement.parameters,
-            endpoints=call.endpoints,
-            transaction=statement.transaction_id,
-        )
+        outcome = self._execute(call, self._statement(call, command), endpoints=call.endpoints)
         match outcome:
             case Planned():
                 return flight.FlightInfo(
@@ -58,11 +54,33 @@ class Statements:
             case int() as rows:
                 return flight.FlightInfo(schemas.NO_ROWS, descriptor, self.endpoints.of_no_rows(call), rows)
 
+    def exchange(self, call: Call, command: StatementCommand, parameters: pa.RecordBatch | None) -> Iterator[Rows]:
+        """Run a statement with values for its parameters, and return its rows part by part."""
+        statement = self._statement(call, command)
+        if parameters is not None:
+            described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
+            fitting = self.prepared.fit(parameters, client_schema(described.parameters))
+            statement = dataclasses.replace(statement, parameters=fitting)
+        outcome = self._execute(call, statement)
+        if isinstance(outcome, int):
+            nothing: Rows = pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
+            return iter([nothing])
+        return (self.backend.read(call.caller, payload) for payload in outcome.payloads)
+
     def get_schema(self, call: Call, command: StatementCommand) -> pa.Schema:
         """Return the schema of a query's rows, an empty one for any other statement, without running it."""
         statement = self._statement(call, command)
         described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
         return schemas.NO_ROWS if described.schema is None else result_schema(described.schema, call.caller)
+
+    def _execute(self, call: Call, statement: BoundStatement, *, endpoints: int = 1) -> Planned | int:
+        return self.backend.execute(
+            call.caller,
+            statement.text,
+            parameters=statement.parameters,
+            endpoints=endpoints,
+            transaction=statement.transaction_id,
+        )
 
     def _statement(self, call: Call, command: StatementCommand) -> BoundStatement:
         match command:

@@ -120,25 +120,30 @@ def flight_error(error: BaseException) -> Exception:
     """Return the exception that a handler raises for `error`; a foreign one is logged with its traceback."""
     if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
-    error = _translate(error)
-    record_refusal(error)
-    if not isinstance(error, LanceFlightError):
-        internal: Exception = flight.FlightInternalError(_log_unexpected(error))
+    known, text = described(error)
+    if known is None:
+        internal: Exception = flight.FlightInternalError(text)
         return internal
-    kind = _nearest(error, _BUILTIN) or _nearest(error, _FLIGHT) or flight.FlightServerError
-    known: Exception = kind(_text(error))
-    return known
+    kind = nearest(known, _BUILTIN) or nearest(known, _FLIGHT) or flight.FlightServerError
+    raised: Exception = kind(text)
+    return raised
 
 
 def builtin_error(error: BaseException) -> Exception:
     """Return the exception to raise for `error` where a Flight error would lose its status and show its traceback."""
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
+    known, text = described(error)
+    return Failed(text) if known is None else (nearest(known, _BUILTIN) or Failed)(text)
+
+
+def described(error: BaseException) -> tuple[LanceFlightError | None, str]:
+    """Return the error of ours that a client is told, and its text; None for an unexpected one, which is logged with its traceback."""
     error = _translate(error)
     record_refusal(error)
     if not isinstance(error, LanceFlightError):
-        return Failed(_log_unexpected(error))
-    return (_nearest(error, _BUILTIN) or Failed)(_text(error))
+        return None, _log_unexpected(error)
+    return error, _text(error)
 
 
 def _translate(error: BaseException) -> BaseException:
@@ -190,9 +195,8 @@ def guarded_stream(items: Iterator[_R]) -> Iterator[_R]:
         raise builtin_error(error) from None
 
 
-def _nearest(
-    error: LanceFlightError, table: Mapping[type[LanceFlightError], type[Exception]]
-) -> type[Exception] | None:
+def nearest(error: LanceFlightError, table: Mapping[type[LanceFlightError], _R]) -> _R | None:
+    """Return what a table has for the class of an error, or for the nearest one above it."""
     return next((table[kind] for kind in type(error).__mro__ if kind in table), None)
 
 

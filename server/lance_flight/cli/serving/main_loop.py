@@ -25,6 +25,7 @@ from lance_flight.cli.serving.operations import Operations
 from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_file
 from lance_flight.cli.serving.supervisor import REPLACING, STACKS
 from lance_flight.config import ServerConfig
+from lance_flight.flight.encryption import Tls
 from lance_flight.flight.lifecycle import SelfCheck, serve_until
 from lance_flight.flight.peers import Neighbours
 from lance_flight.signal_event import SignalEvent
@@ -59,12 +60,14 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     neighbours = Neighbours(life.machine, life.siblings) if life.machine else Neighbours()
     built = service.build(options.root, settings, operations.middleware, neighbours=neighbours)
     operations.watch(built)
+    for line in built.doors.lines:
+        print_line(line)
     running = _Running(settings, built, operations)
     threading.Thread(target=running.follow, args=[changes], name="settings", daemon=True).start()
 
     def ready(uri: str) -> None:
         operations.enter(Phase.SERVING)
-        life.report_ready(_ports({"port": uri, **operations.addresses}))
+        life.report_ready(_ports({"port": uri, **operations.addresses, **built.doors.addresses}))
         print_line(f"{life.name or f'serving {options.root}'} at {uri}")
         write_ready_file(settings.ready_file, uri)
         if life.channel is not None and settings.unresponsive_after:
@@ -74,7 +77,12 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     def stopping() -> None:
         operations.enter(Phase.STOPPING)
         built.maintainer.interrupt()
+        built.doors.stopping()
         life.report_stopping()
+
+    def renewed(tls: Tls) -> None:
+        built.peers.renew(tls)
+        built.doors.renew(tls)
 
     serve_until(
         built.server,
@@ -83,10 +91,11 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
         ready=ready,
         stopping=stopping,
         certificates=certificates(settings),
-        renewed=built.peers.renew,
+        renewed=renewed,
         is_replaced=replaced.is_set,
     )
     built.maintainer.stop()
+    built.doors.stop()
     operations.close()
     leave(0)
 

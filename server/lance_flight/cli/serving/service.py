@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import logging
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -27,8 +28,9 @@ from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import Caches, Store, caches
+from lance_flight.cli.serving.doors import Door, Doors
 from lance_flight.cli.serving.identity import authentication, certificates
-from lance_flight.config import LOOPBACK, ServerConfig, settings
+from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig, settings
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.query.policies.file import PolicyFile
@@ -40,6 +42,9 @@ from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.peers import FlightPeers, Neighbours
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tickets import TicketSealer
+
+if TYPE_CHECKING:
+    from lance_flight.flight.encryption import Tls
 
 KEY_BYTES = 32
 KEY_FILE = "ticket.key"
@@ -55,6 +60,11 @@ WRITES_OF_MEMORY = 8
 """Divisor: 1/8 of the memory of statements is for rows that are being written into tables."""
 STREAMS_OF_MEMORY = 4
 """Divisor: a quarter of as much as statements have may be held beside it by streams, for clients that have not taken their rows."""
+
+MOST_THREADS = 1000
+"""Most threads of the SQL endpoint, each for one call."""
+MESSAGE_BYTES, SPARE_BYTES = 64 << 20, 1 << 20
+"""Most bytes of a message to the SQL endpoint where statements have no limit, and what a message has beside a statement and parameters."""
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +98,13 @@ def _check_root(store: Store) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A server, its engine, its peers, and the maintainer of its root, which is not started yet."""
+    """A server, its engine, its peers, its further doors, and the maintainer of its root, which is not started yet."""
 
     server: FlightSqlServer
     engine: Engine
     peers: FlightPeers
     maintainer: Maintainer
+    doors: Doors
 
     def apply(self, config: ServerConfig) -> None:
         """Take the settings of a configuration that may change while a server runs; statements that run keep what they have begun with."""
@@ -165,7 +176,25 @@ def build(
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
-    return Service(server, engine, peers, maintainer_of(engine, config))
+    return Service(server, engine, peers, maintainer_of(engine, config), Doors(dict(_doors(server, config, tls))))
+
+
+def _doors(server: FlightSqlServer, config: ServerConfig, tls: Tls | None) -> Iterator[tuple[str, Door]]:
+    """Open the further ports that a configuration asks for; their libraries are loaded only then."""
+    if config.lancedb_sql_port != NO_PORT:
+        grpc_server = importlib.import_module("lance_flight.flight.grpc_server")
+        message_limit = (config.statement_limit or MESSAGE_BYTES) + config.parameter_limit + SPARE_BYTES
+        yield (
+            "lancedb_sql_port",
+            grpc_server.GrpcServer(
+                server,
+                host=config.host,
+                port=config.lancedb_sql_port,
+                threads=min(config.running_calls, MOST_THREADS),
+                message_limit=message_limit,
+                tls=tls,
+            ),
+        )
 
 
 def maintainer_of(engine: Engine, config: ServerConfig) -> Maintainer:

@@ -82,7 +82,8 @@ class Scope:
     """Context of a statement: the session of its client, its transaction, its issuer and the issuer's rights.
 
     `is_identified` says that a token or a cookie tells the session, so that no other client's statements come to it.
-    `temporary` are the temporary tables that existed when the statement arrived; new ones are made in `own_tables`.
+    `temporary` are the temporary tables that existed when the statement arrived; new ones are made in `own_tables`. `named_schema` is
+    the schema of names without one where the call itself says it, instead of the session.
     """
 
     session: Session | None = None
@@ -92,6 +93,7 @@ class Scope:
     temporary: Temporary = NO_TABLES
     own_tables: TemporaryTables | None = None
     is_identified: bool = False
+    named_schema: str | None = None
 
     def with_own_tables(self) -> Scope:
         """Return the scope with the session's temporary tables, for a session that certainly belongs to its client alone."""
@@ -113,6 +115,8 @@ class Scope:
     @property
     def db_schema(self) -> str:
         """Return the schema of table names without one."""
+        if self.named_schema is not None:
+            return self.named_schema
         return PUBLIC if self.session is None else self.session.db_schema
 
     @property

@@ -49,7 +49,7 @@ class Issuer:
     """Issuer of a statement: principal, session, address, and the other end of its connection; `is_gone` returns whether the client has disconnected.
 
     `roles` are the principal's in the policy file, and `allowance` the quotas of these. `trace` is the context of a trace that the
-    statement belongs to.
+    statement belongs to. `progressed` is told how much of the statement's work is done, 0 to 1.
     """
 
     principal: str = "anonymous"
@@ -60,6 +60,7 @@ class Issuer:
     allowance: Allowance = NO_QUOTAS
     trace: Any = None
     is_gone: Callable[[], bool] = field(default=lambda: False, repr=False)
+    progressed: Callable[[float], object] = field(default=lambda _: None, repr=False)
 
     @property
     def holder(self) -> str:
@@ -205,6 +206,7 @@ class RunningStatement:
     def progressed(self, done: int, total: int) -> None:
         """Report that `done` of `total` parts of the work are done."""
         self.progress = done / total if total else 1.0
+        self.issuer.progressed(self.progress)
 
     def add_rows(self, rows: int) -> None:
         """Count rows that the work of the statement has done with."""

@@ -38,7 +38,7 @@ ANONYMOUS = Principal(name="anonymous")
 """Principal of callers that need no authentication; no credential can prove this name."""
 
 
-AUTHORIZATION = "authorization"
+AUTHORIZATION, API_KEY = "authorization", "x-api-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,21 @@ def credential_of(headers: Mapping[str, Sequence[str | bytes]]) -> Credential | 
         case "bearer" if rest:
             return Bearer(token=rest)
     raise Unauthenticated(f"header {AUTHORIZATION} is neither Basic nor Bearer")
+
+
+def with_api_key(headers: Mapping[str, Sequence[str | bytes]]) -> dict[str, Sequence[str | bytes]]:
+    """Return headers with an API key as the bearer token that it is; raise `Unauthenticated` where both are there, or several.
+
+    >>> with_api_key({"x-api-key": ["sk"]})
+    {'authorization': ['Bearer sk']}
+    """
+    others = {name: values for name, values in headers.items() if name != API_KEY}
+    keys = headers.get(API_KEY, ())
+    if not keys:
+        return others
+    if len(keys) > 1 or headers.get(AUTHORIZATION):
+        raise Unauthenticated(f"the call has several credentials; expected one {API_KEY}, or {AUTHORIZATION} instead")
+    return {**others, AUTHORIZATION: [f"Bearer {keys[0]!s}"]}
 
 
 def _basic(encoded: str) -> Basic:

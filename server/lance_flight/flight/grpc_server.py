@@ -1,0 +1,442 @@
+"""A second Flight SQL server, on gRPC's own library: it offers PollFlightInfo and DoExchange, which LanceDB's clients call.
+
+pyarrow's server knows no PollFlightInfo. Both servers have one dispatch, one admission of callers, and one count of running calls;
+a ticket of one is good for the other. The one on pyarrow sends more rows a second.
+
+A call is on a thread from its headers on. Its credential is looked at before its first message is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import grpc
+import pyarrow as pa
+from pyarrow import flight
+
+from lance_flight.errors import (
+    AlreadyExists,
+    Cancelled,
+    InvalidInput,
+    LanceFlightError,
+    LimitExceeded,
+    NotFound,
+    Refused,
+    StatementTimeout,
+    StorageFull,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+)
+from lance_flight.flight.actions import OFFERED
+from lance_flight.flight.calls import MIDDLEWARE, SET_COOKIE, Call, call_of
+from lance_flight.flight.dispatch import Dispatch, Tell
+from lance_flight.flight.encryption import Tls
+from lance_flight.flight.flight_data import SentRows, encode
+from lance_flight.flight.handshakes import Handshake
+from lance_flight.flight.identity.principals import API_KEY, AUTHORIZATION, with_api_key
+from lance_flight.flight.polling import PolledStatements
+from lance_flight.flight.protocol import flight_messages_pb2 as messages_pb
+from lance_flight.flight.server import FlightSqlServer, bracketed
+from lance_flight.flight.status import described, nearest
+
+SERVICE = "/arrow.flight.protocol.FlightService/"
+REUSED_CONNECTION = "arrow-flight-reuse-connection://?"
+"""Location of endpoints that are read over the connection on which they were told."""
+NAMESPACE, SEPARATOR = "namespace-path", "$"
+MESSAGE_SECONDS = 60.0
+"""Longest time that a call waits for the next message of its client."""
+_WATCH_SECONDS = 1.0
+_CLOSING_SECONDS = 1.0
+_MOST_STREAMS = 128
+"""Most calls at the same time over one connection."""
+_IDLE_MILLISECONDS, _HANDSHAKE_MILLISECONDS = 3_600_000, 10_000
+"""Times after which a connection without calls is closed, and one without the settings of HTTP/2."""
+_IDENTITY_ALONE = 1
+"""Set of the compressions that are understood: none, since gRPC unpacks a message before anybody has looked at a credential."""
+
+_CODES: Mapping[type[LanceFlightError], grpc.StatusCode] = {
+    InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
+    AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
+    NotFound: grpc.StatusCode.NOT_FOUND,
+    Unsupported: grpc.StatusCode.UNIMPLEMENTED,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    Refused: grpc.StatusCode.PERMISSION_DENIED,
+    Unavailable: grpc.StatusCode.UNAVAILABLE,
+    Cancelled: grpc.StatusCode.CANCELLED,
+    StatementTimeout: grpc.StatusCode.DEADLINE_EXCEEDED,
+    LimitExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    StorageFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    LanceFlightError: grpc.StatusCode.UNKNOWN,
+}
+
+
+class _Context:
+    """Context of a call, with the methods of pyarrow's `ServerCallContext` that `call_of` calls."""
+
+    def __init__(self, context: grpc.ServicerContext) -> None:
+        self._context = context
+        self._middleware: dict[str, Any] = {}
+        self._added: list[tuple[str, str]] = []
+        self.peer = context.peer
+
+    def begin(self, server: FlightSqlServer, method: flight.FlightMethod) -> None:
+        """Admit the call, or raise `Unauthenticated`."""
+        headers: dict[str, list[str | bytes]] = {}
+        for name, value in self._context.invocation_metadata():
+            headers.setdefault(name, []).append(value)
+        given = with_api_key(headers)
+        if server.is_open and API_KEY in headers:
+            # It proves nothing, and many clients may have the same: only the connection tells their sessions apart.
+            given.pop(AUTHORIZATION)
+        for name, factory in server.middleware.items():
+            begun = factory.start_call(flight.CallInfo(method), given)
+            if begun is not None:
+                self._middleware[name] = begun
+
+    def end(self, error: BaseException | None) -> None:
+        """End the middleware of the call."""
+        for begun in self._middleware.values():
+            begun.call_completed(error)
+
+    def send_headers(self) -> None:
+        """Send the headers of the answer, in front of its first message."""
+        told = [pair for begun in self._middleware.values() for pair in (begun.sending_headers() or {}).items()]
+        self._context.send_initial_metadata([*self._added, *told])
+
+    def call(self) -> Call:
+        """Return the call with the schema that its headers name."""
+        call = call_of(self)
+        sent = self.get_middleware(MIDDLEWARE).headers.get(NAMESPACE)
+        if not sent:
+            return call
+        if SEPARATOR in sent[-1]:
+            raise InvalidInput(
+                f"header {NAMESPACE} is {sent[-1]!r}, a path of several parts; expected the name of one schema"
+            )
+        return dataclasses.replace(call, caller=dataclasses.replace(call.caller, db_schema=sent[-1]))
+
+    def get_middleware(self, name: str) -> Any:
+        return self._middleware.get(name)
+
+    def peer_identity(self) -> bytes:
+        """Return the name in the certificate of the client; empty without one."""
+        identity: bytes = next(iter(self._context.peer_identities() or ()), b"")
+        return identity
+
+    def is_cancelled(self) -> bool:
+        """Return whether the client is gone."""
+        return not self._context.is_active()
+
+    def add_header(self, name: str, value: str) -> None:
+        """Add a header to the answer."""
+        self._added.append((name, value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Messages:
+    """Messages of a client, each within `MESSAGE_SECONDS`; also what `Handshake` reads and writes."""
+
+    server: GrpcServer
+    context: grpc.ServicerContext
+    incoming: Iterator[bytes]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        with self.server.watching(self.context):
+            return next(self.incoming)
+
+    def only(self) -> bytes:
+        """Return the one message of a call that has one."""
+        found = next(self, None)
+        if found is None:
+            raise InvalidInput("the call ended before its message")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Answers of the service's calls, message by message."""
+
+    dispatch: Dispatch
+    polled: PolledStatements
+    greeting: Handshake | None
+
+    def handshake(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """Handshake: exchanges a password for a token."""
+        if self.greeting is None:
+            raise Unsupported("a Handshake, where clients are known by their certificates")
+        said = _HandshakeMessages(messages)
+        self.greeting.authenticate(said, said)
+        yield from said.written or [b""]
+
+    def list_actions(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """ListActions: lists the actions that `do_action` runs."""
+        call_of(context)
+        for offered in OFFERED:
+            kind = messages_pb.ActionType(type=offered.type, description=offered.description)
+            yield kind.SerializeToString()
+
+    def flight_info(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """GetFlightInfo: returns the schema and the endpoints of a result."""
+        call, tell = context.call(), _teller(context)
+        yield self.dispatch.flight_info(call, _descriptor(messages.only()), tell).serialize()
+
+    def poll(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """PollFlightInfo: begins a statement, or tells what became of one that has begun."""
+        call, descriptor = context.call(), _descriptor(messages.only())
+        with self.dispatch.telling_session(call, _teller(context)):
+            answer = self.polled.poll(self.dispatch, call, descriptor)
+        yield answer.SerializeToString()
+
+    def schema(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """GetSchema: returns the schema of a result."""
+        call = context.call()
+        yield self.dispatch.schema(call, _descriptor(messages.only())).serialize()
+
+    def do_get(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """DoGet: streams the rows of one endpoint."""
+        call = context.call()
+        ticket = _decoded(flight.Ticket.deserialize, messages.only(), "a Ticket")
+        sent = self.dispatch.rows(call, ticket)
+        yield encode(sent.schema.serialize())
+        for batch in sent.messages():
+            yield encode(batch.serialize())
+
+    def do_put(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """DoPut: runs an update, binds parameters, or stores rows."""
+        call, rows = context.call(), SentRows(messages)
+        answer = self.dispatch.put(call, rows.descriptor, rows, _teller(context))
+        yield messages_pb.PutResult(app_metadata=answer).SerializeToString()
+
+    def do_exchange(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """DoExchange: runs a statement with the parameters in the stream, and streams its rows."""
+        call, rows = context.call(), SentRows(messages)
+        for number, sent in enumerate(self.dispatch.exchange(call, rows.descriptor, rows, _teller(context))):
+            if not number:
+                yield encode(sent.schema.serialize())
+            for batch in sent.messages():
+                yield encode(batch.serialize())
+
+    def do_action(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """DoAction: runs an action."""
+        call = context.call()
+        action = _decoded(flight.Action.deserialize, messages.only(), "an Action")
+        for body in self.dispatch.act(call, action, _teller(context)):
+            yield flight.Result(body).serialize()
+
+
+class GrpcServer:
+    """Serves what `server` serves at `host`:`port` (0: any free port), with at most `threads` calls at the same time.
+
+    A message of a client has at most `message_limit` bytes.
+    """
+
+    title = "SQL for LanceDB's clients"
+
+    def __init__(
+        self, server: FlightSqlServer, *, host: str, port: int, threads: int, message_limit: int, tls: Tls | None = None
+    ) -> None:
+        self._served, self._host, self._tls = server, host, tls
+        self._polled = polled = PolledStatements(server.in_flight)
+        endpoints = dataclasses.replace(
+            server.dispatch.endpoints, advertised=(REUSED_CONNECTION,), cancel_polled=polled.cancel
+        )
+        dispatch = server.dispatch.with_endpoints(endpoints)
+        self._answers = Answers(dispatch=dispatch, polled=polled, greeting=server.handshake)
+        self._waiting: dict[int, tuple[float, grpc.ServicerContext]] = {}
+        self._stopping = threading.Event()
+        self._server = grpc.server(
+            ThreadPoolExecutor(threads, "grpc-flight"),
+            maximum_concurrent_rpcs=threads,
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", message_limit),
+                ("grpc.max_concurrent_streams", _MOST_STREAMS),
+                ("grpc.max_connection_idle_ms", _IDLE_MILLISECONDS),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
+                ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
+            ],
+        )
+        self._server.add_generic_rpc_handlers([_Methods(self)])
+        address = f"{bracketed(host)}:{port}"
+        try:
+            self.port: int = (
+                self._server.add_insecure_port(address)
+                if tls is None
+                else self._server.add_secure_port(address, self._credentials(tls))
+            )
+        except RuntimeError as exc:
+            raise InvalidInput(f"cannot listen on {address} for LanceDB's clients (lancedb_sql_port): {exc}") from exc
+        self._server.start()
+        threading.Thread(target=self._watch, name="grpc-watch", daemon=True).start()
+
+    @property
+    def uri(self) -> str:
+        """Return the address of this server: `grpc://host:port`, or `grpc+tls://host:port`."""
+        return f"grpc{'' if self._tls is None else '+tls'}://{bracketed(self._host)}:{self.port}"
+
+    def renew(self, tls: Tls) -> None:
+        """Show other certificates to clients that connect from now on."""
+        self._tls = tls
+
+    def stopping(self) -> None:
+        """Cancel the statements that clients poll, which they can do no longer."""
+        self._polled.close()
+
+    def stop(self) -> None:
+        """Close the port and every connection."""
+        self._stopping.set()
+        self._server.stop(_CLOSING_SECONDS).wait(_CLOSING_SECONDS)
+
+    def watching(self, context: grpc.ServicerContext) -> _Watched:
+        """Cancel the call if the block takes longer than a client may take over a message."""
+        return _Watched(self._waiting, context)
+
+    def serve(self, rpc: _Rpc, incoming: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """Answer a call: its messages, or the status of its error."""
+        ours, failure = _Context(context), None
+        try:
+            ours.begin(self._served, rpc.method)
+            is_first = True
+            for message in rpc.answer(self._answers, ours, _Messages(self, context, incoming)):
+                if is_first:
+                    ours.send_headers()
+                    is_first = False
+                yield message
+        except (GeneratorExit, KeyboardInterrupt, SystemExit, grpc.RpcError) as error:
+            failure = error
+            raise
+        except BaseException as error:  # noqa: BLE001 - each becomes an answer, a panic of native code too
+            failure = error
+        finally:
+            ours.end(failure)
+        if failure is not None:
+            known, text = described(failure)
+            context.abort(grpc.StatusCode.INTERNAL if known is None else nearest(known, _CODES), text)
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_WATCH_SECONDS):
+            now = time.monotonic()
+            for deadline, context in list(self._waiting.values()):
+                if deadline < now:
+                    context.cancel()
+
+    def _credentials(self, tls: Tls) -> grpc.ServerCredentials:
+        shown = tls
+
+        def renewed() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal shown
+            if self._tls is None or self._tls is shown:
+                return None
+            shown = self._tls
+            return _certificates(shown)
+
+        return grpc.dynamic_ssl_server_credentials(_certificates(tls), renewed, tls.client_ca is not None)
+
+
+class _Watched:
+    """Registers a call as one that waits for a message, while the block runs."""
+
+    __slots__ = ("_context", "_waiting")
+
+    def __init__(self, waiting: dict[int, tuple[float, grpc.ServicerContext]], context: grpc.ServicerContext) -> None:
+        self._waiting, self._context = waiting, context
+
+    def __enter__(self) -> None:
+        self._waiting[id(self._context)] = time.monotonic() + MESSAGE_SECONDS, self._context
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.pop(id(self._context), None)
+
+
+class _HandshakeMessages:
+    """What `Handshake.authenticate` reads and writes, in the messages of the call."""
+
+    def __init__(self, messages: _Messages) -> None:
+        self._messages = messages
+        self.written: list[bytes] = []
+
+    def read(self) -> bytes:
+        sent = next(self._messages, None)
+        payload: bytes = b"" if sent is None else messages_pb.HandshakeRequest.FromString(sent).payload
+        return payload
+
+    def write(self, payload: bytes) -> None:
+        self.written.append(messages_pb.HandshakeResponse(payload=payload).SerializeToString())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rpc:
+    """A call of the service: how it is answered, what pyarrow calls it, and whether its answer is a stream."""
+
+    answer: Callable[[Answers, _Context, _Messages], Iterator[bytes]]
+    method: flight.FlightMethod
+    is_stream: bool = True
+
+
+_RPCS: Mapping[str, _Rpc] = {
+    "Handshake": _Rpc(answer=Answers.handshake, method=flight.FlightMethod.HANDSHAKE),
+    "ListActions": _Rpc(answer=Answers.list_actions, method=flight.FlightMethod.LIST_ACTIONS),
+    "GetFlightInfo": _Rpc(answer=Answers.flight_info, method=flight.FlightMethod.GET_FLIGHT_INFO, is_stream=False),
+    "PollFlightInfo": _Rpc(answer=Answers.poll, method=flight.FlightMethod.GET_FLIGHT_INFO, is_stream=False),
+    "GetSchema": _Rpc(answer=Answers.schema, method=flight.FlightMethod.GET_SCHEMA, is_stream=False),
+    "DoGet": _Rpc(answer=Answers.do_get, method=flight.FlightMethod.DO_GET),
+    "DoPut": _Rpc(answer=Answers.do_put, method=flight.FlightMethod.DO_PUT),
+    "DoExchange": _Rpc(answer=Answers.do_exchange, method=flight.FlightMethod.DO_EXCHANGE),
+    "DoAction": _Rpc(answer=Answers.do_action, method=flight.FlightMethod.DO_ACTION),
+}
+
+
+class _Methods(grpc.GenericRpcHandler):
+    """Finds the handler of a call.
+
+    All of them read a stream: gRPC's library calls such a handler before the first message is there.
+    """
+
+    def __init__(self, server: GrpcServer) -> None:
+        self._handlers = {SERVICE + name: _handler(server, rpc) for name, rpc in _RPCS.items()}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Return the handler of a method; None for one that is not offered."""
+        return self._handlers.get(handler_call_details.method)
+
+
+def _handler(server: GrpcServer, rpc: _Rpc) -> grpc.RpcMethodHandler:
+    stream = partial(server.serve, rpc)
+    if rpc.is_stream:
+        return grpc.stream_stream_rpc_method_handler(stream)
+
+    def one(incoming: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        (message,) = stream(incoming, context)
+        return message
+
+    return grpc.stream_unary_rpc_method_handler(one)
+
+
+def _teller(context: _Context) -> Tell:
+    return partial(context.add_header, SET_COOKIE)
+
+
+def _descriptor(data: bytes) -> flight.FlightDescriptor:
+    return _decoded(flight.FlightDescriptor.deserialize, data, "a FlightDescriptor")
+
+
+def _decoded(deserialize: Callable[[bytes], Any], data: bytes, what: str) -> Any:
+    try:
+        return deserialize(data)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the message of {len(data)} bytes is not {what}: {error}") from error
+
+
+def _certificates(tls: Tls) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(tls.key, tls.certificate)], tls.client_ca)
