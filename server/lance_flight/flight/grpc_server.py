@@ -192,7 +192,7 @@ class Answers:
         yield self.dispatch.flight_info(call, _descriptor(messages.only()), tell).serialize()
 
     def poll(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
-        """PollFlightInfo: begins a statement, or tells what became of one that has begun."""
+        """PollFlightInfo: begins a statement, or returns the state of one that has begun."""
         call, descriptor = context.call(), _descriptor(messages.only())
         with self.dispatch.telling_session(call, _teller(context)):
             answer = self.polled.poll(self.dispatch, call, descriptor)
@@ -290,7 +290,7 @@ class GrpcServer:
         self._tls = tls
 
     def stopping(self) -> None:
-        """Cancel the statements that clients poll, which they can do no longer."""
+        """Cancel the statements that clients poll."""
         self._polled.close()
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Statements that outlive the call that began them: PollFlightInfo.
 
 The first poll begins a statement on a thread of its own, and names a descriptor to poll again while it is not done. A query is done once
-its rows can be read; any other statement once it has run. What nobody polls for a minute ends, as if its client were gone.
+its rows can be read; any other statement once it has run. A statement that its client does not poll for a minute ends, as if the client were gone.
 
 A statement counts as a running call of its holder until it is done (`calls.InFlight`). What was answered is kept for clients that have
 lost the answer, for as long as there is room.
@@ -55,7 +55,7 @@ class PolledStatement:
         return flight.FlightDescriptor.for_command(encode_command(TicketStatementQuery(statement_handle=self.handle)))
 
     def is_gone(self) -> bool:
-        """Return whether nobody wants the statement any longer."""
+        """Return whether the statement was cancelled, or its client has stopped polling."""
         with self._lock:
             is_idle = not self._polls and time.monotonic() - self._polled > IDLE_SECONDS
         return self.is_cancelled or is_idle
@@ -115,7 +115,7 @@ class PolledStatements:
         self._changed = threading.Lock()
 
     def poll(self, dispatch: Dispatch, call: Call, descriptor: flight.FlightDescriptor) -> PollInfo:
-        """Begin the statement of a descriptor, or look what became of one that has begun."""
+        """Begin the statement of a descriptor, or return the state of one that has begun."""
         command = command_of(descriptor)
         if isinstance(command, TicketStatementQuery):
             statement = self._found(command.statement_handle, call.caller.principal)
@@ -147,7 +147,7 @@ class PolledStatements:
         return CancelStatus.CANCELLING
 
     def close(self) -> None:
-        """Cancel all of them, since nobody can poll any longer."""
+        """Cancel all running statements."""
         with self._changed:
             for statement in self._running.values():
                 statement.is_cancelled = True

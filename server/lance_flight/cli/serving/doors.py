@@ -24,7 +24,7 @@ class Door(Protocol):
         ...
 
     def stopping(self) -> None:
-        """End what no client can wait for any longer: new calls are refused from now on."""
+        """End what clients wait for by further calls: new calls are refused from now on."""
         ...
 
     def stop(self) -> None:
