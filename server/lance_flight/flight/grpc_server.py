@@ -360,7 +360,7 @@ class _Watched:
 
 
 class _HandshakeMessages:
-    """What `Handshake.authenticate` reads and writes, in the messages of the call."""
+    """Reader and writer for `Handshake.authenticate`, over the messages of the call."""
 
     def __init__(self, messages: _Messages) -> None:
         self._messages = messages
