@@ -13,6 +13,7 @@ import lance
 import pytest
 from lance_flight.catalog.maintenance.diagnosis import Level, diagnose
 from lance_flight.catalog.maintenance.migration import STEPS
+from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES
 from lance_flight.catalog.storage import formats
 from lance_flight.catalog.storage.formats import (
     CHECK_SECONDS,
@@ -287,6 +288,8 @@ def test_the_doctor_says_what_is_newer_and_what_can_be_migrated(root: Path) -> N
     def findings() -> dict[str, tuple[Level, str, str]]:
         return {each.subject: (each.level, each.text, each.advice) for each in diagnose(engine_of(root).root)}
 
+    assert findings()["t"][1].endswith("table format 1")
+    lance.dataset(root / "t" / "__manifest").update_metadata({DERIVED_VALUES: None})
     assert findings()["t"][1].endswith("table format 1; lance-flight migrate makes it 2")
     in_table_metadata(root)
     level, text, advice = findings()["t"]

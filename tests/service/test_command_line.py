@@ -428,8 +428,6 @@ def printed(code: str, *arguments: str) -> str:
 
 UNUSED = {
     "help": ("lance_flight.cli", ("pyarrow", "lance", "datafusion", "numpy")),
-    "ingest --help": ("lance_flight.cli.ingest", ("pyarrow", "lance", "datafusion", "numpy")),
-    "inspect --help": ("lance_flight.cli.inspect", ("pyarrow", "lance", "datafusion", "numpy")),
     "serving": (
         "lance_flight.cli.serving.main_loop",
         ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server"),
@@ -442,6 +440,28 @@ def test_a_command_loads_only_what_it_needs(module: str, unused: tuple[str, ...]
     builds = "lance_flight.cli.parser()"
     code = f"import lance_flight.cli, {module}; {builds}; print([m for m in {unused} if m in sys.modules])"
     assert printed(code) == "[]"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import contextlib, io; from lance_flight.cli import COMMANDS, OPERATIONS, parser\n"
+        "for name in COMMANDS.keys() - OPERATIONS.keys():\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "        parser().parse_args([name, '--help'])\n"
+        f"print(len(COMMANDS) - len(OPERATIONS), {_HEAVY} & sys.modules.keys())"
+    )
+    assert printed(code) == "15 set()"
+
+
+_HEAVY = {"pyarrow", "lance", "datafusion", "numpy", "grpc", "adbc_driver_manager", "prompt_toolkit", "cryptography"}
+
+
+def test_the_tables_of_a_root_are_listed_without_the_engine(cities: Server) -> None:
+    code = (
+        "from lance_flight.cli.__main__ import run; status = run();"
+        "print([m for m in ('datafusion', 'lance_flight.engine') if m in sys.modules], status)"
+    )
+    assert printed(code, "inspect", str(cities.root)).splitlines()[-1] == "[] 0"
 
 
 def test_a_server_leaves_pandas_alone(tmp_path: Path) -> None:

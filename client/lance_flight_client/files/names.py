@@ -16,6 +16,8 @@ ENDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "orc": (".orc",),
     }
 )
+WRITTEN = ("arrow", "csv", "json", "parquet")
+"""Formats that are written, too."""
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".zip")
 
 

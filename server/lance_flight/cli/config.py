@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(settings: config.ServerConfig, root: str) -> int:
     checks = importlib.import_module("lance_flight.cli.serving.checks")
-    doctor = importlib.import_module("lance_flight.cli.doctor")
+    doctor = importlib.import_module("lance_flight.cli.diagnosing")
     has_errors = False
     for finding in checks.checks(settings, root):
         doctor.show(finding)

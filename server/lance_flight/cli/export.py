@@ -1,27 +1,13 @@
-"""`lance-flight export`."""
+"""`lance-flight export`: its arguments. What it does is imported when it runs."""
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+import importlib
 
-import pyarrow as pa
-from lance_flight_client.adbc import answered
-from lance_flight_client.files.writing import WRITERS, write_directory, write_file, written_format
-from lance_flight_client.terminal import Meter
+from lance_flight_client.files.names import WRITTEN
 
 from lance_flight.cli.arguments import add_server
-from lance_flight.cli.connecting import ChosenServer
-from lance_flight.cli.inspecting import named
-from lance_flight.cli.interrupts import Begins, cancellable, leave
-from lance_flight.cli.loading import check_target
-from lance_flight.cli.root_loading import cancel_statements, engine_over
-from lance_flight.engine.query.query_plans import Task
-from lance_flight.engine.sql.references import quoted
-from lance_flight.errors import InvalidInput
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -38,7 +24,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="file to write, or with --by a new directory; also s3://…"
     )
-    command.add_argument("--format", choices=sorted(WRITERS), help="format of the files (default: by the name)")
+    command.add_argument("--format", choices=WRITTEN, help="format of the files (default: by the name)")
     command.add_argument(
         "--by",
         metavar="COLUMNS",
@@ -50,47 +36,4 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write rows to files."""
-    check_target(options)
-    if options.by is not None and options.format is None:
-        raise InvalidInput("--by writes a directory, whose name says no format; expected --format")
-    format, began = written_format(options.output, options.format), time.perf_counter()
-    meter = Meter(f"writing {options.output}", None)
-
-    def work(begins: Begins) -> None:
-        with _rows(options, begins) as (schema, batches):
-            if not len(schema):
-                raise InvalidInput(f"{options.what!r} returns no rows; expected a table or a query")
-            rows = meter.passing(batches)
-            if options.by is None:
-                write_file(options.output, format, schema, rows)
-            else:
-                write_directory(options.output, format, schema, rows, options.by.split(","))
-
-    try:
-        cancellable(work)
-    except KeyboardInterrupt:
-        meter.close()
-        # Threads of Lance and Arrow may still be about to ask for rows.
-        leave(130)
-    finally:
-        meter.close()
-    print(f"{options.output}: {meter.rows:,} rows, {time.perf_counter() - began:.1f} s")
-    return 0
-
-
-@contextmanager
-def _rows(options: argparse.Namespace, begins: Begins) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Answer the query, in this process or by a server."""
-    sql = options.what
-    if not any(map(str.isspace, sql)):
-        name = named(sql)
-        sql = f"SELECT * FROM {quoted(name.db_schema, name.name)}"  # noqa: S608 - quoted
-    if options.root is not None:
-        engine = engine_over(options.root)
-        begins(partial(cancel_statements, engine))
-        reader = engine.run(Task(sql=sql))
-        yield reader.schema, iter(reader)
-        return
-    server = ChosenServer.of(options)
-    with server.naming(), server.connect() as connection, answered(connection, sql, begins) as answer:
-        yield answer.schema, answer.batches
+    return int(importlib.import_module("lance_flight.cli.exporting").run(options))

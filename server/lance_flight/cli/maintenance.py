@@ -14,7 +14,7 @@ from lance_flight_client.terminal import TableMeter
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_root
-from lance_flight.cli.backup import place_of
+from lance_flight.cli.backing_up import place_of
 from lance_flight.cli.inspecting import existing_root, named
 from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.errors import LanceFlightError

@@ -1,14 +1,9 @@
-"""`lance-flight verify-backup`."""
+"""`lance-flight verify-backup`: its arguments. What it does is imported when it runs."""
 
 from __future__ import annotations
 
 import argparse
-
-from lance_flight_client.terminal import Meter, readable
-
-from lance_flight.catalog.backup.copying import StoredBackup, backup_at, backups_in
-from lance_flight.catalog.backup.restoring import check_backup
-from lance_flight.cli.backup import place_of
+import importlib
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -28,20 +23,4 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Verify one backup, or all."""
-    place = place_of(options.target)
-    chosen = list(backups_in(place)) if options.all else [backup_at(place, options.backup)]
-    sound = sum(_verify(stored) for stored in chosen)
-    return 0 if sound == len(chosen) else 1
-
-
-def _verify(stored: StoredBackup) -> bool:
-    meter = Meter(f"verifying {stored.manifest.id}", stored.manifest.size, unit="files")
-    try:
-        report = check_backup(stored, meter)
-    finally:
-        meter.close()
-    for line in report.damaged:
-        print(f"{stored.manifest.id}: {line}")
-    what = "sound" if report.is_sound else f"{len(report.damaged):,} of them damaged"
-    print(f"{stored.manifest.id}: {report.files:,} files with {readable(report.bytes)}, {what}")
-    return report.is_sound
+    return int(importlib.import_module("lance_flight.cli.verifying_backup").run(options))

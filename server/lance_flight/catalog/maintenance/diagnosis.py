@@ -16,7 +16,7 @@ from pathlib import Path
 from lance_flight.catalog.maintenance.sweep import TableFiles, pins_of
 from lance_flight.catalog.maintenance.vacuum import HOUR, TRANSACTION_HOURS
 from lance_flight.catalog.manifests.manifest import FENCE, FENCE_KEY
-from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, PartitionTable
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, TABLE, check_table
 from lance_flight.catalog.storage.leases import EXPIRING, GRACE, LEASES, SUFFIX
@@ -206,8 +206,11 @@ def _of_table(root: Root, name: TableName, now: float) -> Iterator[RootFinding]:
         yield RootFinding(Level.ERROR, label, f"cannot be opened: {root.store.words(exc)}", advice)
         return
     kind = TABLE if table.is_partitioned else PLAIN_TABLE
-    version = check_table(table.log.open(snapshot.version).metadata, table.store, kind)
-    newer = f"; lance-flight migrate makes it {kind.newest}" if version < kind.newest else ""
+    stored = table.log.open(snapshot.version).metadata
+    version = check_table(stored, table.store, kind)
+    # Of what this release made, a migration would change the number alone.
+    is_old = version < kind.newest and DERIVED_VALUES not in stored
+    newer = f"; lance-flight migrate makes it {kind.newest}" if is_old else ""
     yield RootFinding(
         Level.OK, label, f"snapshot {snapshot.version}, {len(tables):,} tables, {kind.what} {version}{newer}"
     )
