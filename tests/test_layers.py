@@ -86,6 +86,15 @@ LAYERS = {
         "lance_flight.catalog",
         "lance_flight.errors",
     },
+    "lance_flight.rest": {
+        "lance_flight.audit",
+        "lance_flight.backend_values",
+        "lance_flight.errors",
+        "lance_flight.flight",
+        "lance_flight.engine",
+        "lance_flight.model",
+        "lance_flight.shares",
+    },
     "lance_flight.admin": {
         "lance_flight.engine",
         "lance_flight.catalog",
@@ -102,6 +111,7 @@ LAYERS = {
         "lance_flight.admin",
         "lance_flight.flight",
         "lance_flight.flight.engine_backend",
+        "lance_flight.rest",
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.errors",
@@ -182,6 +192,11 @@ ENGINE = (
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
     ("lance_flight.cli", "lance_flight.model"): {"lance_flight.model.operations", "lance_flight.model.type_names"},
+    # Requests become statements of SQL: how names and texts are quoted, and nothing that runs one.
+    ("lance_flight.rest", "lance_flight.engine"): {
+        "lance_flight.engine.sql.references",
+        "lance_flight.engine.sql.tokens",
+    },
     # The names of types, as SQL has them.
     ("lance_flight_client.console", "lance_flight.model"): {"lance_flight.model.type_names"},
     # What is counted and logged, and nothing that does it.
@@ -229,8 +244,11 @@ LIBRARIES = {
     "prompt_toolkit": {"lance_flight.cli.shell"},
     "pygments": {"lance_flight.cli.shell"},
     "pyspark": {"lance_flight_client.spark"},
-    "starlette": {"lance_flight_client.console"},
-    "uvicorn": {"lance_flight_client.console"},
+    "starlette": {"lance_flight_client.console", "lance_flight.rest"},
+    "uvicorn": {"lance_flight_client.console", "lance_flight.rest"},
+    "anyio": {"lance_flight.rest"},
+    "pydantic": {"lance_flight.rest"},
+    "lance_namespace_urllib3_client": {"lance_flight.rest"},
     "jinja2": {"lance_flight_client.console"},
     "sqlalchemy": {"lance_flight_client.sqlalchemy"},
     "langchain_core": {"lance_flight_client.langchain"},

@@ -70,3 +70,15 @@ class IfExists(Enum):
     FAIL = "fail"
     APPEND = "append"
     REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """Place of a Lance table that other engines may read by themselves, and the version that readers of the service see.
+
+    `object_id` names a partition table inside of its table, as the partitioning spec does; a plain table has none.
+    """
+
+    object_id: str
+    uri: str
+    version: int | None

@@ -58,6 +58,13 @@ class ServerConfig:
         least=NO_PORT,
         most=MAX_PORT,
     )
+    rest_port: int = _setting(
+        NETWORK,
+        NO_PORT,
+        "HTTP port of the Lance REST catalog, for LanceDB's clients; 0 picks a free one, -1 disables it",
+        least=NO_PORT,
+        most=MAX_PORT,
+    )
     ready_file: str = _setting(NETWORK, "", "file to write grpc://host:port to once the server accepts connections")
     proxy_secret: str = _setting(
         NETWORK,

@@ -11,15 +11,17 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from lance_flight.backend_values import Description, IfExists
+from lance_flight.backend_values import Description, IfExists, TablePlace
 from lance_flight.catalog.roots.directory import NO_TABLES, Root, TableName, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.looks import listing, looking_since
 from lance_flight.catalog.storage.reserve import run_with_reserve
+from lance_flight.catalog.table import Table
+from lance_flight.catalog.tables.partitions import place_of_files
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.planned_query import PlannedQuery, is_ordered, split
-from lance_flight.engine.query.policies.access import UNLIMITED, Access
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.query_plans import QueryPlan, Task, tasks_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
@@ -61,6 +63,7 @@ from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
 from lance_flight.model.long_texts import STATEMENTS, going_on
+from lance_flight.model.pins import BranchVersion
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
 
 T = TypeVar("T")
@@ -506,6 +509,32 @@ class Engine:
         """Return the name and the columns of the primary key of a table; None without one."""
         columns = self._described(name, access, temporary).primary_key
         return (primary_key_name(name.name), columns) if columns else None
+
+    def is_partitioned(self, name: TableName, access: Access = UNLIMITED) -> bool:
+        """Return whether a table has partitions."""
+        return self.root.guarded(access).read(name, lambda table: table.is_partitioned)
+
+    def places(self, name: TableName, access: Access = UNLIMITED) -> list[TablePlace]:
+        """Return the places of all partition tables of a table, or its own; `Refused` without SELECT on all rows and columns."""
+        root = self.root.guarded(access)
+
+        def listed(table: Table) -> list[TablePlace]:
+            access.check_all_rows(Privilege.SELECT, root.governing(name))
+            snapshot = table.snapshot()
+            if not snapshot.is_partitioned:
+                return [TablePlace(object_id="", uri=table.store.uri, version=snapshot.version)]
+            return [
+                TablePlace(
+                    object_id=each.object_id,
+                    uri=table.store.child(
+                        place_of_files(each.location, each.pin if isinstance(each.pin, BranchVersion) else None)
+                    ).uri,
+                    version=getattr(each.pin, "version", None),
+                )
+                for each in snapshot.all_tables()
+            ]
+
+        return root.read(name, listed)
 
     def _described(self, name: TableName, access: Access, temporary: Temporary) -> NamespaceSchema:
         """Return the columns of a table that a principal may know of."""

@@ -14,7 +14,15 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.backend_values import CancelStatus, Description, IfExists, PeerRequest, SessionState, SettingValue
+from lance_flight.backend_values import (
+    CancelStatus,
+    Description,
+    IfExists,
+    PeerRequest,
+    SessionState,
+    SettingValue,
+    TablePlace,
+)
 from lance_flight.flight.wire import SubstraitPlan
 from lance_flight.shares import holder_of
 
@@ -288,4 +296,12 @@ class Backend(Protocol):
 
     def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:
         """Return the primary key of one table that `tables` has listed, None without one; `NotFound` as `table_schema`."""
+        ...
+
+    def is_partitioned(self, caller: Caller, table: TableEntry) -> bool:
+        """Return whether a table has partitions; false for a view, and `NotFound` for a table that was dropped."""
+        ...
+
+    def places(self, caller: Caller, table: TableEntry) -> Sequence[TablePlace]:
+        """Return the places of the partition tables of a table, or that of a plain table; `Refused` to a caller who does not read all of it."""
         ...

@@ -19,6 +19,7 @@ from lance_flight.backend_values import (
     PeerRequest,
     SessionState,
     SettingValue,
+    TablePlace,
 )
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
@@ -27,7 +28,7 @@ from lance_flight.engine.query.policies.file import PolicyFile
 from lance_flight.engine.query.query_plans import QueryPlan, Task
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.quotas import NO_QUOTAS
+from lance_flight.engine.runtime.quotas import NO_QUOTAS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
@@ -57,6 +58,11 @@ class EngineBackend:
     def __init__(self, engine: Engine, policies: PolicyFile | None = None) -> None:
         self._engine = engine
         self._policies = policies
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the engine, as they are now."""
+        return self._engine.limits
 
     def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Description:
         return self._engine.describe(_sql(statement), self._scope(caller, transaction))
@@ -325,6 +331,14 @@ class EngineBackend:
         scope = self._scope(caller, None)
         found = self._engine.primary_key(TableName(table.db_schema, table.name), scope.access, scope.temporary)
         return None if found is None else PrimaryKey(*found)
+
+    def is_partitioned(self, caller: Caller, table: TableEntry) -> bool:
+        scope = self._scope(caller, None)
+        return table.type == TABLE and self._engine.is_partitioned(TableName(table.db_schema, table.name), scope.access)
+
+    def places(self, caller: Caller, table: TableEntry) -> Sequence[TablePlace]:
+        scope = self._scope(caller, None)
+        return self._engine.places(TableName(table.db_schema, table.name), scope.access)
 
 
 def _sql(statement: SqlOrPlan) -> str:

@@ -45,6 +45,7 @@ from lance_flight.flight.tickets import TicketSealer
 
 if TYPE_CHECKING:
     from lance_flight.flight.encryption import Tls
+    from lance_flight.flight.identity.authentication import Authentication
 
 KEY_BYTES = 32
 KEY_FILE = "ticket.key"
@@ -160,9 +161,10 @@ def build(
             config.host,
         )
     advertised = _listed(config.advertise)
+    backend = EngineBackend(engine, policies)
     try:
         server = FlightSqlServer(
-            EngineBackend(engine, policies),
+            backend,
             key,
             host=config.host,
             port=config.port,
@@ -176,7 +178,8 @@ def build(
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
-    return Service(server, engine, peers, maintainer_of(engine, config), Doors(dict(_doors(server, config, tls))))
+    doors = Doors({**dict(_doors(server, config, tls)), **dict(_rest_door(server, backend, admitting, config))})
+    return Service(server, engine, peers, maintainer_of(engine, config), doors)
 
 
 def _doors(server: FlightSqlServer, config: ServerConfig, tls: Tls | None) -> Iterator[tuple[str, Door]]:
@@ -195,6 +198,27 @@ def _doors(server: FlightSqlServer, config: ServerConfig, tls: Tls | None) -> It
                 tls=tls,
             ),
         )
+
+
+def _rest_door(
+    server: FlightSqlServer, backend: EngineBackend, admitting: Authentication, config: ServerConfig
+) -> Iterator[tuple[str, Door]]:
+    """Open the REST catalog over the backend of a server, whose bounds hold for both together."""
+    if config.rest_port == NO_PORT:
+        return
+    try:
+        rest = importlib.import_module("lance_flight.rest.server")
+    except ModuleNotFoundError as exc:
+        raise InvalidInput(f"rest_port is set and {exc.name} is not installed; expected lance-flight[rest]") from exc
+    served = rest.ServedBackend(
+        backend=backend,
+        authentication=admitting,
+        in_flight=server.in_flight,
+        rules=server.inputs,
+        waits=lambda: (backend.limits.ingest_idle_timeout, backend.limits.stream_idle_timeout),
+        proxy_secret=config.proxy_secret,
+    )
+    yield "rest_port", rest.RestServer(served, config.host, config.rest_port, server.tls)
 
 
 def maintainer_of(engine: Engine, config: ServerConfig) -> Maintainer:

@@ -1,0 +1,214 @@
+"""One request as its operation sees it: whose it is, what it names and brings, and the statements that it runs on the backend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from lance_flight.backend_values import TablePlace
+from lance_flight.errors import InvalidInput, NotFound, Refused
+from lance_flight.flight.backend import Backend, Caller, IngestTarget, Planned, TableEntry
+from lance_flight.flight.calls import Call
+from lance_flight.flight.inputs import InputRules, read_rows
+from lance_flight.rest.filters import expression
+from lance_flight.rest.names import TableId
+
+Read = Callable[[int], bytes]
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class RestAnswer:
+    """RestAnswer to a request: its status, and its body as JSON or as chunks of another type."""
+
+    value: Any = None
+    chunks: Iterator[bytes] | None = None
+    content_type: str = JSON
+    status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> Iterator[bytes]:
+        """Return the bytes of the body."""
+        return iter((json.dumps(self.value, separators=(",", ":")).encode(),)) if self.chunks is None else self.chunks
+
+
+class _Reading:
+    """File of a body for Arrow, which reads it once from the beginning to the end."""
+
+    closed = False
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most so many bytes of the body; none at its end."""
+        return self._read(size)
+
+    def readable(self) -> bool:
+        """Tell Arrow that this is to read."""
+        return True
+
+    def close(self) -> None:
+        """Leave the body to the server."""
+
+
+@dataclass(frozen=True)
+class RestCall:
+    """Request of a caller: the names of its identifier, the parameters of its address and path, and its body.
+
+    The body is `json`, or a stream that `read` reads.
+    """
+
+    backend: Backend
+    caller: Caller
+    rules: InputRules
+    parts: tuple[str, ...] = ()
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delimiter: str = "$"
+    json: Mapping[str, Any] = field(default_factory=dict)
+    read: Read = lambda _: b""
+
+    @cached_property
+    def table(self) -> TableId:
+        """The table that the identifier names, at the version, branch or tag that the request says."""
+        version = self.json.get("version")
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
+            raise InvalidInput(f"version {version!r}; expected a whole number")
+        return self.newest.pinned(version, self.branch)
+
+    @property
+    def newest(self) -> TableId:
+        """The table that the identifier names."""
+        return TableId.of(self.parts)
+
+    @property
+    def target(self) -> TableId:
+        """The table that the request changes, on the branch that it says."""
+        return self.newest.pinned(None, self.branch)
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that the request says."""
+        found = self.json.get("branch") or self.query.get("branch")
+        if found is not None and not isinstance(found, str):
+            raise InvalidInput(f"branch {found!r}; expected a text")
+        return found
+
+    def value(self, name: str, kind: type, default: Any = None) -> Any:
+        """Return a value of the body; `InvalidInput` for one of another type, or a missing one without a default."""
+        found = self.json.get(name, default)
+        if found is None:
+            found = default
+        if found is None:
+            raise InvalidInput(f"the body has no {name!r}; expected {kind.__name__}")
+        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+            raise InvalidInput(f"{name} is {found!r}; expected {kind.__name__}")
+        return found
+
+    def plan(self, sql: str, parameters: pa.RecordBatch | None = None) -> Planned:
+        """Plan a query, or run a statement for its report."""
+        planned = self.backend.execute(self.caller, sql, parameters=parameters)
+        if isinstance(planned, int):
+            raise TypeError(f"{sql[:40]!r} is no query")
+        return planned
+
+    def rows(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
+        """Return all rows of a query with few of them."""
+        return self.fetch(self.plan(sql, parameters))
+
+    def fetch(self, planned: Planned) -> pa.Table:
+        """Return all rows of a planned query."""
+        batches = [batch for payload in planned.payloads for batch in self.batches(payload)]
+        return pa.Table.from_batches(batches, planned.schema)
+
+    def batches(self, payload: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one part of a planned query, counted as held for this client."""
+        found = self.backend.read(self.caller, payload)
+        return iter(found) if isinstance(found, pa.RecordBatchReader) else found.sent(each for each in found)
+
+    def run(self, sql: str, parameters: pa.RecordBatch | None = None) -> int:
+        """Run a statement; return the number of rows that it affected."""
+        return self.backend.update(self.caller, sql, parameters=parameters)
+
+    def ingest(self, target: IngestTarget) -> int:
+        """Store the rows of the body, an Arrow stream, in one commit."""
+        what = f"the rows for table {target.table!r}"
+        return self.backend.ingest(self.caller, target, self.checked(self.stream, what))
+
+    @cached_property
+    def stream(self) -> pa.RecordBatchReader:
+        """The rows of the body, read as they come; `InvalidInput` if it does not begin with a schema."""
+        try:
+            return pa.ipc.open_stream(pa.PythonFile(_Reading(self.read), mode="r"))
+        except (OSError, pa.ArrowException) as error:
+            raise InvalidInput(f"the body is no Arrow IPC stream: {error}") from error
+
+    def checked(self, rows: pa.RecordBatchReader, what: str) -> pa.RecordBatchReader:
+        """Return rows that are validated as they are read, each batch within the bounds of the server."""
+        return read_rows(rows, Call(caller=self.caller, is_cancelled=self.caller.is_gone), self.rules, what)
+
+    def version(self, table: TableId | None = None) -> int:
+        """Return the newest version of the table; 0, which clients take for unknown, if the caller may not read it."""
+        try:
+            return self.describe(table or self.target)[1]
+        except Refused:
+            return 0
+
+    def describe(self, table: TableId) -> tuple[pa.Schema, int]:
+        """Return the columns of a table that the caller may read, and the version that it has."""
+        planned = self.plan(f"SELECT * FROM {table.sql} LIMIT 0")  # noqa: S608 - a quoted name
+        self.fetch(planned)
+        return planned.schema, snapshot_of(planned)
+
+    def expression(self, text: object, relation: str = "") -> str:
+        """Return an expression of the request in SQL, with the names of the table's columns as they are written."""
+        return expression(text, lambda: self.describe(self.table)[0].names, relation)
+
+    def condition(self, text: object) -> str:
+        """Return the WHERE clause for a condition of the request; nothing without one."""
+        return "" if text is None else f" WHERE {self.expression(text)}"
+
+    def entry(self, table: TableId) -> TableEntry:
+        """Return the table or view as the backend lists it; `NotFound` if the caller sees none of this name."""
+        for each in self.backend.tables(self.caller):
+            if (each.db_schema, each.name) == (table.db_schema, table.name):
+                return each
+        raise NotFound(f"no table {table.name!r}")
+
+    def places(self, table: TableId) -> Sequence[TablePlace]:
+        """Return the places of the partition tables of a table, or its own."""
+        return self.backend.places(self.caller, self.entry(table))
+
+    def is_partitioned(self, table: TableEntry) -> bool:
+        """Return whether a table has partitions."""
+        return self.backend.is_partitioned(self.caller, table)
+
+    @property
+    def is_lancedb(self) -> bool:
+        """True if LanceDB's own client asks, which reads some answers in another form than the catalog's."""
+        return self.headers.get("user-agent", "").lower().startswith("lancedb")
+
+    @contextmanager
+    def alone(self) -> Iterator[RestCall]:
+        """Run a block in a session of its own, which may have temporary tables."""
+        caller = replace(self.caller, session=f"rest {uuid4()} {self.caller.principal}", is_connection=False)
+        try:
+            yield replace(self, caller=caller)
+        finally:
+            self.backend.close_session(caller)
+
+
+def snapshot_of(planned: Planned) -> int:
+    """Return the version of the one table that a planned query reads; 0 if it reads several, or none."""
+    said = json.loads(planned.app_metadata or b"{}").get("snapshots", {})
+    return int(next(iter(said.values()))) if len(said) == 1 else 0

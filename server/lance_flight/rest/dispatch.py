@@ -1,0 +1,277 @@
+"""From an HTTP request to the operation and back: admission, the bounded body, a thread of its own, and the answer in chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from lance_flight import audit
+from lance_flight.audit import Subject
+from lance_flight.errors import InvalidInput, LimitExceeded, StatementTimeout, Unauthenticated
+from lance_flight.flight.backend import Backend, Caller
+from lance_flight.flight.calls import InFlight
+from lance_flight.flight.identity.authentication import Authentication
+from lance_flight.flight.identity.principals import Principal
+from lance_flight.flight.inputs import InputRules
+from lance_flight.flight.proxies import client_of
+from lance_flight.rest.call import RestAnswer, RestCall
+from lance_flight.rest.errors import answer_error
+from lance_flight.rest.names import DELIMITER, parse_id
+from lance_flight.rest.routes import Body, Route
+from lance_flight.shares import holder_of
+
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+CLIENT_VERSION = "0.3.0"
+"""Version of LanceDB's server that its clients take this one for: with searches of several vectors and structured text queries, without multipart writes."""
+JSON_SECONDS = 30.0
+"""Longest time for a whole body of JSON."""
+MOST_JSON = 64 << 20
+MOST_HEADERS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedBackend:
+    """Server behind an endpoint; `waits` returns the seconds for the next part of a body, and of an answer."""
+
+    backend: Backend
+    authentication: Authentication
+    in_flight: InFlight
+    rules: InputRules
+    waits: Callable[[], tuple[float, float]] = lambda: (300.0, 3600.0)
+    proxy_secret: str = ""
+
+
+class Endpoint:
+    """ASGI application of one route."""
+
+    def __init__(self, route: Route, served: ServedBackend, threads: anyio.CapacityLimiter) -> None:
+        self._route, self._served, self._threads = route, served, threads
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """RestAnswer one request."""
+        exchange = _Exchange(scope, receive, send, self._served.waits())
+        async with anyio.create_task_group() as group:
+            if self._route.body is not Body.ROWS:
+                try:
+                    await exchange.read_json(min(MOST_JSON, self._served.rules.parameter_limit))
+                except (InvalidInput, LimitExceeded, StatementTimeout) as error:
+                    exchange.failed = error
+                group.start_soon(exchange.watch)
+            await anyio.to_thread.run_sync(self._answer, exchange, limiter=self._threads, abandon_on_cancel=False)
+            group.cancel_scope.cancel()
+
+    def _answer(self, exchange: _Exchange) -> None:
+        """Run the operation on this thread, and send its answer, or its error."""
+        held: list[str] = []
+        entered = False
+        try:
+            audit.enter(Subject(client=exchange.peer))
+            self._served.in_flight.enter()
+            entered = True
+            answer = self._route.run(self._call(exchange, held))
+            body = answer.body()
+            first = next(body, b"")
+            exchange.begin(answer)
+            exchange.send(first)
+            for chunk in body:
+                exchange.send(chunk)
+            exchange.end()
+        except Exception as error:
+            if exchange.is_begun:
+                # The answer cannot be taken back: a connection that ends before its last chunk tells the client.
+                raise
+            status, said = answer_error(error, exchange.path)
+            answer = RestAnswer(said, status=status)
+            exchange.begin(answer)
+            exchange.send(*answer.body())
+            exchange.end()
+        finally:
+            if entered:
+                self._served.in_flight.leave(*held)
+
+    def _call(self, exchange: _Exchange, held: list[str]) -> RestCall:
+        principal = self._admit(exchange.headers)
+        peer = client_of(exchange.headers, self._served.proxy_secret) or exchange.peer
+        holder = holder_of(principal.name, peer)
+        self._served.in_flight.hold(holder)
+        held.append(holder)
+        audit.enter(Subject(principal=principal.name, client=peer))
+        if exchange.failed is not None:
+            raise exchange.failed
+        host = peer.rpartition(":")[0]
+        caller = Caller(
+            principal=principal.name,
+            groups=principal.groups,
+            proof=principal.proof.value,
+            peer=peer,
+            connection=exchange.peer,
+            session=f"rest {host} {principal.name}",
+            is_connection=True,
+            is_gone=exchange.gone.is_set,
+        )
+        path = dict(exchange.scope.get("path_params", {}))
+        delimiter = exchange.query.get("delimiter", DELIMITER)
+        return RestCall(
+            backend=self._served.backend,
+            caller=caller,
+            rules=self._served.rules,
+            parts=parse_id(path.pop("id", ""), delimiter),
+            path=path,
+            query=exchange.query,
+            headers={name: values[-1] for name, values in exchange.headers.items()},
+            delimiter=delimiter,
+            json=exchange.json,
+            read=exchange.read,
+        )
+
+    def _admit(self, headers: Mapping[str, Sequence[str]]) -> Principal:
+        """Return the principal of a request: `x-api-key` is a token, like one in `Authorization`."""
+        keys = headers.get("x-api-key", ())
+        if keys and headers.get("authorization"):
+            raise Unauthenticated("the request has x-api-key and Authorization; expected one of them")
+        if keys:
+            headers = {**headers, "authorization": [f"Bearer {key}" for key in keys]}
+        principal = self._served.authentication.admit(headers)
+        if principal is None:
+            raise Unauthenticated("the request has no token; expected x-api-key, or Authorization: Bearer")
+        return principal
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request and its answer over ASGI; the methods without `async` are called on the thread of the operation."""
+
+    scope: Scope
+    receive: Receive
+    _send: Send
+    waits: tuple[float, float]
+    json: Mapping[str, Any] = field(default_factory=dict)
+    failed: Exception | None = None
+    is_begun: bool = False
+    gone: Event = field(default_factory=Event)
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
+    _rest: bytes = b""
+    _has_more: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value in self.scope["headers"][:MOST_HEADERS]:
+            self.headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        self.query = dict(parse_qsl(self.scope.get("query_string", b"").decode("latin-1"), max_num_fields=MOST_HEADERS))
+
+    @property
+    def path(self) -> str:
+        """The path of the request, as errors name it."""
+        return str(self.scope["path"])
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end, as gRPC writes it."""
+        host, port = self.scope.get("client") or ("unknown", 0)
+        return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+    async def _next(self, seconds: float) -> bytes:
+        """Return the next part of the body; nothing at its end."""
+        if not self._has_more:
+            return b""
+        try:
+            message = await asyncio.wait_for(self.receive(), seconds or None)
+        except TimeoutError:
+            raise StatementTimeout(f"the next part of the body did not come within {seconds:g} seconds") from None
+        if message["type"] == "http.disconnect":
+            self.gone.set()
+            self._has_more = False
+            raise InvalidInput("the client went away before the end of the body; nothing was stored")
+        self._has_more = message.get("more_body", False)
+        return bytes(message.get("body", b""))
+
+    async def read_json(self, most: int) -> None:
+        """Read the whole body as a JSON object."""
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(JSON_SECONDS):
+                while self._has_more:
+                    parts.append(await self._next(0))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise LimitExceeded(f"the body has more than {most} bytes; expected fewer")
+        except TimeoutError:
+            raise StatementTimeout(f"the body did not come within {JSON_SECONDS:g} seconds") from None
+        text = b"".join(parts)
+        if not text.strip():
+            return
+        try:
+            self.json = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"the body is no JSON: {type(error).__name__}; expected an object") from None
+        if not isinstance(self.json, dict):
+            raise InvalidInput("the body is no JSON object")
+
+    async def watch(self) -> None:
+        """Notice when the client goes away."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        self.gone.set()
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes of the body; fewer only at its end."""
+        parts, found = [self._rest], len(self._rest)
+        while self._has_more and (size < 0 or found < size):
+            part = anyio.from_thread.run(self._next, self.waits[0])
+            parts.append(part)
+            found += len(part)
+        whole = b"".join(parts)
+        taken = len(whole) if size < 0 else size
+        self._rest = whole[taken:]
+        return whole[:taken]
+
+    def begin(self, answer: RestAnswer) -> None:
+        """Send the status and the headers."""
+        self.is_begun = True
+        headers = {
+            "content-type": answer.content_type,
+            "cache-control": "no-store",
+            "phalanx-version": CLIENT_VERSION,
+            **answer.headers,
+        }
+        request = self.headers.get("x-request-id")
+        if request and request[-1].isascii() and request[-1].isprintable():
+            headers["x-request-id"] = request[-1][:100]
+        # A body that was not read to its end cannot be followed by another request.
+        if self._has_more:
+            headers["connection"] = "close"
+        self._put(
+            {
+                "type": "http.response.start",
+                "status": int(answer.status),
+                "headers": [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()],
+            }
+        )
+
+    def send(self, chunk: bytes) -> None:
+        """Send a part of the body."""
+        if chunk:
+            self._put({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    def end(self) -> None:
+        """Send the end of the body."""
+        self._put({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _put(self, message: Message) -> None:
+        anyio.from_thread.run(self._put_in_time, message)
+
+    async def _put_in_time(self, message: Message) -> None:
+        await asyncio.wait_for(self._send(message), self.waits[1] or None)

@@ -1,0 +1,143 @@
+"""Answers to failed requests: the code of the Lance REST catalog, its HTTP status, and our own code in the message."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from enum import IntEnum
+from http import HTTPStatus
+
+from pydantic import ValidationError
+
+from lance_flight.audit import record_refusal
+from lance_flight.errors import (
+    AlreadyExists,
+    Cancelled,
+    Conflict,
+    InvalidInput,
+    LanceFlightError,
+    LimitExceeded,
+    NotFound,
+    OutcomeUnknown,
+    QuotaExceeded,
+    Refused,
+    SchemaError,
+    StatementTimeout,
+    StorageFull,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+    storage_error,
+    without_middle,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Code(IntEnum):
+    """Error codes of the catalog (`ErrorResponse`)."""
+
+    UNSUPPORTED = 0
+    NAMESPACE_NOT_FOUND = 1
+    NAMESPACE_EXISTS = 2
+    NAMESPACE_NOT_EMPTY = 3
+    TABLE_NOT_FOUND = 4
+    TABLE_EXISTS = 5
+    INDEX_NOT_FOUND = 6
+    INDEX_EXISTS = 7
+    TAG_NOT_FOUND = 8
+    TAG_EXISTS = 9
+    VERSION_NOT_FOUND = 11
+    COLUMN_NOT_FOUND = 12
+    INVALID_INPUT = 13
+    CONFLICT = 14
+    PERMISSION_DENIED = 15
+    UNAUTHENTICATED = 16
+    UNAVAILABLE = 17
+    INTERNAL = 18
+    SCHEMA_INVALID = 20
+    THROTTLING = 21
+    BRANCH_NOT_FOUND = 22
+    BRANCH_EXISTS = 23
+
+
+_ANSWERS: Mapping[type[LanceFlightError], tuple[HTTPStatus, Code]] = {
+    SchemaError: (HTTPStatus.BAD_REQUEST, Code.SCHEMA_INVALID),
+    InvalidInput: (HTTPStatus.BAD_REQUEST, Code.INVALID_INPUT),
+    AlreadyExists: (HTTPStatus.BAD_REQUEST, Code.TABLE_EXISTS),
+    NotFound: (HTTPStatus.NOT_FOUND, Code.TABLE_NOT_FOUND),
+    Conflict: (HTTPStatus.CONFLICT, Code.CONFLICT),
+    OutcomeUnknown: (HTTPStatus.INTERNAL_SERVER_ERROR, Code.INTERNAL),
+    Unavailable: (HTTPStatus.SERVICE_UNAVAILABLE, Code.UNAVAILABLE),
+    StatementTimeout: (HTTPStatus.REQUEST_TIMEOUT, Code.THROTTLING),
+    Cancelled: (HTTPStatus.BAD_REQUEST, Code.INVALID_INPUT),
+    StorageFull: (HTTPStatus.INSUFFICIENT_STORAGE, Code.INTERNAL),
+    QuotaExceeded: (HTTPStatus.TOO_MANY_REQUESTS, Code.THROTTLING),
+    LimitExceeded: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, Code.THROTTLING),
+    Unauthenticated: (HTTPStatus.UNAUTHORIZED, Code.UNAUTHENTICATED),
+    Refused: (HTTPStatus.FORBIDDEN, Code.PERMISSION_DENIED),
+    Unsupported: (HTTPStatus.NOT_ACCEPTABLE, Code.UNSUPPORTED),
+    LanceFlightError: (HTTPStatus.BAD_REQUEST, Code.INVALID_INPUT),
+}
+"""Statuses and codes by the nearest class of an error. Clients of LanceDB send a request again after 429 and 5xx, so that nothing else has those."""
+
+_OF_ABSENT: Mapping[str, tuple[HTTPStatus, Code]] = {
+    "table": (HTTPStatus.NOT_FOUND, Code.TABLE_NOT_FOUND),
+    "view": (HTTPStatus.NOT_FOUND, Code.TABLE_NOT_FOUND),
+    "schema": (HTTPStatus.NOT_FOUND, Code.NAMESPACE_NOT_FOUND),
+    "namespace": (HTTPStatus.NOT_FOUND, Code.NAMESPACE_NOT_FOUND),
+    "index": (HTTPStatus.NOT_FOUND, Code.INDEX_NOT_FOUND),
+    "tag": (HTTPStatus.NOT_FOUND, Code.TAG_NOT_FOUND),
+    "branch": (HTTPStatus.NOT_FOUND, Code.BRANCH_NOT_FOUND),
+    "snapshot": (HTTPStatus.NOT_FOUND, Code.VERSION_NOT_FOUND),
+    "version": (HTTPStatus.NOT_FOUND, Code.VERSION_NOT_FOUND),
+    # LanceDB's clients take any 404 for a table that is not there.
+    "column": (HTTPStatus.BAD_REQUEST, Code.COLUMN_NOT_FOUND),
+}
+"""What is absent, by the first of these nouns among the first words of the message: `no index 'v'`."""
+
+_OF_PRESENT: Mapping[str, tuple[HTTPStatus, Code]] = {
+    "schema": (HTTPStatus.CONFLICT, Code.NAMESPACE_EXISTS),
+    "index": (HTTPStatus.CONFLICT, Code.INDEX_EXISTS),
+    "tag": (HTTPStatus.CONFLICT, Code.TAG_EXISTS),
+    "branch": (HTTPStatus.CONFLICT, Code.BRANCH_EXISTS),
+}
+"""What exists already. LanceDB's clients know a table that exists by the status 400 and the words `already exists`."""
+
+_FIRST_WORDS = 3
+MOST_MESSAGE = 8_000
+
+
+def answer_error(error: BaseException, instance: str) -> tuple[HTTPStatus, dict[str, object]]:
+    """Return the status and the `ErrorResponse` for an error; one that is not ours is logged and not shown."""
+    if isinstance(error, ValidationError):
+        places = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
+        error = InvalidInput(f"the body of the request is invalid: {places}")
+    if isinstance(error, RecursionError):
+        error = LimitExceeded("the body of the request is nested too deeply; expected fewer levels")
+    known = error if isinstance(error, LanceFlightError) else storage_error(error)
+    if known is None:
+        reference = secrets.token_hex(4)
+        _log.error("unexpected %s, reference %s", type(error).__name__, reference, exc_info=error)
+        text = (
+            f"[XX000] [internal] unexpected {type(error).__name__}; the server's log has it under reference {reference}"
+        )
+        return HTTPStatus.INTERNAL_SERVER_ERROR, _body(text, Code.INTERNAL, instance)
+    record_refusal(known)
+    status, code = _classify(known)
+    text = without_middle(f"[{known.sqlstate}] [{known.code}] {known}", MOST_MESSAGE)
+    if code is Code.TABLE_EXISTS:
+        text += " (already exists)"
+    return status, _body(text, code, instance)
+
+
+def _classify(error: LanceFlightError) -> tuple[HTTPStatus, Code]:
+    status = next(_ANSWERS[kind] for kind in type(error).__mro__ if kind in _ANSWERS)
+    nouns = {NotFound: _OF_ABSENT, AlreadyExists: _OF_PRESENT}.get(type(error), {})
+    words = str(error).split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
+    return next((nouns[word] for word in words if word in nouns), status)
+
+
+def _body(text: str, code: Code, instance: str) -> dict[str, object]:
+    return {"error": text, "code": int(code), "instance": instance}

@@ -1,0 +1,144 @@
+"""Operations on the indices of a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.rest.call import RestAnswer, RestCall
+from lance_flight.rest.names import column_sql
+
+_KINDS: Mapping[str, str] = {
+    **{name: name.lower() for name in ("BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER")},
+    **{f"IVF_{name}": f"ivf_{name.lower()}" for name in ("FLAT", "SQ", "PQ", "RQ", "HNSW_FLAT", "HNSW_SQ", "HNSW_PQ")},
+    "FTS": "inverted",
+    "INVERTED": "inverted",
+}
+_FTS, _INVERTED = "FTS", "inverted"
+_OF_VECTORS = ("num_partitions",)
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "ivf_pq": (*_OF_VECTORS, "num_sub_vectors", "num_bits"),
+    "ivf_hnsw_pq": (*_OF_VECTORS, "num_sub_vectors", "num_bits", "m", "ef_construction"),
+    "ivf_hnsw_sq": (*_OF_VECTORS, "m", "ef_construction"),
+    "ivf_hnsw_flat": (*_OF_VECTORS, "m", "ef_construction"),
+    "ivf_flat": _OF_VECTORS,
+    "ivf_sq": _OF_VECTORS,
+    "ivf_rq": _OF_VECTORS,
+    "inverted": (
+        *("with_position", "base_tokenizer", "language", "stem", "lower_case", "remove_stop_words", "ascii_folding"),
+        *("max_token_length",),
+    ),
+}
+"""Options of each kind that a request may give; others are left to the server."""
+
+
+def create_index(call: RestCall) -> RestAnswer:
+    """Make an index of a column; one of the same name and column is replaced, as LanceDB does."""
+    given = call.value("index_type", str).upper()
+    kind = _KINDS.get(given)
+    if kind is None:
+        raise Unsupported(f"index_type {given!r}; expected one of {', '.join(_KINDS)}")
+    path = call.value("column", str)
+    name = call.json.get("name") or f"{_plain(path)}_idx"
+    options = {option: call.json[option] for option in _OPTIONS.get(kind, ()) if call.json.get(option) is not None}
+    metric = call.json.get("distance_type") or call.json.get("metric_type")
+    if kind.startswith("ivf"):
+        options["metric"] = str(metric or "l2").lower()
+    elif kind == _INVERTED and options.get("base_tokenizer") == "ngram":
+        options |= {
+            option: call.json[option]
+            for option in ("min_ngram_length", "max_ngram_length", "prefix_only")
+            if option in call.json
+        }
+    if not call.is_partitioned(call.entry(call.newest)):
+        # An index of a plain table is LanceDB's: of all rows, however few. Small partition tables are searched as fast without.
+        options["min_rows"] = 1
+    said = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())
+    table, columns = call.target, column_sql(path)
+    if any(each["name"] == name for each in _indexes(call)):
+        call.run(f"DROP INDEX {quoted(name)} ON {table.sql}")
+    call.run(f"CREATE INDEX {quoted(name)} ON {table.sql} ({columns}) USING {kind}{f' WITH ({said})' if said else ''}")
+    return RestAnswer({})
+
+
+def _plain(path: str) -> str:
+    return "".join(each if each.isalnum() and each.isascii() else "_" for each in path)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return text_literal(value)
+    raise InvalidInput(f"option {value!r} of an index; expected a text, a whole number, true or false")
+
+
+def _indexes(call: RestCall) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = call.rows(f"SELECT * FROM {call.table.metadata('indexes')}").to_pylist()  # noqa: S608
+    return found
+
+
+def list_indexes(call: RestCall) -> RestAnswer:
+    """List the indices of a table, each with the rows that are in it and those that are not."""
+    return RestAnswer({"indexes": [_listed(each) for each in _indexes(call)]})
+
+
+def _listed(index: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "index_name": index["name"],
+        "index_uuid": index["name"],
+        "columns": [index["column_name"]],
+        "status": "done",
+        "index_type": _FTS if index["kind"] == _INVERTED else index["kind"].upper(),
+        **_counts(index),
+        "num_segments": index["segments"] or 0,
+        "index_details": index["options"],
+    }
+
+
+def _counts(index: Mapping[str, Any]) -> dict[str, int]:
+    """Return the rows in an index and outside: all count as inside where no part is large enough for one, since nothing is missing."""
+    rows, stale = index["rows"] or 0, index["stale_rows"] or 0
+    return {"num_indexed_rows": rows - stale, "num_unindexed_rows": stale}
+
+
+def index_stats(call: RestCall) -> RestAnswer:
+    """Return the statistics of one index."""
+    index = _named(call)
+    said: dict[str, Any] = {"index_type": _listed(index)["index_type"], "num_indices": index["segments"] or 0}
+    metric = json.loads(index["options"] or "{}").get("metric")
+    return RestAnswer(said | _counts(index) | ({} if metric is None else {"distance_type": metric}))
+
+
+def _named(call: RestCall) -> dict[str, Any]:
+    name = call.path["index_name"]
+    found = [each for each in _indexes(call) if each["name"] == name]
+    if not found:
+        raise NotFound(f"no index {name!r} of table {call.newest.name!r}")
+    return found[0]
+
+
+def drop_index(call: RestCall) -> RestAnswer:
+    """Drop an index."""
+    call.run(f"DROP INDEX {quoted(_named(call)['name'])} ON {call.target.sql}")
+    return RestAnswer({})
+
+
+def prewarm(call: RestCall) -> RestAnswer:
+    """Add the rows to an index that it lacks, so that the next search finds it complete."""
+    call.plan(f"SELECT * FROM {call.table.metadata('indexes')} LIMIT 0")  # noqa: S608 - a quoted name
+    _named(call)
+    return RestAnswer({})
+
+
+def prewarm_data(call: RestCall) -> RestAnswer:
+    """Read the columns once, so that the next query finds them in the caches of the system."""
+    names = call.value("columns", list, []) or call.describe(call.table)[0].names
+    counts = ", ".join(f"count({column_sql(name)})" for name in names)
+    call.rows(f"SELECT {counts} FROM {call.table.sql}")  # noqa: S608 - quoted names
+    return RestAnswer({})

@@ -1,0 +1,339 @@
+"""Queries: the request of a search as one SELECT, and its rows as an Arrow file or stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.rest.call import RestAnswer, RestCall, snapshot_of
+from lance_flight.rest.names import column_sql, field_path
+from lance_flight.rest.text_queries import TextQuery, parse_text_query
+
+FILE, STREAM = "application/vnd.apache.arrow.file", "application/vnd.apache.arrow.stream"
+ROW_ID, DISTANCE, SCORE, QUERY = "_rowid", "_distance", "_score", "query_index"
+_METRICS = ("l2", "cosine", "dot", "hamming")
+MOST_ROWS, DEFAULT_ROWS = 10_000, 10
+"""Most rows of a search, and those of one that does not say how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query in SQL with its parameters; the columns `computed` in the rows, by their names, are added to these."""
+
+    sql: str
+    parameters: pa.RecordBatch | None = None
+    hashes_row_ids: bool = False
+
+
+@dataclass(slots=True)
+class _Arguments:
+    """Arguments of a search function, those with values of the client as parameters."""
+
+    texts: list[str] = field(default_factory=list)
+    values: list[pa.Array] = field(default_factory=list)
+
+    def add(self, name: str, text: object) -> None:
+        """Add `name => text`; nothing for None."""
+        if text is not None:
+            self.texts.append(f"{name} => {text}")
+
+    def bind(self, value: pa.Array) -> str:
+        """Bind a value, and return its parameter."""
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+    @property
+    def batch(self) -> pa.RecordBatch | None:
+        """The bound values, as one row."""
+        names = [str(place + 1) for place in range(len(self.values))]
+        return pa.record_batch(self.values, names) if self.values else None
+
+
+def query(call: RestCall) -> RestAnswer:
+    """RestAnswer a query with its rows."""
+    select = select_of(call, call.json)
+    planned = call.plan(select.sql, select.parameters)
+    batches: Iterator[pa.RecordBatch] = (batch for payload in planned.payloads for batch in call.batches(payload))
+    schema = planned.schema
+    if select.hashes_row_ids:
+        batches = map(with_numeric_row_ids, batches)
+        at = schema.get_field_index(ROW_ID)
+        schema = schema.set(at, pa.field(ROW_ID, pa.uint64()))
+    is_stream = STREAM in call.headers.get("accept", "")
+    headers = {"x-lancedb-version": str(snapshot_of(planned))}
+    return RestAnswer(
+        chunks=_encoded(batches, schema, is_stream=is_stream),
+        content_type=STREAM if is_stream else FILE,
+        headers=headers,
+    )
+
+
+def explain(call: RestCall) -> RestAnswer:
+    """Explain how a query would run."""
+    return _explained(call, call.value("query", dict), "EXPLAIN")
+
+
+def analyze(call: RestCall) -> RestAnswer:
+    """Run a query, and explain how it ran."""
+    inner = call.json.get("query")
+    return _explained(call, inner if isinstance(inner, dict) else call.json, "EXPLAIN ANALYZE")
+
+
+def _explained(call: RestCall, body: Mapping[str, Any], how: str) -> RestAnswer:
+    select = select_of(call, body)
+    found = call.rows(f"{how} {select.sql}", select.parameters)
+    return RestAnswer("\n".join(found.column("plan").to_pylist()))
+
+
+def select_of(call: RestCall, body: Mapping[str, Any]) -> Select:
+    """Return the SELECT for the body of a query."""
+    vectors = _vectors(body.get("vector"))
+    texts = parse_text_query(body.get("full_text_query"))
+    if vectors and texts is not None:
+        raise Unsupported("a vector and a text in one query; expected two queries, whose rows a reranker joins")
+    limit, offset = _whole(body, "k"), _whole(body, "offset") or 0
+    names = call.describe(call.table)[0]
+    arguments = _Arguments()
+    where = None if body.get("filter") is None else call.expression(body["filter"])
+    is_prefilter = body.get("prefilter") is not False
+    extra: list[str] = []
+    order = _order(body)
+    if vectors:
+        count = min(DEFAULT_ROWS if limit is None else limit, MOST_ROWS)
+        source = _vector_search(call, body, names, vectors, arguments, count + offset, where if is_prefilter else None)
+        extra = [quoted(DISTANCE)]
+        if len(vectors) > 1 and not _is_multivector(names, body, vectors):
+            extra = [f"CAST(_query - 1 AS INTEGER) AS {quoted(QUERY)}", *extra]
+            order = order or "_query, _distance"
+            count *= len(vectors)
+        conditions = [] if is_prefilter or where is None else [where]
+        if (upper := _number(body, "upper_bound")) is not None:
+            conditions.append(f"{quoted(DISTANCE)} < {upper!r}")
+    elif texts is not None:
+        count = min(DEFAULT_ROWS if limit is None else limit, MOST_ROWS)
+        source = _text_search(call, texts, arguments, count + offset, where if is_prefilter else None)
+        extra = [quoted(SCORE)]
+        conditions = [] if is_prefilter or where is None else [where]
+    else:
+        count = -1 if limit is None else limit
+        source, conditions = call.table.sql, [] if where is None else [where]
+    columns, extra = _columns(call, body, names, extra)
+    hashes = bool(body.get("with_row_id")) or ROW_ID in columns
+    if hashes:
+        columns = [each for each in columns if each != ROW_ID]
+        extra.append(ROW_ID)
+    sql = f"SELECT {', '.join([*columns, *extra])} FROM {source}"  # noqa: S608 - quoted names, checked expressions
+    sql += f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    sql += f" ORDER BY {order}" if order else ""
+    sql += f" LIMIT {count}" if 0 <= count <= _MOST_LIMIT else ""
+    sql += f" OFFSET {offset}" if offset else ""
+    return Select(sql, arguments.batch, hashes)
+
+
+_MOST_LIMIT = (1 << 31) - 1
+"""Limit above which a client means all rows."""
+
+
+def _vector_search(  # noqa: PLR0917 - the parts of one request
+    call: RestCall,
+    body: Mapping[str, Any],
+    names: pa.Schema,
+    vectors: list[list[float]],
+    arguments: _Arguments,
+    count: int,
+    where: str | None,
+) -> str:
+    column = body.get("vector_column") or _only_vector_column(names)
+    is_one = len(vectors) == 1 or _is_multivector(names, body, vectors)
+    value = vectors[0] if len(vectors) == 1 else vectors
+    kind = pa.list_(pa.float32()) if len(vectors) == 1 else pa.list_(pa.list_(pa.float32()))
+    bound = arguments.bind(pa.array([value], kind))
+    metric = body.get("distance_type")
+    if metric is not None and (not isinstance(metric, str) or metric.lower() not in _METRICS):
+        raise InvalidInput(f"distance_type {metric!r}; expected one of {', '.join(_METRICS)}")
+    arguments.add("k", max(count, 1))
+    arguments.add("filter", None if where is None else arguments.bind(pa.array([where])))
+    arguments.add("metric", None if metric is None else text_literal(metric.lower()))
+    probes = _whole(body, "nprobes") or _whole(body, "minimum_nprobes")
+    arguments.add("nprobes", probes or None)
+    arguments.add("refine", _whole(body, "refine_factor") or None)
+    arguments.add("ef", _whole(body, "ef") or None)
+    arguments.add("use_index", "false" if body.get("bypass_vector_index") else None)
+    arguments.add("fast_search", "true" if body.get("fast_search") else None)
+    arguments.add("min_distance", _number(body, "lower_bound"))
+    arguments.add("max_distance", _number(body, "upper_bound"))
+    path = text_literal(".".join(field_path(str(column))))
+    given = bound if is_one else f"queries => {bound}"
+    return f"vector_search({', '.join([call.table.argument, path, given, *arguments.texts])})"
+
+
+def _text_search(call: RestCall, texts: TextQuery, arguments: _Arguments, count: int, where: str | None) -> str:
+    columns = texts.columns or _indexed_texts(call)
+    arguments.add("k", max(count, 1))
+    arguments.add("filter", None if where is None else arguments.bind(pa.array([where])))
+    for name, value in texts.arguments.items():
+        arguments.add(name, text_literal(value) if isinstance(value, str) else value)
+    bound = arguments.bind(pa.array([texts.query]))
+    listed = ", ".join(text_literal(each) for each in columns)
+    return f"full_text_search({', '.join([call.table.argument, f'[{listed}]', bound, *arguments.texts])})"
+
+
+def _indexed_texts(call: RestCall) -> list[str]:
+    """Return the columns with an index of texts, all of which a query without columns searches."""
+    sql = f"SELECT column_name FROM {call.table.metadata('indexes')} WHERE kind = 'inverted'"  # noqa: S608
+    found = sorted(set(call.rows(sql).column(0).to_pylist()))
+    if not found:
+        raise InvalidInput(f"table {call.newest.name!r} has no full text index; expected create_index(…, FTS) first")
+    return found
+
+
+def _vectors(value: object) -> list[list[float]]:
+    """Return the vectors of a query: a list of numbers, or of lists, also inside `single_vector` and `multi_vector`."""
+    if isinstance(value, Mapping):
+        value = value.get("single_vector") or value.get("multi_vector")
+    if not value:
+        return []
+    if not isinstance(value, list):
+        raise InvalidInput("vector is no list; expected numbers, or lists of numbers")
+    found = value if isinstance(value[0], list) else [value]
+    for vector in found:
+        if not isinstance(vector, list) or not all(type(each) in (int, float) for each in vector):
+            raise InvalidInput("vector has values that are no numbers; expected numbers, or lists of numbers")
+    return found
+
+
+def _only_vector_column(schema: pa.Schema) -> str:
+    found = [each.name for each in schema if _vector_type(each.type) is not None]
+    if len(found) != 1:
+        raise InvalidInput(f"{len(found)} vector columns ({', '.join(found[:10])}); expected vector_column to name one")
+    (name,) = found
+    return str(name)
+
+
+def _vector_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type of the vectors of a column, those in the lists of a multivector column too; None for another column."""
+    if pa.types.is_list(kind):
+        kind = kind.value_type
+    is_vector = pa.types.is_fixed_size_list(kind) and kind.value_type in (
+        pa.float16(),
+        pa.float32(),
+        pa.float64(),
+        pa.uint8(),
+    )
+    return kind if is_vector else None
+
+
+def _is_multivector(schema: pa.Schema, body: Mapping[str, Any], vectors: list[list[float]]) -> bool:
+    name = body.get("vector_column") or _only_vector_column(schema)
+    at = schema.get_field_index(str(name))
+    return len(vectors) > 1 and at >= 0 and pa.types.is_list(schema.field(at).type)
+
+
+def _columns(
+    call: RestCall, body: Mapping[str, Any], schema: pa.Schema, extra: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the selected columns in SQL, and the extra ones that the request does not place itself."""
+    wanted = body.get("columns")
+    if isinstance(wanted, Mapping) and not wanted.keys().isdisjoint({"column_names", "column_aliases"}):
+        wanted = wanted.get("column_names") or wanted.get("column_aliases")
+    if wanted is None:
+        return [quoted(name) for name in schema.names], extra
+    if isinstance(wanted, Mapping):
+        pairs = [f"{call.expression(text)} AS {quoted(name)}" for name, text in wanted.items()]
+        return pairs, extra
+    if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
+        raise InvalidInput("columns is neither a list of names nor an object of expressions")
+    found = [name if name == ROW_ID else f"{column_sql(name)} AS {quoted(name)}" for name in wanted]
+    placed = {quoted(name) for name in wanted}
+    return found, [each for each in extra if each not in placed]
+
+
+def _order(body: Mapping[str, Any]) -> str:
+    """Return the keys of ORDER BY."""
+    keys = []
+    for entry in body.get("order_by") or []:
+        if not isinstance(entry, Mapping):
+            raise InvalidInput(f"order_by has {entry!r}; expected objects with column_name")
+        direction = "ASC" if entry.get("ascending", True) else "DESC"
+        nulls = "FIRST" if entry.get("nulls_first", False) else "LAST"
+        keys.append(f"{column_sql(entry.get('column_name'))} {direction} NULLS {nulls}")
+    return ", ".join(keys)
+
+
+def _whole(body: Mapping[str, Any], name: str) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"{name} is {value!r}; expected a whole number")
+    return value
+
+
+def _number(body: Mapping[str, Any], name: str) -> float | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise InvalidInput(f"{name} is {value!r}; expected a number")
+    return float(value)
+
+
+def with_numeric_row_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Replace the names of rows by numbers, as clients expect them: Lance's in a plain table, else a hash that no two rows share."""
+    at = batch.schema.get_field_index(ROW_ID)
+    numbers = [_row_number(name) for name in batch.column(at).to_pylist()]
+    return batch.set_column(at, pa.field(ROW_ID, pa.uint64()), pa.array(numbers, pa.uint64()))
+
+
+def _row_number(name: str) -> int:
+    _, _, number = name.rpartition("#")
+    if name == number or "$" not in name:
+        return int(number)
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+
+
+class _Chunks:
+    """File that Arrow writes to, which hands on what was written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        """Keep a part until `take`."""
+        self._parts.append(bytes(data))
+        return len(self._parts[-1])
+
+    def writable(self) -> bool:
+        """Tell Arrow that this is to write."""
+        return True
+
+    def flush(self) -> None:
+        """Do nothing: `take` hands on what there is."""
+
+    def close(self) -> None:
+        """Keep what is written."""
+
+    def take(self) -> bytes:
+        """Return what was written since the last time."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+def _encoded(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, is_stream: bool) -> Iterator[bytes]:
+    """Encode rows batch by batch; an error before the first one is raised before anything is sent."""
+    sink = _Chunks()
+    writer = (pa.ipc.new_stream if is_stream else pa.ipc.new_file)(pa.PythonFile(sink, mode="w"), schema)
+    for batch in batches:
+        writer.write_batch(batch)
+        yield sink.take()
+    writer.close()
+    yield sink.take()

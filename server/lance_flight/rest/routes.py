@@ -1,0 +1,173 @@
+"""The table of routes: the path, method and operation of each, the model of its body, what runs it, and the privilege that this needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import lance_namespace_urllib3_client.models as m
+from pydantic import BaseModel
+
+from lance_flight.errors import Unsupported
+from lance_flight.rest import columns, history, indexes, namespaces, queries, rows, tables
+from lance_flight.rest.call import RestAnswer, RestCall
+
+
+class Body(Enum):
+    """Body of a request: none or JSON, or a stream of rows."""
+
+    JSON = auto()
+    ROWS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One operation: its path, its name in the catalog, what runs it, and the privilege of SQL that this needs.
+
+    Bodies have to fit their `model` if that `is_strict`: LanceDB's clients send others than the catalog's for queries and columns.
+    """
+
+    path: str
+    operation: str
+    work: Callable[[RestCall], RestAnswer] | None
+    privilege: str = ""
+    model: type[BaseModel] | None = None
+    method: str = "POST"
+    body: Body = Body.JSON
+    is_strict: bool = True
+
+    @property
+    def is_offered(self) -> bool:
+        """True if this server has the operation."""
+        return self.work is not None
+
+    def run(self, call: RestCall) -> RestAnswer:
+        """Run the operation; `Unsupported` names one that is not offered."""
+        if self.work is None:
+            raise Unsupported(f"{self.operation} is not offered by this server")
+        if self.model is not None and self.is_strict:
+            self.model.model_validate(call.json)
+        return self.work(call)
+
+
+_NAMESPACE, _TABLE = "/v1/namespace/{id}", "/v1/table/{id}"
+_INDEX = _TABLE + "/index/{index_name}"
+
+ROUTES = (
+    Route(f"{_NAMESPACE}/list", "ListNamespaces", namespaces.list_namespaces, "any", method="GET"),
+    Route(f"{_NAMESPACE}/create", "CreateNamespace", namespaces.create_namespace, "DDL", m.CreateNamespaceRequest),
+    Route(
+        f"{_NAMESPACE}/describe", "DescribeNamespace", namespaces.describe_namespace, "any", m.DescribeNamespaceRequest
+    ),
+    Route(f"{_NAMESPACE}/exists", "NamespaceExists", namespaces.namespace_exists, "any", m.NamespaceExistsRequest),
+    Route(f"{_NAMESPACE}/drop", "DropNamespace", namespaces.drop_namespace, "DDL", m.DropNamespaceRequest),
+    Route(f"{_NAMESPACE}/table/list", "ListTables", tables.list_tables, "any", method="GET"),
+    Route("/v1/table", "ListAllTables", tables.list_all_tables, "any", method="GET"),
+    Route(f"{_TABLE}/describe", "DescribeTable", tables.describe_table, "SELECT", m.DescribeTableRequest),
+    Route(f"{_TABLE}/exists", "TableExists", tables.table_exists, "SELECT", m.TableExistsRequest),
+    Route(f"{_TABLE}/create", "CreateTable", tables.create_table, "DDL", body=Body.ROWS),
+    Route(f"{_TABLE}/drop", "DropTable", tables.drop_table, "DDL", m.DropTableRequest),
+    Route(f"{_TABLE}/rename", "RenameTable", tables.rename_table, "DDL", m.RenameTableRequest),
+    Route(f"{_TABLE}/stats", "GetTableStats", tables.stats, "SELECT", m.GetTableStatsRequest),
+    Route(f"{_TABLE}/count_rows", "CountTableRows", rows.count_rows, "SELECT", m.CountTableRowsRequest),
+    Route(f"{_TABLE}/insert", "InsertIntoTable", rows.insert, "INSERT", body=Body.ROWS),
+    Route(
+        f"{_TABLE}/merge_insert",
+        "MergeInsertIntoTable",
+        rows.merge_insert,
+        "SELECT, INSERT, UPDATE, DELETE",
+        body=Body.ROWS,
+    ),
+    Route(f"{_TABLE}/update", "UpdateTable", rows.update, "UPDATE", m.UpdateTableRequest),
+    Route(f"{_TABLE}/delete", "DeleteFromTable", rows.delete, "DELETE", m.DeleteFromTableRequest),
+    Route(f"{_TABLE}/query", "QueryTable", queries.query, "SELECT", m.QueryTableRequest, is_strict=False),
+    Route(
+        f"{_TABLE}/explain_plan",
+        "ExplainTableQueryPlan",
+        queries.explain,
+        "SELECT",
+        m.ExplainTableQueryPlanRequest,
+        is_strict=False,
+    ),
+    Route(
+        f"{_TABLE}/analyze_plan",
+        "AnalyzeTableQueryPlan",
+        queries.analyze,
+        "SELECT",
+        m.AnalyzeTableQueryPlanRequest,
+        is_strict=False,
+    ),
+    Route(f"{_TABLE}/add_columns", "AlterTableAddColumns", columns.add_columns, "DDL", m.AlterTableAddColumnsRequest),
+    Route(
+        f"{_TABLE}/alter_columns",
+        "AlterTableAlterColumns",
+        columns.alter_columns,
+        "DDL",
+        m.AlterTableAlterColumnsRequest,
+    ),
+    Route(
+        f"{_TABLE}/drop_columns", "AlterTableDropColumns", columns.drop_columns, "DDL", m.AlterTableDropColumnsRequest
+    ),
+    Route(f"{_TABLE}/create_index", "CreateTableIndex", indexes.create_index, "DDL", m.CreateTableIndexRequest),
+    Route(
+        f"{_TABLE}/create_scalar_index",
+        "CreateTableScalarIndex",
+        indexes.create_index,
+        "DDL",
+        m.CreateTableIndexRequest,
+    ),
+    Route(f"{_TABLE}/index/list", "ListTableIndices", indexes.list_indexes, "SELECT", m.ListTableIndicesRequest),
+    Route(
+        f"{_INDEX}/stats", "DescribeTableIndexStats", indexes.index_stats, "SELECT", m.DescribeTableIndexStatsRequest
+    ),
+    Route(f"{_INDEX}/drop", "DropTableIndex", indexes.drop_index, "DDL", m.DropTableIndexRequest),
+    Route(f"{_INDEX}/prewarm", "PrewarmTableIndex", indexes.prewarm, "SELECT"),
+    Route(f"{_TABLE}/page_cache/prewarm", "PrewarmTable", indexes.prewarm_data, "SELECT"),
+    Route(f"{_TABLE}/version/list", "ListTableVersions", history.list_versions, "SELECT", m.ListTableVersionsRequest),
+    Route(
+        f"{_TABLE}/version/describe",
+        "DescribeTableVersion",
+        history.describe_version,
+        "SELECT",
+        m.DescribeTableVersionRequest,
+    ),
+    Route(f"{_TABLE}/restore", "RestoreTable", history.restore, "DDL", m.RestoreTableRequest),
+    Route(f"{_TABLE}/tags/list", "ListTableTags", history.list_tags, "SELECT", m.ListTableTagsRequest),
+    Route(f"{_TABLE}/tags/version", "GetTableTagVersion", history.tag_version, "SELECT", m.GetTableTagVersionRequest),
+    Route(f"{_TABLE}/tags/create", "CreateTableTag", history.create_tag, "DDL", m.CreateTableTagRequest),
+    Route(f"{_TABLE}/tags/delete", "DeleteTableTag", history.delete_tag, "DDL", m.DeleteTableTagRequest),
+    Route(f"{_TABLE}/tags/update", "UpdateTableTag", history.update_tag, "DDL", m.UpdateTableTagRequest),
+    Route(f"{_TABLE}/branches/list", "ListTableBranches", history.list_branches, "SELECT", m.ListTableBranchesRequest),
+    Route(f"{_TABLE}/branches/create", "CreateTableBranch", history.create_branch, "DDL", m.CreateTableBranchRequest),
+    Route(f"{_TABLE}/branches/delete", "DeleteTableBranch", history.delete_branch, "DDL", m.DeleteTableBranchRequest),
+    *(
+        Route(path, operation, None)
+        for path, operation in (
+            (f"{_TABLE}/register", "RegisterTable"),
+            (f"{_TABLE}/deregister", "DeregisterTable"),
+            (f"{_TABLE}/declare", "DeclareTable"),
+            (f"{_TABLE}/clone", "CloneTable"),
+            (f"{_TABLE}/schema_metadata/update", "UpdateTableSchemaMetadata"),
+            (f"{_TABLE}/update_field_metadata", "UpdateFieldMetadata"),
+            (f"{_TABLE}/backfill_column", "AlterTableBackfillColumns"),
+            (f"{_TABLE}/version/create", "CreateTableVersion"),
+            (f"{_TABLE}/version/delete", "BatchDeleteTableVersions"),
+            ("/v1/table/version/batch-create", "BatchCreateTableVersions"),
+            ("/v1/table/batch-commit", "BatchCommitTables"),
+            (f"{_TABLE}/branches/diff", "DiffTableBranch"),
+            (f"{_TABLE}/branches/cherry_pick", "CherryPickTableBranch"),
+            (f"{_TABLE}/multipart_write/{{step}}", "MultipartWrite"),
+            (f"{_TABLE}/set_lsm_write_spec", "SetLsmWriteSpec"),
+            (f"{_TABLE}/unset_lsm_write_spec", "UnsetLsmWriteSpec"),
+            (f"{_TABLE}/get_lsm_write_spec", "GetLsmWriteSpec"),
+            (f"{_TABLE}/get_lsm_stats", "GetLsmStats"),
+            (f"{_TABLE}/flush_lsm", "FlushLsm"),
+            (f"{_TABLE}/compact_lsm", "CompactLsm"),
+            ("/v1/materialized_view/{id}/refresh", "RefreshMaterializedView"),
+            ("/v1/materialized_view/{id}/create", "CreateMaterializedView"),
+            ("/v1/transaction/{id}/describe", "DescribeTransaction"),
+            ("/v1/transaction/{id}/alter", "AlterTransaction"),
+        )
+    ),
+)

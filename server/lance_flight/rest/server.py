@@ -1,0 +1,117 @@
+"""HTTP server of the REST catalog, in a thread of the server process."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import tempfile
+import threading
+from pathlib import Path
+
+import anyio
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route as HttpRoute
+
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.flight.encryption import Tls
+from lance_flight.rest.dispatch import Endpoint, ServedBackend
+from lance_flight.rest.errors import answer_error
+from lance_flight.rest.openapi import document
+from lance_flight.rest.routes import ROUTES
+
+_START_SECONDS, _MOST_CONNECTIONS = 10.0, 1_000
+_MOST_HEADER_BYTES = 64 << 10
+
+
+def application(served: ServedBackend) -> Starlette:
+    """Return the application of a door: each route with and without a slash at its end."""
+    threads = anyio.CapacityLimiter(max(served.in_flight.most, 1))
+    described = document()
+
+    async def openapi(_: Request) -> Response:
+        return JSONResponse(described)
+
+    async def absent(request: Request, error: Exception) -> Response:
+        what = f"{request.method} {request.url.path[:200]}"
+        is_method = isinstance(error, HTTPException) and error.status_code == 405  # noqa: PLR2004 - the status of HTTP
+        unknown = Unsupported(f"{what} is no operation of this server") if is_method else NotFound(f"no route {what}")
+        status, body = answer_error(unknown, request.url.path[:200])
+        return JSONResponse(body, status)
+
+    routes = [HttpRoute("/v1/openapi.json", openapi)]
+    for route in ROUTES:
+        endpoint = Endpoint(route, served, threads)
+        routes += [HttpRoute(path, endpoint, methods=[route.method]) for path in (route.path, f"{route.path}/")]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: absent})
+    app.router.redirect_slashes = False
+    return app
+
+
+class RestServer:
+    """Serves the catalog on `host`:`port` (0: any free port) from its creation on; raises `InvalidInput` if it cannot listen."""
+
+    title = "REST catalog"
+
+    def __init__(self, served: ServedBackend, host: str, port: int, tls: Tls | None = None) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((host, port), family=family)
+        except OSError as exc:
+            raise InvalidInput(
+                f"cannot listen on {host}:{port} for REST: {exc.strerror}; expected another --rest-port"
+            ) from exc
+        shown = f"[{host}]" if ":" in host else host
+        self._uri = f"http{'' if tls is None else 's'}://{shown}:{self._socket.getsockname()[1]}"
+        self._config = uvicorn.Config(
+            application(served),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=2,
+        )
+        self._config.load()
+        if tls is not None:
+            self._config.ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.renew(tls)
+        self._server = uvicorn.Server(self._config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="rest", daemon=True)
+        self._thread.start()
+
+    @property
+    def uri(self) -> str:
+        """Return the address of this server: `http://host:port`, or `https://host:port`."""
+        return self._uri
+
+    def renew(self, tls: Tls) -> None:
+        """Use other certificates for new connections."""
+        context = self._config.ssl
+        if context is None:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, name) for name in ("certificate", "key")]
+            for file, content in zip(files, (tls.certificate, tls.key), strict=True):
+                file.touch(mode=0o600)
+                file.write_bytes(content)
+            context.load_cert_chain(*map(str, files))
+        if tls.client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=tls.client_ca.decode())
+
+    def stopping(self) -> None:
+        """Do nothing: new calls are refused, and running ones end by themselves."""
+
+    def stop(self) -> None:
+        """Take no new requests, and give running ones two seconds to end."""
+        self._server.should_exit = True
+        self._thread.join(_START_SECONDS)

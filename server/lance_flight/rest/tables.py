@@ -1,0 +1,179 @@
+"""Operations on whole tables: list, describe, create, drop, rename and count them, and their statistics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lance_flight.backend_values import IfExists
+from lance_flight.engine.sql.references import quoted
+from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
+from lance_flight.flight.backend import LOCAL_TEMPORARY, IfNotExists, IngestTarget, TableEntry
+from lance_flight.rest import partitions
+from lance_flight.rest.arrow_types import schema_to_json
+from lance_flight.rest.call import RestAnswer, RestCall
+from lance_flight.rest.names import namespace_of, schema_of
+
+OPTION = "lance_flight."
+"""Prefix of the options of a new table among `properties`, `storage_options` and the metadata of its schema."""
+MOST_ON_PAGE = 10_000
+
+
+def page(call: RestCall, names: Iterable[str]) -> tuple[list[str], str | None]:
+    """Return the names after the page token of a request, at most its limit, and the token of the next page; None after the last one."""
+    text = call.query.get("limit", str(MOST_ON_PAGE))
+    if not text.isdecimal() or len(text) > 9:  # noqa: PLR2004 - digits of a number with 32 bits
+        raise InvalidInput(f"limit {text[:40]!r}; expected a whole number")
+    limit, after = min(int(text) or MOST_ON_PAGE, MOST_ON_PAGE), call.query.get("page_token", "")
+    rest = sorted(name for name in names if name > after)
+    return rest[:limit], rest[limit - 1] if len(rest) > limit else None
+
+
+def visible_tables(call: RestCall) -> list[TableEntry]:
+    """Return the tables and views of all schemas that the caller may see."""
+    return [each for each in call.backend.tables(call.caller) if each.type != LOCAL_TEMPORARY]
+
+
+def list_all_tables(call: RestCall) -> RestAnswer:
+    """List the tables of all schemas by their identifiers."""
+    found = (call.delimiter.join((*namespace_of(each.db_schema), each.name)) for each in visible_tables(call))
+    return _listed(call, found)
+
+
+def list_tables(call: RestCall) -> RestAnswer:
+    """List the tables of a schema, or of a partition namespace."""
+    db_schema = schema_of(call.parts)
+    names = [each.name for each in visible_tables(call) if each.db_schema == db_schema]
+    if not names and db_schema not in {each for _, each in call.backend.db_schemas(call.caller)}:
+        return _listed(call, partitions.list_tables(call))
+    return _listed(call, names)
+
+
+def _listed(call: RestCall, names: Iterable[str]) -> RestAnswer:
+    found, token = page(call, names)
+    return RestAnswer({"tables": found} | ({} if token is None else {"page_token": token}))
+
+
+def describe_table(call: RestCall) -> RestAnswer:
+    """Describe a table: its columns and version, and the location of a plain table that other engines read themselves."""
+    partition = partitions.describe_table(call)
+    if partition is not None:
+        return RestAnswer(partition)
+    tag = call.json.get("tag")
+    table = call.newest.pinned(None, None, tag) if isinstance(tag, str) else call.table
+    schema, version = call.describe(table)
+    said = {
+        "table": table.name,
+        "namespace": list(namespace_of(table.db_schema)),
+        "version": version,
+        "schema": schema_to_json(schema),
+        "stats": {"num_deleted_rows": 0, "num_fragments": 0},
+        "properties": {},
+        "is_only_declared": False,
+    }
+    location = partitions.location_of(call, table)
+    return RestAnswer(said if location is None else said | {"location": location, "table_uri": location})
+
+
+def table_exists(call: RestCall) -> RestAnswer:
+    """RestAnswer without a body if a table is there."""
+    if partitions.describe_table(call) is None:
+        call.describe(call.newest)
+    return RestAnswer(chunks=iter(()))
+
+
+def create_table(call: RestCall) -> RestAnswer:
+    """Create a table with the rows of the body; `lance_flight.partition_by` among the properties or storage options partitions it."""
+    mode = call.query.get("mode", "create").lower().replace("_", "")
+    table = call.newest
+    options = _creation_options(call)
+    if mode not in ("create", "existok", "overwrite"):
+        raise InvalidInput(f"mode {mode!r}; expected create, exist_ok or overwrite")
+    target = IngestTarget(
+        table=table.name,
+        schema=table.db_schema,
+        if_not_exists=IfNotExists.CREATE,
+        if_exists=IfExists.REPLACE if mode == "overwrite" else IfExists.FAIL,
+        options=tuple(options.items()),
+    )
+    try:
+        call.ingest(target)
+    except AlreadyExists:
+        if mode != "existok":
+            raise
+    return RestAnswer({"version": call.version(table)})
+
+
+def _creation_options(call: RestCall) -> dict[str, str]:
+    """Return the options of a new table, by their names in an ingest; other properties are refused, since they would be lost."""
+    said: dict[str, Any] = {}
+    for name in ("storage_options", "properties"):
+        text = call.query.get(name)
+        if text:
+            try:
+                found = json.loads(text)
+            except ValueError:
+                raise InvalidInput(f"{name} is no JSON; expected an object of texts") from None
+            if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+                raise InvalidInput(f"{name} is {found!r}; expected an object of texts")
+            said |= found
+    metadata = call.stream.schema.metadata or {}
+    said |= {key.decode(): value.decode() for key, value in metadata.items() if key.startswith(OPTION.encode())}
+    header = call.headers.get("lance-flight-partition-by")
+    if header:
+        said[f"{OPTION}partition_by"] = header
+    unknown = [name for name in said if not name.startswith(OPTION)]
+    if unknown:
+        raise Unsupported(f"table properties {', '.join(sorted(unknown))}; expected {OPTION}partition_by and its like")
+    return {name.removeprefix(OPTION): value for name, value in said.items()}
+
+
+def drop_table(call: RestCall) -> RestAnswer:
+    """Drop a table."""
+    call.run(f"DROP TABLE {call.newest.sql}")
+    return RestAnswer({"id": list(call.parts)})
+
+
+def rename_table(call: RestCall) -> RestAnswer:
+    """Rename a table within its schema."""
+    namespace = call.json.get("new_namespace_id") or call.json.get("new_namespace")
+    if namespace is not None and tuple(namespace) != call.parts[:-1]:
+        raise Unsupported(f"a move to namespace {namespace!r}; expected a new name within {list(call.parts[:-1])!r}")
+    call.run(f"ALTER TABLE {call.newest.sql} RENAME TO {quoted(call.value('new_table_name', str))}")
+    return RestAnswer({})
+
+
+def stats(call: RestCall) -> RestAnswer:
+    """Return the numbers of rows, bytes, files and indices of a table."""
+    table = call.target
+    planned = call.plan(f"SELECT count(*) FROM {table.sql}")  # noqa: S608 - a quoted name
+    rows = call.fetch(planned).column(0)[0].as_py()
+    sizes = "SELECT max(rows) AS rows, sum(bytes) AS bytes"
+    files = call.rows(f"{sizes} FROM {table.metadata('files')} GROUP BY object_id, fragment_id")
+    lengths = sorted(each or 0 for each in files["rows"].to_pylist())
+    indices = call.rows(f"SELECT count(*) FROM {table.metadata('indexes')}").column(0)[0].as_py()  # noqa: S608
+    return RestAnswer(
+        {
+            "total_bytes": sum(each or 0 for each in files["bytes"].to_pylist()),
+            "num_rows": rows,
+            "num_indices": indices,
+            "fragment_stats": {
+                "num_fragments": len(lengths),
+                "num_small_fragments": sum(length < _SMALL for length in lengths),
+                "lengths": _summary(lengths),
+            },
+        }
+    )
+
+
+_SMALL = 100_000
+"""Rows below which LanceDB counts a fragment as small."""
+
+
+def _summary(lengths: list[int]) -> Mapping[str, int]:
+    if not lengths:
+        return dict.fromkeys(("min", "max", "mean", "p25", "p50", "p75", "p99"), 0)
+    last = len(lengths) - 1
+    shares = {f"p{share}": lengths[round(last * share / 100)] for share in (25, 50, 75, 99)}
+    return {"min": lengths[0], "max": lengths[-1], "mean": sum(lengths) // len(lengths), **shares}

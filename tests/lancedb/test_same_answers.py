@@ -1,0 +1,230 @@
+"""LanceDB's Python client on an embedded database and on the server: one script, whose answers are the same at each step."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pytest
+from lancedb.db import DBConnection
+from lancedb.index import FTS, BTree, IvfFlat
+from lancedb.query import BooleanQuery, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
+from lancedb.rerankers import LinearCombinationReranker, RRFReranker
+from lancedb.table import Table
+
+from tests.lancedb.rest_server import connect, serving_rest
+
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+ROWS, DIMENSIONS = 400, 4
+VECTORS = np.random.default_rng(11).normal(size=(ROWS, DIMENSIONS)).astype(np.float32)
+WORDS = ("lance", "format", "open", "table", "search", "vector", "fast")
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("tenant", pa.string()),
+        pa.field("price", pa.float64()),
+        pa.field("At", pa.timestamp("us")),
+        pa.field("body", pa.string()),
+        pa.field("vector", pa.list_(pa.float32(), DIMENSIONS)),
+    ]
+)
+
+
+def documents(first: int = 0, count: int = ROWS) -> pa.Table:
+    """Rows with a vector, a text and a time."""
+    numbers = range(first, first + count)
+    texts = [" ".join(WORDS[(n * step) % len(WORDS)] for step in range(1, 3 + n % 4)) + f" n{n}" for n in numbers]
+    return pa.table(
+        {
+            "id": list(numbers),
+            "tenant": ["abc"[n % 3] for n in numbers],
+            "price": [n / 4 for n in numbers],
+            "At": [datetime(2026, 1 + n % 12, 1, tzinfo=UTC).replace(tzinfo=None) for n in numbers],
+            "body": texts,
+            "vector": VECTORS[[n % ROWS for n in numbers]].tolist(),
+        },
+        schema=SCHEMA,
+    )
+
+
+@dataclass
+class Scene:
+    """A connection, and its table of documents; `say` collects the answers."""
+
+    db: DBConnection
+    table: Table
+    answers: list[tuple[str, Any]] = field(default_factory=list)
+
+
+Step = Callable[[Scene], Any]
+QUERY = (VECTORS[7] + np.float32(0.01)).tolist()
+
+
+def shown(value: Any) -> Any:
+    """An answer as it is compared: rows with rounded scores, and without numbers of rows that only one server knows."""
+    if isinstance(value, pa.Table):
+        return [{name: shown(row[name]) for name in sorted(row) if name != "_rowid"} for row in value.to_pylist()]
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, list | tuple):
+        return [shown(each) for each in value]
+    return value
+
+
+def ids(value: pa.Table) -> list[int]:
+    """The ids of rows in no order."""
+    return sorted(value["id"].to_pylist())
+
+
+def failure(work: Callable[[], Any]) -> str:
+    """The class of the exception that a call raises."""
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - which one it is is compared
+        work()
+    return type(raised.value).__name__
+
+
+STEPS: dict[str, Step] = {
+    # Tables
+    "schema": lambda s: s.table.schema,
+    "count": lambda s: s.table.count_rows(),
+    "count with a filter": lambda s: s.table.count_rows("price < 10 AND tenant = 'a'"),
+    "names": lambda s: list(s.db.table_names()),
+    "a table that exists": lambda s: failure(lambda: s.db.create_table("docs", documents())),
+    "exist_ok": lambda s: s.db.create_table("docs", schema=SCHEMA, exist_ok=True).count_rows(),
+    "a table that is absent": lambda s: failure(lambda: s.db.open_table("absent")),
+    # Queries
+    "a filter": lambda s: ids(s.table.search().where("price > 90").to_arrow()),
+    "a name with a capital": lambda s: ids(s.table.search().where("At > timestamp '2026-11-15 00:00:00'").limit(50).to_arrow()),
+    "a name in backticks": lambda s: ids(s.table.search().where("`At` IS NOT NULL AND `id` IN (1, 2)").to_arrow()),
+    "limit and offset": lambda s: len(s.table.search().limit(7).offset(3).to_arrow()),
+    "select": lambda s: s.table.search().select(["body", "id"]).where("id = 5").to_arrow(),
+    "select expressions": lambda s: s.table.search().select({"twice": "price * 2", "id": "id"}).where("id = 5").to_arrow(),
+    # Vectors
+    "vector": lambda s: s.table.search(QUERY).limit(5).to_arrow(),
+    "vector by default": lambda s: len(s.table.search(QUERY).to_arrow()),
+    "vector, prefilter": lambda s: s.table.search(QUERY).where("tenant = 'b'", prefilter=True).limit(4).to_arrow(),
+    "vector, postfilter": lambda s: s.table.search(QUERY).where("tenant = 'b'", prefilter=False).limit(9).to_arrow(),
+    "vector, select": lambda s: s.table.search(QUERY).select(["id", "_distance"]).limit(3).to_arrow(),
+    "vector, select without distance": lambda s: s.table.search(QUERY).select(["id"]).limit(3).to_arrow(),
+    "cosine": lambda s: s.table.search(QUERY).distance_type("cosine").limit(5).to_arrow(),
+    "dot": lambda s: s.table.search(QUERY).distance_type("dot").limit(5).to_arrow(),
+    "distance range": lambda s: s.table.search(QUERY).distance_range(0.2, 1.5).limit(50).to_arrow(),
+    "vector, offset": lambda s: s.table.search(QUERY).limit(4).offset(2).to_arrow(),
+    "another length": lambda s: failure(lambda: s.table.search([1.0, 2.0]).to_arrow()),
+    "another metric": lambda s: failure(lambda: s.table.search(QUERY).distance_type("nope").to_arrow()),
+    # Indices
+    "index of vectors": lambda s: s.table.create_index("vector", config=IvfFlat(distance_type="l2", num_partitions=1)),
+    "index of texts": lambda s: s.table.create_index("body", config=FTS(with_position=True, stem=False, remove_stop_words=False)),
+    "index of numbers": lambda s: s.table.create_index("id", config=BTree()),
+    "indices": lambda s: sorted((each.name, each.index_type, tuple(each.columns)) for each in s.table.list_indices()),
+    "index statistics": lambda s: s.table.index_stats("vector_idx").num_unindexed_rows,
+    "an absent index": lambda s: s.table.index_stats("absent"),
+    "indexed vector": lambda s: s.table.search(QUERY).nprobes(1).refine_factor(2).limit(5).to_arrow(),
+    "bypass the index": lambda s: s.table.search(QUERY).bypass_vector_index().limit(5).to_arrow(),
+    "fast search": lambda s: s.table.search(QUERY).fast_search().limit(5).to_arrow(),
+    # Texts
+    "text": lambda s: sorted(shown(s.table.search("n7 n9", query_type="fts").limit(5).select(["id"]).to_arrow()), key=str),
+    "text, filter": lambda s: ids(s.table.search("n7 n9 n12", query_type="fts").where("id > 8", prefilter=True).limit(5).to_arrow()),
+    "match": lambda s: ids(s.table.search(MatchQuery("n17", "body")).limit(5).to_arrow()),
+    "match all": lambda s: len(s.table.search(MatchQuery("fast vector", "body", operator="AND")).limit(400).to_arrow()),
+    "match with errors": lambda s: ids(s.table.search(MatchQuery("lnace", "body", fuzziness=2)).limit(400).to_arrow()),
+    "phrase": lambda s: ids(s.table.search(PhraseQuery("lance format", "body")).limit(400).to_arrow()),
+    "several columns": lambda s: ids(s.table.search(MultiMatchQuery("n17", ["body"])).limit(5).to_arrow()),
+    "boolean": lambda s: ids(
+        s.table.search(BooleanQuery([(Occur.MUST, MatchQuery("fast", "body")), (Occur.MUST_NOT, MatchQuery("open", "body"))]))
+        .limit(400)
+        .to_arrow()
+    ),
+    # Hybrid
+    "hybrid, RRF": lambda s: s.table.search(query_type="hybrid").vector(QUERY).text("n7").rerank(RRFReranker()).limit(3).select(["id"]).to_arrow()["id"].to_pylist()[:1],
+    "hybrid, linear": lambda s: s.table.search(query_type="hybrid").vector(QUERY).text("n7").rerank(LinearCombinationReranker()).limit(3).to_arrow()["id"].to_pylist()[:1],
+    # Changes
+    "add": lambda s: (s.table.add(documents(ROWS, 10)), s.table.count_rows())[1],
+    "update": lambda s: s.table.update(where="id < 3", values={"tenant": "z"}).rows_updated,
+    "update by expressions": lambda s: s.table.update(where="id = 9", values_sql={"price": "price + 1"}).rows_updated,
+    "updated": lambda s: sorted(shown(s.table.search().where("tenant = 'z' OR id = 9").select(["id", "tenant", "price"]).to_arrow()), key=str),
+    "delete": lambda s: (s.table.delete("id = 11"), s.table.count_rows())[1],
+    "merge": lambda s: [
+        getattr(s.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(documents(405, 10)), name)
+        for name in ("num_inserted_rows", "num_updated_rows", "num_deleted_rows")
+    ],
+    "merge, insert alone": lambda s: s.table.merge_insert("id").when_not_matched_insert_all().execute(documents(410, 8)).num_inserted_rows,
+    "merge, delete": lambda s: s.table.merge_insert("id").when_matched_update_all().when_not_matched_by_source_delete("id >= 416").execute(documents(416, 1)).num_deleted_rows,
+    "rows after merges": lambda s: s.table.count_rows(),
+    "a value that does not fit": lambda s: failure(lambda: s.table.add([{"id": "x"}])),
+    # Columns
+    "add columns": lambda s: (s.table.add_columns({"twice": "cast(price * 2 as int)"}), s.table.schema.names)[1],
+    "computed": lambda s: s.table.search().where("id = 6").select(["twice"]).to_arrow(),
+    "rename a column": lambda s: (s.table.alter_columns({"path": "twice", "rename": "double"}), s.table.schema.names)[1],
+    "widen a column": lambda s: (s.table.alter_columns({"path": "double", "data_type": pa.int64()}), s.table.schema.field("double"))[1],
+    "drop columns": lambda s: (s.table.drop_columns(["double"]), s.table.schema.names)[1],
+    "an absent column": lambda s: failure(lambda: s.table.drop_columns(["absent"])),
+    "a filter by an absent column": lambda s: failure(lambda: s.table.count_rows("absent = 1")),
+    # Versions
+    "tags": lambda s: (s.table.tags.create("before", s.table.version), list(s.table.tags.list()))[1],
+    "rows at a tag": lambda s: (s.table.delete("id < 100"), s.table.checkout("before"), s.table.count_rows(), s.table.checkout_latest())[2],
+    "a change of an old version": lambda s: (s.table.checkout("before"), failure(lambda: s.table.delete("id = 1")), s.table.checkout_latest())[1],
+    "restore": lambda s: (s.table.checkout("before"), s.table.restore(), s.table.count_rows())[2],
+    "move a tag": lambda s: (s.table.tags.update("before", s.table.version), s.table.tags.get_version("before") == s.table.version)[1],
+    "drop a tag": lambda s: (s.table.tags.delete("before"), list(s.table.tags.list()))[1],
+    "versions grow": lambda s: [each["version"] for each in s.table.list_versions()] == sorted(each["version"] for each in s.table.list_versions()),
+    "an absent version": lambda s: failure(lambda: s.table.checkout(10_000)),
+    "rows of statistics": lambda s: s.table.stats()["num_rows"],
+    "drop an index": lambda s: (s.table.drop_index("id_idx"), sorted(each.name for each in s.table.list_indices()))[1],
+    "overwrite": lambda s: (s.table.add(documents(0, 5), mode="overwrite"), s.table.count_rows())[1],
+    "drop": lambda s: (s.db.drop_table("docs"), list(s.db.table_names()))[1],
+}  # fmt: skip
+
+DIFFERENT = {
+    **dict.fromkeys(
+        ("another length", "an absent column", "a filter by an absent column"), "the client raises HttpError"
+    ),
+    "a change of an old version": "the client raises NotImplementedError",
+}
+"""Steps whose answers differ, with the reason that client/docs/lancedb.md gives."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving_rest(tmp_path_factory.mktemp("rest") / "root") as (_, found):
+        yield found
+
+
+def answers(db: DBConnection) -> dict[str, Any]:
+    """What each step answers, or the error that it raises."""
+    found: dict[str, Any] = {}
+    scene = Scene(db, db.create_table("docs", documents()))
+    for name, step in STEPS.items():
+        try:
+            found[name] = shown(step(scene))
+        except Exception as error:  # noqa: BLE001 - an error is an answer
+            found[name] = error
+    return found
+
+
+def test_each_step_has_the_answer_of_embedded_lancedb(address: str, tmp_path: Path) -> None:
+    wanted = answers(lancedb.connect(tmp_path / "embedded"))
+    found = answers(connect(address))
+    different = {name: (wanted[name], found[name]) for name in STEPS if repr(wanted[name]) != repr(found[name])}
+    assert different.keys() == DIFFERENT.keys(), "\n".join(f"{name}: {pair}" for name, pair in different.items())
+
+
+def test_the_asynchronous_client(address: str) -> None:
+    async def work() -> tuple[int, list[int], int]:
+        db = await lancedb.connect_async("db://flights", api_key="any", host_override=address)
+        table = await db.create_table("asynchronous", documents())
+        found = await (await table.search(QUERY)).limit(3).to_arrow()
+        nearest = await (await table.search([QUERY, QUERY])).limit(3).to_arrow()
+        await db.drop_table("asynchronous")
+        return len(found), sorted(set(nearest["query_index"].to_pylist())), len(nearest)
+
+    assert asyncio.run(work()) == (3, [0, 1], 6)
