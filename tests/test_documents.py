@@ -101,6 +101,7 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/spark-sql.md sql": "spark/test_sql_page.py",
         "client/docs/sqlalchemy.md python": "conformance/test_recipes.py",
         "client/docs/streams.md python": "spark/test_spark.py",
+        "server/docs/lancedb-sql.md python": "service/test_lancedb_sql.py",
         "server/docs/attached-tables.md sql": "test_readme.py",
         "server/docs/branches.md sql": "test_readme.py",
         "server/docs/functions.md sql": "engine/test_functions.py",

@@ -18,6 +18,7 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import SubstraitPlan
 
 from tests.flight.flight_backend import CannedBackend
+from tests.flight.slow_backend import PATIENCE, SlowBackend
 
 NUMBERS = pa.schema([pa.field("number", pa.int32())])
 UNSIGNED = pa.schema([pa.field("number", pa.uint32())])
@@ -53,6 +54,16 @@ class Ordered(CannedBackend):
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
         rows = pa.table([pa.array([int(payload) * n for n in (1, 2, 3)], pa.int32())], schema=NUMBERS)
         return rows.to_reader()
+
+
+@dataclass(slots=True)
+class Polled(SlowBackend):
+    """`poll_flight_info` and `location:reuse_connection`: a heavy query is not done before it is polled again."""
+
+    def execute(self, caller: Caller, statement: SqlOrPlan, **_: object) -> Planned:
+        if statement == "heavy query":
+            assert self.go.wait(PATIENCE)
+        return Planned(schema=UNSIGNED, payloads=(b"",))
 
 
 @dataclass(slots=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 from lance_flight.flight.calls import call_of
+from lance_flight.flight.grpc_server import Answers, GrpcServer
 from lance_flight.flight.identity.authentication import OPEN, Authentication
 from lance_flight.flight.identity.principals import Basic, Bearer, Credential, Principal, Proof
 from lance_flight.flight.server import FlightSqlServer
@@ -39,6 +41,12 @@ BACKENDS: Mapping[str, Callable[[], CannedBackend]] = {
     "ordered": backends.Ordered,
     "session_options": backends.SessionOptions,
 }
+
+POLLED_BACKENDS: Mapping[str, Callable[[], backends.Polled]] = {
+    "location:reuse_connection": backends.Polled,
+    "poll_flight_info": backends.Polled,
+}
+"""Scenarios of the server on gRPC's library."""
 
 
 class EchoedHeader(flight.ServerMiddleware):
@@ -114,6 +122,30 @@ class ConformanceServer(FlightSqlServer):
         infos = [super(ConformanceServer, self).get_flight_info(context, _statement(sql)) for sql in statements]
         endpoints = [endpoint for info in infos for endpoint in info.endpoints]
         return flight.FlightInfo(infos[0].schema, infos[0].descriptor, endpoints)
+
+
+class PlainAnswers(Answers):
+    """Answers plain commands as statements, too; a statement that is slow ends once it is polled again."""
+
+    dispatch: Any
+
+    def descriptor(self, message: bytes) -> flight.FlightDescriptor:
+        given = super().descriptor(message)
+        found = _in_flight_sql(given)
+        if found is given:
+            self.dispatch.backend.go.set()
+        return found
+
+
+@contextlib.contextmanager
+def serving_polls(scenario: str) -> Iterator[GrpcServer]:
+    """Serve a scenario of the calls that pyarrow's server does not offer."""
+    with FlightSqlServer(POLLED_BACKENDS[scenario](), KEY) as server:
+        running = GrpcServer(server, host="127.0.0.1", port=0, threads=8, message_limit=1 << 20, answers=PlainAnswers)
+        try:
+            yield running
+        finally:
+            running.stop()
 
 
 def _in_flight_sql(descriptor: flight.FlightDescriptor) -> flight.FlightDescriptor:

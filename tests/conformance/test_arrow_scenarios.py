@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyarrow import flight
 
-from tests.conformance.server import BACKENDS, ConformanceServer
+from tests.conformance.server import BACKENDS, POLLED_BACKENDS, ConformanceServer, serving_polls
 
 PATIENCE = 60.0
 """Seconds after which a client that says nothing has failed; it takes well below one."""
@@ -18,6 +18,12 @@ PATIENCE = 60.0
 @pytest.mark.parametrize("scenario", BACKENDS)
 def test_a_scenario_is_answered_as_arrow_wants_it(scenario: str, integration_client: Path) -> None:
     with ConformanceServer(scenario) as server:
+        run_client(integration_client, scenario, server.port)
+
+
+@pytest.mark.parametrize("scenario", POLLED_BACKENDS)
+def test_a_scenario_of_polls_is_answered_as_arrow_wants_it(scenario: str, integration_client: Path) -> None:
+    with serving_polls(scenario) as server:
         run_client(integration_client, scenario, server.port)
 
 

@@ -245,9 +245,13 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 
     @handler
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
+        """Admit a new call of pyarrow's server."""
+        return self.admit(info.method, headers)
+
+    def admit(self, method: flight.FlightMethod, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
         """Admit a new call or raise `Unauthenticated`; other errors in headers are left to `call_of`, which can report them better."""
         audit.enter(Subject())
-        is_handshake = info.method == flight.FlightMethod.HANDSHAKE
+        is_handshake = method == flight.FlightMethod.HANDSHAKE
         asked = sealed_request(headers)
         request = None if asked is None else open_request(self._cookies.sealer, asked, time.time())
         if not self._authentication.is_open:
@@ -263,11 +267,11 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
             principal,
             headers,
             granted=granted,
-            cookie=self._cookie_of(info.method, principal, headers),
+            cookie=self._cookie_of(method, principal, headers),
             request=request,
             client=client_of(headers, self._proxy_secret),
         )
-        self._in_flight.enter(goes_on=info.method == flight.FlightMethod.DO_GET)
+        self._in_flight.enter(goes_on=method == flight.FlightMethod.DO_GET)
         # The last step that can fail: only a call that has begun gets `call_completed`, on the same thread.
         middleware.thread_state = ThreadState()
         return middleware

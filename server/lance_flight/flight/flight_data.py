@@ -66,23 +66,24 @@ class SentRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the schema of the rows; `ArrowInvalid` where none was sent."""
+        """Return the schema of the rows; `ArrowInvalid` where the client has sent none, as pyarrow's reader raises."""
         if self._schema is None:
             begun, self._pending = self._pending or self._next(), None
             if begun is None:
                 raise pa.ArrowInvalid("the client sent no schema")
-            self._schema = pa.ipc.read_schema(_message(begun))
+            try:
+                self._schema = pa.ipc.read_schema(_message(begun))
+            except (pa.ArrowException, OSError) as error:
+                raise InvalidInput(f"the schema of the rows cannot be read: {error}") from error
             refuse_dictionaries(self._schema, "the rows of this call", "this port takes no dictionaries")
         return self._schema
 
     def __iter__(self) -> Iterator[Chunk]:
-        """Yield the batches that were sent."""
+        """Yield the batches that were sent; none where there is no schema."""
         try:
             schema = self.schema
         except pa.ArrowInvalid:
-            if self._pending is None and self._schema is None:
-                return
-            raise
+            return
         while (sent := self._next()) is not None:
             if sent.data_header:
                 yield Chunk(pa.ipc.read_record_batch(_message(sent), schema))

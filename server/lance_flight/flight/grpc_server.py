@@ -89,14 +89,15 @@ class _Context:
 
     def begin(self, server: FlightSqlServer, method: flight.FlightMethod) -> None:
         """Admit the call, or raise `Unauthenticated`."""
-        headers: dict[str, list[str | bytes]] = {}
+        headers: dict[str, list[Any]] = {}
         for name, value in self._context.invocation_metadata():
             headers.setdefault(name, []).append(value)
         given = with_api_key(headers)
         if server.is_open and API_KEY in headers:
             # It proves nothing, and many clients may have the same: only the connection tells their sessions apart.
             given.pop(AUTHORIZATION)
-        for name, factory in server.middleware.items():
+        self._middleware[MIDDLEWARE] = server.admission.admit(method, given)
+        for name, factory in server.further_middleware.items():
             begun = factory.start_call(flight.CallInfo(method), given)
             if begun is not None:
                 self._middleware[name] = begun
@@ -176,7 +177,7 @@ class Answers:
         if self.greeting is None:
             raise Unsupported("a Handshake, where clients are known by their certificates")
         said = _HandshakeMessages(messages)
-        self.greeting.authenticate(said, said)
+        self.greeting.answer(said, said)
         yield from said.written or [b""]
 
     def list_actions(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
@@ -186,22 +187,26 @@ class Answers:
             kind = messages_pb.ActionType(type=offered.type, description=offered.description)
             yield kind.SerializeToString()
 
+    def descriptor(self, message: bytes) -> flight.FlightDescriptor:
+        """Decode the descriptor of a call."""
+        return _decoded(flight.FlightDescriptor.deserialize, message, "a FlightDescriptor")
+
     def flight_info(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """GetFlightInfo: returns the schema and the endpoints of a result."""
-        call, tell = context.call(), _teller(context)
-        yield self.dispatch.flight_info(call, _descriptor(messages.only()), tell).serialize()
+        call, descriptor = context.call(), self.descriptor(messages.only())
+        yield self.dispatch.flight_info(call, descriptor, _teller(context)).serialize()
 
     def poll(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """PollFlightInfo: begins a statement, or returns the state of one that has begun."""
-        call, descriptor = context.call(), _descriptor(messages.only())
+        call, descriptor = context.call(), self.descriptor(messages.only())
         with self.dispatch.telling_session(call, _teller(context)):
             answer = self.polled.poll(self.dispatch, call, descriptor)
         yield answer.SerializeToString()
 
     def schema(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """GetSchema: returns the schema of a result."""
-        call = context.call()
-        yield self.dispatch.schema(call, _descriptor(messages.only())).serialize()
+        call, descriptor = context.call(), self.descriptor(messages.only())
+        yield self.dispatch.schema(call, descriptor).serialize()
 
     def do_get(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoGet: streams the rows of one endpoint."""
@@ -238,13 +243,21 @@ class Answers:
 class GrpcServer:
     """Serves what `server` serves at `host`:`port` (0: any free port), with at most `threads` calls at the same time.
 
-    A message of a client has at most `message_limit` bytes.
+    A message of a client has at most `message_limit` bytes. `answers` may be a class that reads other commands as well.
     """
 
     title = "SQL for LanceDB's clients"
 
     def __init__(
-        self, server: FlightSqlServer, *, host: str, port: int, threads: int, message_limit: int, tls: Tls | None = None
+        self,
+        server: FlightSqlServer,
+        *,
+        host: str,
+        port: int,
+        threads: int,
+        message_limit: int,
+        tls: Tls | None = None,
+        answers: type[Answers] = Answers,
     ) -> None:
         self._served, self._host, self._tls = server, host, tls
         self._polled = polled = PolledStatements(server.in_flight)
@@ -252,7 +265,7 @@ class GrpcServer:
             server.dispatch.endpoints, advertised=(REUSED_CONNECTION,), cancel_polled=polled.cancel
         )
         dispatch = server.dispatch.with_endpoints(endpoints)
-        self._answers = Answers(dispatch=dispatch, polled=polled, greeting=server.handshake)
+        self._answers = answers(dispatch=dispatch, polled=polled, greeting=server.handshake)
         self._waiting: dict[int, tuple[float, grpc.ServicerContext]] = {}
         self._stopping = threading.Event()
         self._server = grpc.server(
@@ -360,7 +373,7 @@ class _Watched:
 
 
 class _HandshakeMessages:
-    """Reader and writer for `Handshake.authenticate`, over the messages of the call."""
+    """Reader and writer for `Handshake.answer`, over the messages of the call."""
 
     def __init__(self, messages: _Messages) -> None:
         self._messages = messages
@@ -425,10 +438,6 @@ def _handler(server: GrpcServer, rpc: _Rpc) -> grpc.RpcMethodHandler:
 
 def _teller(context: _Context) -> Tell:
     return partial(context.add_header, SET_COOKIE)
-
-
-def _descriptor(data: bytes) -> flight.FlightDescriptor:
-    return _decoded(flight.FlightDescriptor.deserialize, data, "a FlightDescriptor")
 
 
 def _decoded(deserialize: Callable[[bytes], Any], data: bytes, what: str) -> Any:

@@ -44,6 +44,10 @@ class Handshake(flight.ServerAuthHandler):
 
     @handler
     def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
+        """Answer a Handshake of pyarrow's server."""
+        self.answer(outgoing, incoming)
+
+    def answer(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
         """Answer a password in a message with a token; a credential in a header is accepted whatever the message contains.
 
         A client that is still writing when the answer comes may abort, so its message is read first.

@@ -106,19 +106,17 @@ class FlightSqlServer(flight.FlightServerBase):
         self.tls = tls
         self.is_open = authentication.is_open
         self.handshake = None if authentication.has_certificates else handshake
-        self.middleware: Mapping[str, flight.ServerMiddlewareFactory] = {
-            MIDDLEWARE: CallMiddlewareFactory(
-                self.in_flight, backend, authentication, handshake, self.dispatch.cookies, proxy_secret=proxy_secret
-            ),
-            **middleware,
-        }
+        self.admission = CallMiddlewareFactory(
+            self.in_flight, backend, authentication, handshake, self.dispatch.cookies, proxy_secret=proxy_secret
+        )
+        self.further_middleware = middleware
         super().__init__(
             (bracketed(host), port),
             auth_handler=self.handshake,
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
             verify_client=tls is not None and tls.client_ca is not None,
             root_certificates=None if tls is None else tls.client_ca,
-            middleware=self.middleware,
+            middleware={MIDDLEWARE: self.admission, **middleware},
         )
 
     @property

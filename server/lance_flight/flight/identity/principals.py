@@ -80,7 +80,7 @@ def credential_of(headers: Mapping[str, Sequence[str | bytes]]) -> Credential | 
     raise Unauthenticated(f"header {AUTHORIZATION} is neither Basic nor Bearer")
 
 
-def with_api_key(headers: Mapping[str, Sequence[str | bytes]]) -> dict[str, Sequence[str | bytes]]:
+def with_api_key(headers: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     """Return headers with an API key as the bearer token that it is; raise `Unauthenticated` where both are there, or several.
 
     >>> with_api_key({"x-api-key": ["sk"]})
@@ -92,7 +92,7 @@ def with_api_key(headers: Mapping[str, Sequence[str | bytes]]) -> dict[str, Sequ
         return others
     if len(keys) > 1 or headers.get(AUTHORIZATION):
         raise Unauthenticated(f"the call has several credentials; expected one {API_KEY}, or {AUTHORIZATION} instead")
-    return {**others, AUTHORIZATION: [f"Bearer {keys[0]!s}"]}
+    return {**others, AUTHORIZATION: [f"Bearer {keys[0]}"]}
 
 
 def _basic(encoded: str) -> Basic:
