@@ -510,9 +510,14 @@ class Engine:
         columns = self._described(name, access, temporary).primary_key
         return (primary_key_name(name.name), columns) if columns else None
 
-    def is_partitioned(self, name: TableName, access: Access = UNLIMITED) -> bool:
-        """Return whether a table has partitions."""
-        return self.root.guarded(access).read(name, lambda table: table.is_partitioned)
+    def partitioned_tables(self, access: Access = UNLIMITED) -> set[TableName]:
+        """Return the names of the tables with partitions."""
+        with listing():
+            return {name for name, is_partitioned in self.root.guarded(access).kinds().items() if is_partitioned}
+
+    def declare(self, name: TableName, access: Access = UNLIMITED) -> str:
+        """Return where another engine is to write a new plain table."""
+        return self.root.guarded(access).declare(name)
 
     def places(self, name: TableName, access: Access = UNLIMITED) -> list[TablePlace]:
         """Return the places of all partition tables of a table, or its own; `Refused` without SELECT on all rows and columns."""

@@ -6,7 +6,7 @@ The dispatch knows no engine: it decodes commands, calls a `Backend` and encodes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -298,8 +298,12 @@ class Backend(Protocol):
         """Return the primary key of one table that `tables` has listed, None without one; `NotFound` as `table_schema`."""
         ...
 
-    def is_partitioned(self, caller: Caller, table: TableEntry) -> bool:
-        """Return whether a table has partitions; false for a view, and `NotFound` for a table that was dropped."""
+    def partitioned_tables(self, caller: Caller) -> Collection[tuple[str, str]]:
+        """Return the schemas and names of the tables with partitions that the caller may see."""
+        ...
+
+    def declare(self, caller: Caller, db_schema: str, name: str) -> str:
+        """Return where the caller's own engine is to write a new plain table, which the caller may make."""
         ...
 
     def places(self, caller: Caller, table: TableEntry) -> Sequence[TablePlace]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -332,9 +332,12 @@ class EngineBackend:
         found = self._engine.primary_key(TableName(table.db_schema, table.name), scope.access, scope.temporary)
         return None if found is None else PrimaryKey(*found)
 
-    def is_partitioned(self, caller: Caller, table: TableEntry) -> bool:
-        scope = self._scope(caller, None)
-        return table.type == TABLE and self._engine.is_partitioned(TableName(table.db_schema, table.name), scope.access)
+    def partitioned_tables(self, caller: Caller) -> Collection[tuple[str, str]]:
+        names = self._engine.partitioned_tables(self._access(caller, self._session(caller)))
+        return {(name.db_schema, name.name) for name in names}
+
+    def declare(self, caller: Caller, db_schema: str, name: str) -> str:
+        return self._engine.declare(TableName(db_schema, name), self._access(caller, self._session(caller)))
 
     def places(self, caller: Caller, table: TableEntry) -> Sequence[TablePlace]:
         scope = self._scope(caller, None)

@@ -189,9 +189,9 @@ class RestCall:
         """Return the places of the partition tables of a table, or its own."""
         return self.backend.places(self.caller, self.entry(table))
 
-    def is_partitioned(self, table: TableEntry) -> bool:
+    def is_partitioned(self, table: TableId) -> bool:
         """Return whether a table has partitions."""
-        return self.backend.is_partitioned(self.caller, table)
+        return (table.db_schema, table.name) in self.backend.partitioned_tables(self.caller)
 
     @property
     def is_lancedb(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Mapping
 from enum import IntEnum
@@ -95,7 +96,7 @@ _OF_ABSENT: Mapping[str, tuple[HTTPStatus, Code]] = {
     # LanceDB's clients take any 404 for a table that is not there.
     "column": (HTTPStatus.BAD_REQUEST, Code.COLUMN_NOT_FOUND),
 }
-"""What is absent, by the first of these nouns among the first words of the message: `no index 'v'`."""
+"""Answers for things that are absent, by their nouns in the message."""
 
 _OF_PRESENT: Mapping[str, tuple[HTTPStatus, Code]] = {
     "schema": (HTTPStatus.CONFLICT, Code.NAMESPACE_EXISTS),
@@ -103,9 +104,12 @@ _OF_PRESENT: Mapping[str, tuple[HTTPStatus, Code]] = {
     "tag": (HTTPStatus.CONFLICT, Code.TAG_EXISTS),
     "branch": (HTTPStatus.CONFLICT, Code.BRANCH_EXISTS),
 }
-"""What exists already. LanceDB's clients know a table that exists by the status 400 and the words `already exists`."""
+"""Answers for things that exist already. LanceDB's clients know a table that exists by the status 400 and the words `already exists`."""
 
-_FIRST_WORDS = 3
+_ABSENT = re.compile(r"\b(?:no|an) (\w+) ?'?")
+"""Matches the thing that is absent: `table 't' has no version 3`, `no index 'v'`."""
+_PRESENT = re.compile(r"^(\w+) '|\ban (index) ")
+"""Matches the thing that exists: `branch 'b' is there already`, `table 't' has an index v`."""
 MOST_MESSAGE = 8_000
 
 
@@ -134,9 +138,9 @@ def answer_error(error: BaseException, instance: str) -> tuple[HTTPStatus, dict[
 
 def _classify(error: LanceFlightError) -> tuple[HTTPStatus, Code]:
     status = next(_ANSWERS[kind] for kind in type(error).__mro__ if kind in _ANSWERS)
-    nouns = {NotFound: _OF_ABSENT, AlreadyExists: _OF_PRESENT}.get(type(error), {})
-    words = str(error).split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
-    return next((nouns[word] for word in words if word in nouns), status)
+    nouns, pattern = (_OF_PRESENT, _PRESENT) if isinstance(error, AlreadyExists) else (_OF_ABSENT, _ABSENT)
+    found = pattern.search(str(error)) if isinstance(error, NotFound | AlreadyExists) else None
+    return status if found is None else nouns.get(found[found.lastindex or 0], status)
 
 
 def _body(text: str, code: Code, instance: str) -> dict[str, object]:

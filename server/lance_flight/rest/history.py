@@ -102,7 +102,7 @@ def update_tag(call: RestCall) -> RestAnswer:
 
 
 def _branches(call: RestCall) -> list[dict[str, Any]]:
-    if not call.is_partitioned(call.entry(call.newest)):
+    if not call.is_partitioned(call.newest):
         return []
     found: list[dict[str, Any]] = call.rows(f"SELECT * FROM {call.newest.metadata('branches')}").to_pylist()  # noqa: S608
     return found

@@ -53,7 +53,7 @@ def create_index(call: RestCall) -> RestAnswer:
             for option in ("min_ngram_length", "max_ngram_length", "prefix_only")
             if option in call.json
         }
-    if not call.is_partitioned(call.entry(call.newest)):
+    if not call.is_partitioned(call.newest):
         # An index of a plain table is LanceDB's: of all rows, however few. Small partition tables are searched as fast without.
         options["min_rows"] = 1
     said = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())

@@ -7,7 +7,7 @@ from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupport
 from lance_flight.rest import partitions
 from lance_flight.rest.call import RestAnswer, RestCall
 from lance_flight.rest.names import namespace_of, schema_of
-from lance_flight.rest.tables import page, visible_tables
+from lance_flight.rest.tables import page
 
 
 def _schemas(call: RestCall) -> set[tuple[str, ...]]:
@@ -24,11 +24,8 @@ def list_namespaces(call: RestCall) -> RestAnswer:
     known, size = _schemas(call), len(call.parts)
     if call.parts in known:
         names = {path[size] for path in known if len(path) == size + 1 and path[:size] == call.parts}
-        names |= {
-            each.name
-            for each in visible_tables(call)
-            if schema_of(call.parts) == each.db_schema and call.is_partitioned(each)
-        }
+        db_schema = schema_of(call.parts)
+        names |= {name for schema, name in call.backend.partitioned_tables(call.caller) if schema == db_schema}
     else:
         names = set(partitions.list_namespaces(call))
     found, token = page(call, names)

@@ -67,6 +67,7 @@ ROUTES = (
     Route(f"{_TABLE}/describe", "DescribeTable", tables.describe_table, "SELECT", m.DescribeTableRequest),
     Route(f"{_TABLE}/exists", "TableExists", tables.table_exists, "SELECT", m.TableExistsRequest),
     Route(f"{_TABLE}/create", "CreateTable", tables.create_table, "DDL", body=Body.ROWS),
+    Route(f"{_TABLE}/declare", "DeclareTable", tables.declare_table, "DDL", m.DeclareTableRequest),
     Route(f"{_TABLE}/drop", "DropTable", tables.drop_table, "DDL", m.DropTableRequest),
     Route(f"{_TABLE}/rename", "RenameTable", tables.rename_table, "DDL", m.RenameTableRequest),
     Route(f"{_TABLE}/stats", "GetTableStats", tables.stats, "SELECT", m.GetTableStatsRequest),
@@ -146,7 +147,6 @@ ROUTES = (
         for path, operation in (
             (f"{_TABLE}/register", "RegisterTable"),
             (f"{_TABLE}/deregister", "DeregisterTable"),
-            (f"{_TABLE}/declare", "DeclareTable"),
             (f"{_TABLE}/clone", "CloneTable"),
             (f"{_TABLE}/schema_metadata/update", "UpdateTableSchemaMetadata"),
             (f"{_TABLE}/update_field_metadata", "UpdateFieldMetadata"),

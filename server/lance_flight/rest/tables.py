@@ -105,6 +105,13 @@ def create_table(call: RestCall) -> RestAnswer:
     return RestAnswer({"version": call.version(table)})
 
 
+def declare_table(call: RestCall) -> RestAnswer:
+    """Return where the caller's own engine is to write a new plain table."""
+    table = call.newest
+    location = call.backend.declare(call.caller, table.db_schema, table.name)
+    return RestAnswer({"location": location, "managed_versioning": False})
+
+
 def _creation_options(call: RestCall) -> dict[str, str]:
     """Return the options of a new table, by their names in an ingest; other properties are refused, since they would be lost."""
     said: dict[str, Any] = {}

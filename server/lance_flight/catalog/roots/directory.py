@@ -137,6 +137,26 @@ class Root(TableResolver):
         self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
     ) -> StagedTable:
         """Return a new table, made by `build` in a private place, that has no name until it is published."""
+        self._check_new(name, partitioned=partitioned, replace=replace)
+        place = self._new_place(name, partitioned=partitioned)
+        with ExitStack() as held:
+            private = held.enter_context(private_place(self.store))
+            count = build(private.new)
+            table = self._recorded(PartitionedNamespace(private.new)) if partitioned else PlainTable(private.new)
+            publish = partial(self._publish, table, private, name, place, replace=replace)
+            return StagedTable(name, table, count, publish, held.pop_all())
+
+    def declare(self, name: TableName) -> str:
+        """Return where another engine is to write a new plain table; the table is there once it has done so."""
+        self._check_new(name, partitioned=False, replace=False)
+        if self.has(name):
+            raise AlreadyExists(f"table {name.name!r} is there already")
+        if not (self._is_directory(name.db_schema) and self._finds_directories(name.db_schema)):
+            raise Unsupported(f"table {name.name!r} is found by its row in __manifest; expected rows to make it with")
+        return self._new_place(name, partitioned=False).uri
+
+    def _check_new(self, name: TableName, *, partitioned: bool, replace: bool) -> None:
+        """Refuse a table that may not be made, or whose name may not be."""
         if self.is_temporary(name):
             raise AlreadyExists(
                 f"table {name.name!r} is a temporary one of this session, which would hide a lasting one"
@@ -155,13 +175,6 @@ class Root(TableResolver):
         is_replaced = replace and not partitioned and name in self._listed()
         if not is_replaced:
             self._check_schema(name, partitioned=partitioned)
-        place = self._new_place(name, partitioned=partitioned)
-        with ExitStack() as held:
-            private = held.enter_context(private_place(self.store))
-            count = build(private.new)
-            table = self._recorded(PartitionedNamespace(private.new)) if partitioned else PlainTable(private.new)
-            publish = partial(self._publish, table, private, name, place, replace=replace)
-            return StagedTable(name, table, count, publish, held.pop_all())
 
     def drop(self, name: TableName, begin: Callable[[], None] = _nothing) -> None:
         """Remove a table and all its data, for every reader at once; `begin` is called before anything is removed, and may refuse it."""
