@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
@@ -78,7 +77,7 @@ class RestCall:
     json: Mapping[str, Any] = field(default_factory=dict)
     read: Read = lambda _: b""
 
-    @cached_property
+    @property
     def table(self) -> TableId:
         """The table that the identifier names, at the version, branch or tag that the request says."""
         version = self.json.get("version")
@@ -140,14 +139,13 @@ class RestCall:
         """Run a statement; return the number of rows that it affected."""
         return self.backend.update(self.caller, sql, parameters=parameters)
 
-    def ingest(self, target: IngestTarget) -> int:
-        """Store the rows of the body, an Arrow stream, in one commit."""
+    def ingest(self, target: IngestTarget, rows: pa.RecordBatchReader | None = None) -> int:
+        """Store the rows of the body in one commit, those of `open_rows` if they are open already."""
         what = f"the rows for table {target.table!r}"
-        return self.backend.ingest(self.caller, target, self.checked(self.stream, what))
+        return self.backend.ingest(self.caller, target, self.checked(rows or self.open_rows(), what))
 
-    @cached_property
-    def stream(self) -> pa.RecordBatchReader:
-        """The rows of the body, read as they come; `InvalidInput` if it does not begin with a schema."""
+    def open_rows(self) -> pa.RecordBatchReader:
+        """Return the rows of the body, read as they come; `InvalidInput` if it does not begin with a schema."""
         try:
             return pa.ipc.open_stream(pa.PythonFile(_Reading(self.read), mode="r"))
         except (OSError, pa.ArrowException) as error:

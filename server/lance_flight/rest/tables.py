@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from lance_flight.backend_values import IfExists
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
@@ -87,7 +89,8 @@ def create_table(call: RestCall) -> RestAnswer:
     """Create a table with the rows of the body; `lance_flight.partition_by` among the properties or storage options partitions it."""
     mode = call.query.get("mode", "create").lower().replace("_", "")
     table = call.newest
-    options = _creation_options(call)
+    rows = call.open_rows()
+    options = _creation_options(call, rows.schema)
     if mode not in ("create", "existok", "overwrite"):
         raise InvalidInput(f"mode {mode!r}; expected create, exist_ok or overwrite")
     target = IngestTarget(
@@ -98,7 +101,7 @@ def create_table(call: RestCall) -> RestAnswer:
         options=tuple(options.items()),
     )
     try:
-        call.ingest(target)
+        call.ingest(target, rows)
     except AlreadyExists:
         if mode != "existok":
             raise
@@ -112,7 +115,7 @@ def declare_table(call: RestCall) -> RestAnswer:
     return RestAnswer({"location": location, "managed_versioning": False})
 
 
-def _creation_options(call: RestCall) -> dict[str, str]:
+def _creation_options(call: RestCall, schema: pa.Schema) -> dict[str, str]:
     """Return the options of a new table, by their names in an ingest; other properties are refused, since they would be lost."""
     said: dict[str, Any] = {}
     for name in ("storage_options", "properties"):
@@ -125,7 +128,7 @@ def _creation_options(call: RestCall) -> dict[str, str]:
             if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
                 raise InvalidInput(f"{name} is {found!r}; expected an object of texts")
             said |= found
-    metadata = call.stream.schema.metadata or {}
+    metadata = schema.metadata or {}
     said |= {key.decode(): value.decode() for key, value in metadata.items() if key.startswith(OPTION.encode())}
     header = call.headers.get("lance-flight-partition-by")
     if header:

@@ -1,0 +1,265 @@
+"""Attacks on the REST catalog: other tenants' rows, masked columns, wrong tokens, tricks in names, and bodies that are too large, too slow or no rows."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pyarrow as pa
+import pytest
+from lancedb.remote.errors import HttpError
+
+from tests.lancedb.rest_server import connect, serving_rest
+from tests.service.principals import rows, token_of, tokens_file
+from tests.service.server_process import Server
+
+POLICIES = """
+[roles.owner]
+members = ["owner"]
+grants = ["ALL ON *"]
+
+[roles.tenants]
+members = ["alice"]
+grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER", "SELECT (id, NULL AS income, v) ON people"]
+"""
+SECRET = 987_654_321
+VECTORS = pa.list_(pa.float32(), 2)
+EVENTS = pa.table({"tenant": ["alice", "bob"], "n": [1, SECRET], "v": pa.array([[0.0, 1.0], [1.0, 0.0]], VECTORS)})
+PEOPLE = pa.table({"id": [1, 2], "income": [SECRET, SECRET + 1], "v": pa.array([[0.0, 1.0], [1.0, 0.0]], VECTORS)})
+
+
+class Asked:
+    """A server of two tenants, asked by plain HTTP."""
+
+    def __init__(self, server: Server, address: str) -> None:
+        self.server, self.address = server, address
+        self.host, self.port = urlsplit(address).hostname or "", urlsplit(address).port or 0
+
+    def ask(
+        self, path: str, body: object = None, *, name: str | None = "alice", headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """The status and the body of an answer."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        said = {} if name is None else {"x-api-key": token_of(name)}
+        payload = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+        method = "GET" if path.endswith("list") or path == "/v1/table" else "POST"
+        try:
+            connection.request(method, path, payload if method == "POST" else None, said | (headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def code(self, path: str, body: object = None, **more: Any) -> tuple[int, int]:
+        """The status and the code of an error."""
+        status, text = self.ask(path, body, **more)
+        return status, json.loads(text)["code"]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    folder = tmp_path_factory.mktemp("attacked")
+    tokens, policies = tokens_file(folder / "tokens", ("alice", "bob", "owner")), folder / "policies"
+    policies.write_text(POLICIES)
+    limits = ["--ingest-idle-timeout", "2", "--parameter-limit", "1MiB", "--batch-limit", "1MiB"]
+    with serving_rest(folder / "root", "--tokens-file", tokens, "--policy-file", str(policies), *limits) as (
+        server,
+        address,
+    ):
+        owner = connect(address, token_of("owner"))
+        owner.create_table("events", EVENTS.replace_schema_metadata({"lance_flight.partition_by": "tenant"}))
+        owner.create_table("people", PEOPLE)
+        owner.create_table("hidden", PEOPLE)
+        yield Asked(server, address)
+
+
+QUERIES = {
+    "all rows": {"k": 10, "vector": []},
+    "a filter that ends its brackets": {"k": 10, "vector": [], "filter": "true) OR (true"},
+    "a filter with a comment": {"k": 10, "vector": [], "filter": "true -- "},
+    "a union in a filter": {"k": 10, "vector": [], "filter": "n IN (SELECT n FROM events) OR true"},
+    "a filter of a search": {"k": 10, "vector": [1.0, 0.0], "filter": "tenant = 'bob' OR true"},
+    "a search": {"k": 10, "vector": [1.0, 0.0]},
+    "a filter after a search": {"k": 10, "vector": [1.0, 0.0], "filter": "n > 1", "prefilter": False},
+    "several vectors": {"k": 10, "vector": [[1.0, 0.0], [0.0, 1.0]]},
+    "a column with a subquery": {"k": 10, "vector": [], "columns": {"x": "(SELECT max(income) FROM hidden)"}},
+    "another table's column": {"k": 10, "vector": [], "columns": ["income"]},
+    "an order": {"k": 10, "vector": [], "order_by": [{"column_name": "n", "ascending": False}]},
+    "an old version": {"k": 10, "vector": [], "version": 1},
+}
+
+
+@pytest.mark.parametrize("table", ["events", "people", "hidden"])
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
+def test_no_query_returns_what_is_hidden(asked: Asked, query: dict[str, Any], table: str) -> None:
+    for operation, body in (("query", query), ("explain_plan", {"query": query}), ("analyze_plan", query)):
+        status, answer = asked.ask(f"/v1/table/{table}/{operation}", body)
+        assert str(SECRET).encode() not in answer
+        if operation == "query" and status == 200:
+            found = pa.ipc.open_file(answer).read_all()
+            values = [value for column in found.columns for value in column.to_pylist()]
+            assert not {SECRET, SECRET + 1, "bob"} & {each for each in values if not isinstance(each, list)}
+
+
+DENIED = {
+    "describe": ({}, 404),
+    "count_rows": ({}, 404),
+    "stats": ({}, 404),
+    "drop": ({}, 404),
+    "delete": ({"predicate": "true"}, 404),
+    "update": ({"updates": [["income", "1"]]}, 404),
+    "add_columns": ({"new_columns": [{"name": "x", "expression": "income"}]}, 404),
+    "create_index": ({"column": "id", "index_type": "BTREE"}, 404),
+    "index/list": ({}, 404),
+    "tags/create": ({"tag": "x", "version": 1}, 404),
+    "restore": ({"version": 1}, 404),
+}
+
+
+@pytest.mark.parametrize(("operation", "expected"), DENIED.items(), ids=DENIED.keys())
+def test_a_table_without_grant_is_as_if_it_were_not_there(
+    asked: Asked, operation: str, expected: tuple[dict[str, Any], int]
+) -> None:
+    body, status = expected
+    path = f"/v1/table/hidden/{operation}"
+    if operation == "index/list":
+        connection_status, _ = asked.ask(path + "/", body)
+        assert connection_status == status
+        return
+    assert asked.ask(path, body)[0] in (status, 403)
+    assert rows(asked.server.uri, "owner", "SELECT count(*), sum(income) FROM hidden") == [(2, 2 * SECRET + 1)]
+
+
+def test_changes_keep_to_the_rows_of_their_tenant(asked: Asked) -> None:
+    alice = connect(asked.address, token_of("alice")).open_table("events")
+    assert alice.count_rows() == 1
+    assert alice.delete("tenant = 'bob' OR n > 1").num_deleted_rows == 0
+    assert alice.update(where="n > 1", values={"n": 0}).rows_updated == 0
+    with pytest.raises(HttpError, match="refused"):
+        alice.add(EVENTS.slice(1))
+    with pytest.raises(HttpError, match="refused"):
+        alice.merge_insert("n").when_not_matched_insert_all().execute(EVENTS.slice(1).set_column(1, "n", pa.array([5])))
+    merged = alice.merge_insert("n").when_not_matched_by_source_delete("n > 1").execute(EVENTS.slice(0, 1))
+    assert merged.num_deleted_rows == 0
+    assert rows(asked.server.uri, "owner", "SELECT tenant, n FROM events ORDER BY n") == [("alice", 1), ("bob", SECRET)]
+    # Places of files are for callers who read all of a table.
+    for path in ("events", "people"):
+        assert "location" not in json.loads(asked.ask(f"/v1/table/{path}/describe")[1])
+    assert asked.code("/v1/namespace/events/list") == (403, 15)
+
+
+TOKENS = {
+    "none": ({}, 401),
+    "a wrong key": ({"x-api-key": "guessed"}, 401),
+    "a wrong token": ({"authorization": "Bearer guessed"}, 401),
+    "another scheme": ({"authorization": "Digest x"}, 401),
+    "two credentials": ({"authorization": f"Bearer {token_of('owner')}", "x-api-key": token_of("alice")}, 401),
+    "a right token": ({"authorization": f"Bearer {token_of('alice')}"}, 200),
+}
+
+
+@pytest.mark.parametrize(("headers", "status"), TOKENS.values(), ids=TOKENS.keys())
+def test_a_token_is_asked_for(asked: Asked, headers: dict[str, str], status: int) -> None:
+    assert asked.ask("/v1/table", name=None, headers=headers)[0] == status
+    assert asked.ask("/v1/table/events/count_rows", name=None, headers=headers)[0] == status
+
+
+PATHS = {
+    "a way up": "/v1/table/../describe",
+    "a way up, encoded": "/v1/table/%2e%2e%2f%2e%2e%2fetc/describe",
+    "a name with a way up": "/v1/table/a$..$b/describe",
+    "an absolute path": "/v1/table/%2fetc%2fpasswd/describe",
+    "a version in a name": "/v1/table/events@1/describe",
+    "a quote in a name": "/v1/table/events%22/describe",
+    "NUL": "/v1/table/ev%00ents/describe",
+    "a hidden table of metadata": "/v1/table/events$partitions/describe",
+    "an empty part": "/v1/table/a$$b/describe",
+    "a long name": f"/v1/table/{'x' * 5000}/describe",
+    "many parts": f"/v1/table/{'$'.join('x' * 100)}/describe",
+    "a long delimiter": "/v1/table/events/describe?delimiter=123456789",
+    "a delimiter that is a way up": f"/v1/table/{quote('..a..b', safe='')}/describe?delimiter=.",
+    "another delimiter": "/v1/table/private|key/describe?delimiter=|",
+    "the root as a table": "/v1/table/$/describe",
+    "the private directory": "/v1/table/.lance-flight/describe",
+}
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+def test_a_name_leads_nowhere_but_to_tables(asked: Asked, path: str) -> None:
+    for operation in ("describe", "drop", "declare", "query"):
+        status, answer = asked.ask(path.replace("describe", operation), {"k": 1, "vector": []}, name="owner")
+        if status == 200:
+            place = Path(json.loads(answer)["location"])
+            assert operation == "declare"
+            assert place.parent == asked.server.root
+        else:
+            assert status in (400, 404, 406), answer
+
+
+BODIES = {
+    "no JSON": (b"{", 400),
+    "a list": (b"[1]", 400),
+    "too large": (b'{"x": "' + b"x" * (2 << 20) + b'"}', 413),
+    "deeply nested": (b'{"x":' * 20_000 + b"1" + b"}" * 20_000, 400),
+    "a version of another type": ({"version": "1"}, 400),
+    "a negative version": ({"version": -1}, 400),
+    "a huge limit": ({"k": 10**30, "vector": []}, 200),
+    "a vector of texts": ({"k": 1, "vector": ["x"]}, 400),
+    "NaN": (b'{"k": 1, "vector": [NaN, 1]}', 400),
+    "another length": ({"k": 1, "vector": [1.0]}, 400),
+    "a nested text query": ({"k": 1, "full_text_query": {"query": {"boolean": {"must": [{"boolean": {}}]}}}}, 400),
+}
+
+
+@pytest.mark.parametrize(("body", "status"), BODIES.values(), ids=BODIES.keys())
+def test_a_body_is_checked(asked: Asked, body: object, status: int) -> None:
+    assert asked.ask("/v1/table/events/query", body)[0] == status
+
+
+def test_rows_are_checked(asked: Asked) -> None:
+    rows_type = {"content-type": "application/vnd.apache.arrow.stream"}
+    for body in (b"", b"no rows", encoded(EVENTS)[:-200]):
+        assert asked.ask("/v1/table/events/insert", body, name="owner", headers=rows_type)[0] == 400
+    large = pa.table({"tenant": ["x" * (3 << 20)], "n": [1], "v": pa.array([[1.0, 1.0]], VECTORS)})
+    assert asked.ask("/v1/table/events/insert", encoded(large), name="owner", headers=rows_type)[0] == 413
+    assert rows(asked.server.uri, "owner", "SELECT count(*) FROM events") == [(2,)]
+
+
+def encoded(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def test_slow_bodies_end_and_hold_up_nobody(asked: Asked) -> None:
+    head = "POST /v1/table/events/insert HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-length: 1000000\r\n\r\n"
+    slow = [socket.create_connection((asked.host, asked.port)) for _ in range(20)]
+    for connection in slow:
+        connection.sendall(head.format(token_of("owner")).encode() + encoded(EVENTS)[:100])
+    begun = time.monotonic()
+    assert asked.ask("/v1/table/events/count_rows") == (200, b"1")
+    for connection in slow:
+        connection.settimeout(20)
+        assert connection.recv(100).startswith((b"HTTP/1.1 408", b"HTTP/1.1 400"))
+        connection.close()
+    assert time.monotonic() - begun < 20
+    assert rows(asked.server.uri, "owner", "SELECT count(*) FROM events") == [(2,)]
+
+
+def test_operations_that_are_not_offered_say_so(asked: Asked, tmp_path: Path) -> None:
+    for operation in ("register", "clone", "multipart_write/create", "set_lsm_write_spec", "version/create"):
+        assert asked.code(f"/v1/table/events/{operation}", {}, name="owner") == (406, 0)
+    status, document = asked.ask("/v1/nowhere")
+    assert (status, json.loads(document)["code"]) == (404, 4)
+    connection = http.client.HTTPConnection(asked.host, asked.port, timeout=10)
+    connection.request("GET", "/v1/openapi.json")
+    paths = json.loads(connection.getresponse().read())["paths"]
+    assert paths["/v1/table/{id}/query"]["post"]["operationId"] == "QueryTable"
+    connection.close()

@@ -1,0 +1,119 @@
+"""Partitioned tables over REST: as tables, and as namespaces that other engines walk to the Lance tables inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace_urllib3_client.models as m
+import lancedb
+import pyarrow as pa
+import pytest
+from lance.namespace import RestNamespace
+
+from tests.lancedb.rest_server import connect, serving_rest
+from tests.service.server_process import Server
+
+ROWS = pa.table(
+    {
+        "id": pa.array(range(30), pa.int64()),
+        "tenant": ["abc"[n % 3] for n in range(30)],
+        "vector": pa.array([[float(n), 1.0] for n in range(30)], pa.list_(pa.float32(), 2)),
+    }
+)
+BY_TENANT = {"lance_flight.partition_by": "tenant"}
+
+
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
+    with serving_rest(tmp_path_factory.mktemp("rest") / "root") as found:
+        yield found
+
+
+def encoded(rows: pa.Table) -> bytes:
+    """Rows as the body of a request."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def walked(namespace: RestNamespace, path: list[str]) -> Iterator[tuple[list[str], Any]]:
+    """The tables below a namespace, as stock Lance opens them at their versions."""
+    for name in namespace.list_namespaces(m.ListNamespacesRequest(id=path)).namespaces:
+        yield from walked(namespace, [*path, name])
+    for name in namespace.list_tables(m.ListTablesRequest(id=path)).tables:
+        found = namespace.describe_table(m.DescribeTableRequest(id=[*path, name]))
+        yield [*path, name], lance.dataset(found.location, version=found.version)
+
+
+def test_a_table_is_partitioned_by_the_metadata_of_its_schema(rest: tuple[Server, str]) -> None:
+    server, address = rest
+    table = connect(address).create_table("by_tenant", ROWS.replace_schema_metadata(BY_TENANT))
+    assert server.value('SELECT count(*) FROM "by_tenant$partitions"') == 3
+    assert {row["tenant"] for row in table.search([4.0, 1.0]).where("tenant = 'b'").limit(20).to_list()} == {"b"}
+    numbers = table.search().with_row_id(with_row_id=True).to_arrow()["_rowid"]
+    assert numbers.type == pa.uint64()
+    assert len(set(numbers.to_pylist())) == 30
+    branch = table.branches.create("trial")
+    branch.delete("id < 10")
+    assert (branch.count_rows(), table.count_rows()) == (20, 30)
+    table.branches.delete("trial")
+    assert table.branches.list() == {}
+    version = table.version
+    merged = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(ROWS.slice(20))
+    assert (merged.num_updated_rows, merged.num_inserted_rows, table.version) == (10, 0, version + 1)
+
+
+def test_a_partitioned_table_is_walked_as_a_namespace(rest: tuple[Server, str]) -> None:
+    server, address = rest
+    namespace = RestNamespace(uri=address)
+    request = m.CreateTableRequest(id=["walked"], mode="Create", properties=BY_TENANT)
+    namespace.create_table(request, encoded(ROWS))
+    assert "walked" in namespace.list_namespaces(m.ListNamespacesRequest(id=[])).namespaces
+    assert namespace.describe_table(m.DescribeTableRequest(id=["walked"])).location is None
+    found = {tuple(path): dataset.to_table() for path, dataset in walked(namespace, ["walked"])}
+    stored = server.rows('SELECT object_id, read_version FROM "walked$partitions"')
+    assert {"$".join(path[1:]) for path in found} == {name for name, _ in stored}
+    assert sorted(number for rows in found.values() for number in rows["id"].to_pylist()) == list(range(30))
+    # The version that readers of the service see, whatever was written there behind its back.
+    (path, dataset), *_ = walked(namespace, ["walked"])
+    dataset.delete("true")
+    again = namespace.describe_table(m.DescribeTableRequest(id=path))
+    assert again.version == dataset.version - 1
+    assert connect(address).open_table("walked").count_rows() == 30
+
+
+def test_a_namespace_connection_reads_and_writes_plain_tables_itself(rest: tuple[Server, str]) -> None:
+    server, address = rest
+    for name, operations in (("itself", None), ("pushed", ["QueryTable", "CreateTable"])):
+        db = lancedb.connect_namespace("rest", {"uri": address}, namespace_client_pushdown_operations=operations)
+        table = db.create_table(name, ROWS)
+        table.add(ROWS)
+        assert len(table.search([4.0, 1.0]).limit(3).to_arrow()) == 3
+        assert server.value(f"SELECT count(*) FROM {name}") == 60
+    db.create_namespace(["inner"])
+    db.create_table("inside", ROWS, namespace_path=["inner"])
+    assert list(db.list_tables(namespace_path=["inner"]).tables) == ["inside"]
+    assert server.value("SELECT count(*) FROM inner.inside") == 30
+    db.drop_table("inside", namespace_path=["inner"])
+    db.drop_namespace(["inner"])
+    assert "inner" not in db.list_namespaces([]).namespaces
+
+
+def test_pages_and_the_document(rest: tuple[Server, str], tmp_path: Path) -> None:
+    _, address = rest
+    db = connect(address)
+    for number in range(5):
+        db.create_table(f"page{number}", ROWS)
+    found, token = [], None
+    while True:
+        page = db.list_tables(page_token=token, limit=2)
+        found += page.tables
+        token = page.page_token
+        if not token:
+            break
+    assert found == sorted(found)
+    assert {f"page{number}" for number in range(5)} <= set(found)
