@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
+from lance_flight.model.index_kinds import KINDS
 
 from tests.catalog.aging import age
 from tests.stock import manifest, stored_tables
@@ -64,6 +66,10 @@ def test_every_table_has_the_index_after_one_commit(engine: Engine) -> None:
     for stored in stored_tables(Path(engine.root.store.uri) / "t"):
         assert "ScalarIndexQuery" in stored.dataset.scanner(filter="id = 4").explain_plan()
     assert rows(engine, "SELECT p FROM t WHERE id = 4") == [{"p": 1}]
+
+
+def test_a_process_that_builds_an_index_is_sent_each_kind() -> None:
+    assert all(pickle.loads(pickle.dumps(kind)) is kind for kind in KINDS.values())  # noqa: S301 - of this process
 
 
 def test_a_second_run_does_what_is_new(engine: Engine) -> None:

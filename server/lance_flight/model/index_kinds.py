@@ -97,6 +97,10 @@ class IndexKind:
     rows_of_part: int = 4096
     lookups: frozenset[Lookup] = frozenset()
 
+    def __reduce__(self) -> tuple[Callable[[str], IndexKind], tuple[str]]:
+        # Processes that build an index are sent its kind, whose mappings of options cannot all be pickled.
+        return index_kind, (self.name,)
+
     @property
     def is_quantised(self) -> bool:
         """True if the index stores quantised vectors: the numbers of learnt pieces that they are made of."""

@@ -228,15 +228,19 @@ class _Exchange:
 
     def read(self, size: int) -> bytes:
         """Return at most so many bytes of the body; fewer only at its end."""
+        if self._has_more and not 0 <= size <= len(self._rest):
+            self._rest = anyio.from_thread.run(self._fill, size)
+        taken = len(self._rest) if size < 0 else size
+        found, self._rest = self._rest[:taken], self._rest[taken:]
+        return found
+
+    async def _fill(self, size: int) -> bytes:
+        """Return the rest of the body that is here, once that has so many bytes."""
         parts, found = [self._rest], len(self._rest)
         while self._has_more and (size < 0 or found < size):
-            part = anyio.from_thread.run(self._next, self.waits[0])
-            parts.append(part)
-            found += len(part)
-        whole = b"".join(parts)
-        taken = len(whole) if size < 0 else size
-        self._rest = whole[taken:]
-        return whole[:taken]
+            parts.append(await self._next(self.waits[0]))
+            found += len(parts[-1])
+        return b"".join(parts)
 
     def begin(self, answer: RestAnswer) -> None:
         """Send the status and the headers."""
