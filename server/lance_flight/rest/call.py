@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
@@ -168,9 +168,18 @@ class RestCall:
         self.fetch(planned)
         return planned.schema, snapshot_of(planned)
 
+    def columns(self) -> pa.Schema:
+        """Return the columns of the table that the request reads, as the caller may know of them."""
+        table = self.table
+        if table.at is None:
+            with suppress(NotFound):  # a view, which a query describes
+                entry = TableEntry(catalog="", db_schema=table.db_schema, name=table.name)
+                return self.backend.table_schema(self.caller, entry)
+        return self.describe(table)[0]
+
     def expression(self, text: object, relation: str = "") -> str:
         """Return an expression of the request in SQL, with the names of the table's columns as they are written."""
-        return expression(text, lambda: self.describe(self.table)[0].names, relation)
+        return expression(text, lambda: self.columns().names, relation)
 
     def condition(self, text: object) -> str:
         """Return the WHERE clause for a condition of the request; nothing without one."""

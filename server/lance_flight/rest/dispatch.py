@@ -81,23 +81,13 @@ class Endpoint:
             audit.enter(Subject(client=exchange.peer))
             self._served.in_flight.enter()
             entered = True
-            answer = self._route.run(self._call(exchange, held))
-            body = answer.body()
-            first = next(body, b"")
-            exchange.begin(answer)
-            exchange.send(first)
-            for chunk in body:
-                exchange.send(chunk)
-            exchange.end()
+            exchange.answer(self._route.run(self._call(exchange, held)))
         except Exception as error:
             if exchange.is_begun:
                 # The answer cannot be taken back: a connection that ends before its last chunk tells the client.
                 raise
             status, said = answer_error(error, exchange.path)
-            answer = RestAnswer(said, status=status)
-            exchange.begin(answer)
-            exchange.send(*answer.body())
-            exchange.end()
+            exchange.answer(RestAnswer(said, status=status))
         finally:
             if entered:
                 self._served.in_flight.leave(*held)
@@ -242,9 +232,23 @@ class _Exchange:
             found += len(parts[-1])
         return b"".join(parts)
 
-    def begin(self, answer: RestAnswer) -> None:
-        """Send the status and the headers."""
+    def answer(self, answer: RestAnswer) -> None:
+        """Send an answer; an error before its first part is raised before anything is sent."""
+        body = answer.body()
+        chunk, following = next(body, b""), next(body, None)
+        headers = self._headers(answer)
+        if following is None:
+            headers["content-length"] = str(len(chunk))
+        start = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
         self.is_begun = True
+        self._put({"type": "http.response.start", "status": int(answer.status), "headers": start})
+        while following is not None:
+            if chunk:
+                self._put({"type": "http.response.body", "body": chunk, "more_body": True})
+            chunk, following = following, next(body, None)
+        self._put({"type": "http.response.body", "body": chunk, "more_body": False})
+
+    def _headers(self, answer: RestAnswer) -> dict[str, str]:
         headers = {
             "content-type": answer.content_type,
             "cache-control": "no-store",
@@ -255,24 +259,7 @@ class _Exchange:
         if request and request[-1].isascii() and request[-1].isprintable():
             headers["x-request-id"] = request[-1][:100]
         # A body that was not read to its end cannot be followed by another request.
-        if self._has_more:
-            headers["connection"] = "close"
-        self._put(
-            {
-                "type": "http.response.start",
-                "status": int(answer.status),
-                "headers": [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()],
-            }
-        )
-
-    def send(self, chunk: bytes) -> None:
-        """Send a part of the body."""
-        if chunk:
-            self._put({"type": "http.response.body", "body": chunk, "more_body": True})
-
-    def end(self) -> None:
-        """Send the end of the body."""
-        self._put({"type": "http.response.body", "body": b"", "more_body": False})
+        return headers | {"connection": "close"} if self._has_more else headers
 
     def _put(self, message: Message) -> None:
         anyio.from_thread.run(self._put_in_time, message)

@@ -138,7 +138,7 @@ def prewarm(call: RestCall) -> RestAnswer:
 
 def prewarm_data(call: RestCall) -> RestAnswer:
     """Read the columns once, so that the next query finds them in the caches of the system."""
-    names = call.value("columns", list, []) or call.describe(call.table)[0].names
+    names = call.value("columns", list, []) or call.columns().names
     counts = ", ".join(f"count({column_sql(name)})" for name in names)
     call.rows(f"SELECT {counts} FROM {call.table.sql}")  # noqa: S608 - quoted names
     return RestAnswer({})

@@ -99,7 +99,7 @@ def select_of(call: RestCall, body: Mapping[str, Any]) -> Select:
     if vectors and texts is not None:
         raise Unsupported("a vector and a text in one query; expected two queries, whose rows a reranker joins")
     limit, offset = _whole(body, "k"), _whole(body, "offset") or 0
-    names = call.describe(call.table)[0]
+    names = call.columns()
     arguments = _Arguments()
     where = None if body.get("filter") is None else call.expression(body["filter"])
     is_prefilter = body.get("prefilter") is not False

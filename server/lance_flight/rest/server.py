@@ -64,6 +64,8 @@ class RestServer:
             raise InvalidInput(
                 f"cannot listen on {host}:{port} for REST: {exc.strerror}; expected another --rest-port"
             ) from exc
+        # Connections inherit it; asyncio sets it only for sockets whose protocol is named.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         shown = f"[{host}]" if ":" in host else host
         self._uri = f"http{'' if tls is None else 's'}://{shown}:{self._socket.getsockname()[1]}"
         self._config = uvicorn.Config(
