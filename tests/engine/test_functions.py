@@ -134,6 +134,7 @@ def test_no_macro_has_the_arguments_of_a_function_of_datafusion(table: Database)
         "string_agg",
         "to_date",
         "to_timestamp",
+        "trunc",
     }
 
 

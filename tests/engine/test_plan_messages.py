@@ -93,7 +93,7 @@ def test_calls_that_stand_in_for_an_operator_are_answered(odd: Database, conditi
     assert odd.rows(f"EXPLAIN SELECT {call[1]} FROM (SELECT s, l AS a, l AS b FROM t)")
 
 
-@pytest.mark.parametrize("name", ["nope", "metaphone", "crc32", "sleep", "to_jason", "map_from_entries", "json_object"])
+@pytest.mark.parametrize("name", ["nope", "metaphone", "crc32", "sleep", "to_jason", "map_from_entries"])
 def test_no_function_of_another_meaning_is_suggested(odd: Database, name: str) -> None:
     assert said(odd, f"SELECT {name}(s) FROM t") == f"[42000] [invalid_sql] Invalid function '{name}'"
     assert function_advice(name) == ""

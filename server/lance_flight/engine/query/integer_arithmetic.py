@@ -140,11 +140,10 @@ def _value(part: Expr, of: Sequence[_Range | None], columns: Mapping[str, _Range
     match part.variant_name():
         case "Column":
             return columns.get(part.to_variant().name())
+        case "LambdaVariable":
+            return _ANY
         case "Literal":
-            literal = part.python_value()
-            if not pa.types.is_integer(literal.type) or not literal.is_valid:
-                return None
-            return _Range(literal.as_py(), literal.as_py(), literal.type.bit_width)
+            return _literal(part)
         case "Alias":
             return of[0] if of else None
         case "Cast" | "TryCast":
@@ -160,6 +159,13 @@ def _value(part: Expr, of: Sequence[_Range | None], columns: Mapping[str, _Range
         case "ScalarFunction" | "AggregateFunction" | "WindowFunction":
             return _function(part, of)
     return None
+
+
+def _literal(part: Expr) -> _Range | None:
+    literal = part.python_value()
+    if not pa.types.is_integer(literal.type) or not literal.is_valid:
+        return None
+    return _Range(literal.as_py(), literal.as_py(), literal.type.bit_width)
 
 
 def _cast(part: Expr, of: Sequence[_Range | None]) -> _Range | None:

@@ -17,6 +17,7 @@ _WITHOUT_OPERANDS = frozenset(
         "ScalarSubquery",
         "Wildcard",
         "OuterReferenceColumn",
+        "LambdaVariable",
     ]
 )
 

@@ -84,12 +84,14 @@ from lance_flight.engine.sql.long_numbers import row_edits
 from lance_flight.engine.sql.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
+from lance_flight.engine.sql.named_columns import with_fields, with_named_columns
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
 from lance_flight.engine.sql.references import CATALOG, Point, quoted
 from lance_flight.engine.sql.reused_aliases import MOST_REUSED, with_reused_alias
 from lance_flight.engine.sql.rewriting import datafusion_text, numbered
+from lance_flight.engine.sql.spellings import LAMBDA
 from lance_flight.engine.sql.tokens import edited
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
@@ -139,6 +141,7 @@ class QuerySession:
         self._has_pushing, self.has_merge_joins = True, False
         self.is_resumed = False
         self._batch_rows = BATCH_ROWS
+        self._dialect = "generic"
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
         self._ended: tuple[tuple[Node, int, int], Callable[[], DataFrame]] | None = None
@@ -317,9 +320,18 @@ class QuerySession:
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         """Plan a query whose searches and hidden columns are replaced, with other words where it has no plan as it is written."""
+
+        def columns_of(query: str) -> pa.Schema:
+            shown = with_visible_columns(query, self._revealed) if self.named.hidden else query
+            return self._frame_as_written(shown, parameters, is_bound=is_bound).schema()
+
+        sql = with_named_columns(sql, columns_of)
         try:
             return self._frame_with_marks(sql, parameters, is_bound=is_bound)
         except (SqlError, NotFound) as exc:
+            fields = with_fields(sql, str(exc), columns_of)
+            if fields is not None:
+                return self._frame_of_text(fields, parameters, is_bound=is_bound)
             frame = self._frame_with_reused_names(sql, str(exc), parameters, is_bound=is_bound)
             if frame is None:
                 raise
@@ -374,6 +386,7 @@ class QuerySession:
         numbers = {f"${n}": column[0].as_py() for n, column in enumerate(columns, 1) if is_number(column.type)}
 
         def planned(text: str) -> DataFrame:
+            self._read_in_dialect("duckdb" if LAMBDA.search(text) else "generic")
             return self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
 
         def plan(text: str) -> DataFrame:
@@ -398,6 +411,12 @@ class QuerySession:
 
         with located(self._sent, calls.sql):
             return self._readable(calls, plan, numbers, is_bound=is_bound)
+
+    def _read_in_dialect(self, dialect: str) -> None:
+        """Have DataFusion read texts in a dialect: that of DuckDB has lambdas, and fewer of our other words."""
+        if dialect != self._dialect:
+            self.datafusion.sql(f"SET datafusion.sql_parser.dialect = '{dialect}'")
+            self._dialect = dialect
 
     def _with_right_answers(
         self, text: str, plan: LogicalPlan, planned: Callable[[str], DataFrame], values: Mapping[str, object]

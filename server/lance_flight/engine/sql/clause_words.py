@@ -20,7 +20,7 @@ INSTEAD = {
     "AGGREGATE … ASC | DESC": "write |> ORDER BY after it",
     "ANY JOIN": "write LEFT SEMI JOIN, or join a query with DISTINCT ON (…)",
     AT: "write FOR VERSION AS OF n, FOR TIMESTAMP AS OF '…' or FOR TAG name after the table's name",
-    "ASOF JOIN": "write a window function over the two tables' rows, ordered by the time",
+    "ASOF JOIN": "write SELECT DISTINCT ON (a.id) … FROM a JOIN b ON a.k = b.k AND a.t >= b.t ORDER BY a.id, b.t DESC",
     "BETWEEN SYMMETRIC": "write BETWEEN least(a, b) AND greatest(a, b)",
     "CLUSTER BY": "leave it out, or write ORDER BY",
     "CONNECT BY": "write WITH RECURSIVE",
@@ -42,7 +42,7 @@ INSTEAD = {
     "INTERPOLATE": "join a table of all values",
     "INTO": "write CREATE TABLE y AS SELECT …, or INSERT INTO y SELECT …",
     "LATERAL VIEW": "write CROSS JOIN UNNEST(column), or unnest(column) in the SELECT list",
-    "LIMIT … PERCENT": "write TABLESAMPLE BERNOULLI (10) after a table's name, or LIMIT and a number",
+    "LIMIT … PERCENT": "write QUALIFY row_number() OVER (ORDER BY a) <= 0.1 * count(*) OVER (), or TABLESAMPLE (10 PERCENT)",
     "LIMIT … BY": "write QUALIFY row_number() OVER (PARTITION BY …) <= n",
     "MATCH_RECOGNIZE": "write window functions",
     "OUTER APPLY": "write LEFT JOIN LATERAL … ON true",
@@ -55,10 +55,10 @@ INSTEAD = {
     "SETTINGS": "write SET name = 'value' as a statement of its own",
     "SORT BY": "write ORDER BY",
     "START WITH": "write WITH RECURSIVE",
-    "TABLESAMPLE": "write TABLESAMPLE BERNOULLI (10) after a table's name, or WHERE random() < 0.1",
+    "TABLESAMPLE": "write TABLESAMPLE (10 PERCENT) or (10 ROWS) after a table's name; WHERE abs(murmur3(id)) % 10 = 0 takes the same rows each time",
     "TOP": "write TOP n right after SELECT, in a query without UNION, LIMIT or OFFSET; or LIMIT n at the end",
     "UNPIVOT": "write a SELECT for each column, and UNION ALL between them",
-    "USING SAMPLE": "write TABLESAMPLE BERNOULLI (10) after a table's name, or ORDER BY random() LIMIT n",
+    "USING SAMPLE": "write TABLESAMPLE (10 PERCENT) or (10 ROWS) after a table's name; WHERE abs(murmur3(id)) % 10 = 0 takes the same rows each time",
     "WITH (…) after a table": "leave the hints out: readers wait for no writer",
     "WITH CUBE": "write GROUP BY CUBE (a, b), with the expressions themselves",
     "WITH FILL": "join a table of all values, as of generate_series",
@@ -83,6 +83,7 @@ FOLLOWED: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "LATERAL": ((frozenset(["VIEW"]), "LATERAL VIEW"),),
     "SORT": ((frozenset(["BY"]), "SORT BY"),),
     "START": ((frozenset(["WITH"]), "START WITH"),),
+    "USING": ((frozenset(["SAMPLE"]), "USING SAMPLE"),),
     "WITH": (
         (frozenset(["ROLLUP"]), "WITH ROLLUP"),
         (frozenset(["CUBE"]), "WITH CUBE"),
@@ -106,7 +107,6 @@ AFTER_TABLE: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "PIVOT": ((frozenset(["("]), "PIVOT"),),
     "POSITIONAL": ((frozenset(["JOIN"]), "POSITIONAL JOIN"),),
     "SEMI": ((frozenset(["JOIN"]), "SEMI JOIN"),),
-    "USING": ((frozenset(["SAMPLE"]), "USING SAMPLE"),),
     "UNPIVOT": ((frozenset(["(", "INCLUDE", "EXCLUDE"]), "UNPIVOT"),),
     "FOR": ((frozenset(["VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "TAG"]), VERSION_OF),),
     "VERSION": ((frozenset(["AS"]), VERSION_OF),),
@@ -219,7 +219,8 @@ TABLE = re.compile(
     rf"(?P<name>(?:(?:{NAME})\s*\.\s*)*+(?P<last>{NAME}))(?:\s+(?:AS\s+)?(?P<alias>{NAME}))?", re.IGNORECASE
 )
 SAMPLE = re.compile(
-    r"TABLESAMPLE\s*(?P<method>BERNOULLI|SYSTEM)?\s*\(\s*(?P<percent>\d+(?:\.\d+)?)\s*(?P<unit>PERCENT)?\s*\)",
+    r"(?P<word>TABLESAMPLE|SAMPLE|USING\s+SAMPLE)\s*(?P<method>BERNOULLI|SYSTEM|RESERVOIR|ROW|BLOCK)?\s*(?P<open>\()?\s*"
+    r"(?P<count>\d+(?:\.\d+)?)\s*(?P<unit>PERCENT\b|%|ROWS\b)?(?(open)\s*\))(?:\s*\(\s*(?P<after>BERNOULLI|SYSTEM|RESERVOIR)\s*\))?",
     re.IGNORECASE,
 )
 EXPECTED_BEFORE = {

@@ -147,6 +147,8 @@ _EXPECTED = {
     _TAG: "the name of a tag",
 }
 _TIME_TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
+_KEY = "$order"
+"""Column by which a sample of rows is ordered; no column of a table has this name."""
 _NAME = re.compile(r"(?P<table>[^$@]+)(?P<metadata>\$[a-z]+)?", re.DOTALL)
 
 
@@ -278,6 +280,8 @@ class _Reader(TokenPlaces):
                 self.levels[-1].table = at + 1
             elif token.text == "|" and self.is_pipe(at):
                 self._pipe(at)
+            elif token.text == "%" and self.levels[-1].clause == "LIMIT" and self.text(at + 1) in {"", ")", ";"}:
+                raise self._unsupported(at, "LIMIT … PERCENT")
         self._end(self.levels[0])
         self._limit(self.levels[0], len(self.tokens))
         return self.edits
@@ -445,7 +449,7 @@ class _Reader(TokenPlaces):
         edits: list[Edit] | None = None
         if clause in {"WITH ROLLUP", "WITH CUBE"}:
             edits = self._rewrite_grouping(level, at)
-        elif clause == "TABLESAMPLE":
+        elif clause in {"TABLESAMPLE", "USING SAMPLE"}:
             edits = self._rewrite_sample(level, at)
         elif clause == "FETCH":
             edits = self._rewrite_fetch(level, at)
@@ -525,18 +529,32 @@ class _Reader(TokenPlaces):
         return [(self.tokens[at].start, self.tokens[limit.end - 1].stop, f"LIMIT {limit.count}")]
 
     def _rewrite_sample(self, level: QueryLevel, at: int) -> list[Edit] | None:
-        """Rewrite `t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
+        """Rewrite `t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability, or so many rows."""
         named = TABLE.fullmatch(self.sql, self.tokens[level.table].start, self.tokens[at - 1].stop)
         sample = SAMPLE.match(self.sql, self.tokens[at].start)
-        if named is None or sample is None or not (sample["method"] or sample["unit"]):
+        is_whole = self.word_at(level.table - 1) == "FROM" or self.word_at(at) != "USING"
+        if named is None or sample is None or not is_whole or level.clause != "FROM":
             return None
-        percent = Decimal(sample["percent"])
+        count, unit = Decimal(sample["count"]), (sample["unit"] or "").upper()
+        method = (sample["method"] or sample["after"] or "").upper()
+        is_of_rows = unit == "ROWS" or (
+            not unit and (method == "RESERVOIR" or sample["word"].upper().startswith("USING"))
+        )
+        if not (unit or method or is_of_rows or self.tokens[at].word == "SAMPLE"):
+            return None
         after = next((place for place in range(at, len(self.tokens)) if self.tokens[place].start >= sample.end()), -1)
-        if percent > PERCENT or (after > 0 and self.tokens[after].word in {"REPEATABLE", "SEED", "OFFSET"}):
+        is_odd = after > 0 and (self.tokens[after].word in {"REPEATABLE", "SEED", "OFFSET"} or self.is_sign(after, "("))
+        if is_odd or (count % 1 if is_of_rows else count > PERCENT):
             return None
         self.resume = len(self.tokens) if after < 0 else after
-        filtered = f" WHERE random() < {percent / PERCENT}) AS {named['alias'] or named['last']}"
-        return [(named.start(), named.start(), "(SELECT * FROM "), (named.end("name"), sample.end(), filtered)]
+        # DataFusion 55 has no plan that sorts rows without columns, as those of count(*).
+        rows = (
+            f'(SELECT * EXCLUDE ("{_KEY}") FROM (SELECT *, random() AS "{_KEY}" FROM ',  # noqa: S608 - the client's own text
+            f' ORDER BY "{_KEY}" LIMIT {count})',
+        )
+        begin, chosen = rows if is_of_rows else ("(SELECT * FROM ", f" WHERE random() < {count / PERCENT}")
+        filtered = f"{chosen}) AS {named['alias'] or named['last']}"
+        return [(named.start(), named.start(), begin), (named.end("name"), sample.end(), filtered)]
 
     def _rewrite_version(self, level: QueryLevel, at: int) -> list[Edit] | None:
         """Rewrite `t FOR VERSION AS OF 12` as `"t@12" AS t`."""

@@ -16,8 +16,8 @@ from lance_flight.errors import nearest
 def function_advice(name: str) -> str:
     """Return what an error about a missing function adds; nothing for one whose meaning is not known.
 
-    >>> function_advice("list_filter")[:30], function_advice("uper"), function_advice("nope")
-    ('; write unnest(list), with arr', '; did you mean upper?', '')
+    >>> function_advice("pg_typeof"), function_advice("uper"), function_advice("nope")
+    ('; write typeof(a)', '; did you mean upper?', '')
     """
     word = name.lower()
     if word in window_functions():
@@ -44,12 +44,12 @@ _CLIENT = (
     " 'FILE' or \\copy in lance-flight sql, or cursor.adbc_ingest('t', data) and cursor.fetch_arrow_table()"
 )
 _COLUMNS = "write DESCRIBE t, or SHOW COLUMNS FROM t"
-_COMPACT = "write ALTER TABLE t COMPACT"
 _HELP = "write SHOW TABLES, DESCRIBE t, SELECT …, INSERT INTO t …; server/docs/sql.md has every statement"
 _MERGE = "write MERGE INTO t USING … ON … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 _NO_CACHE = "leave it out: every statement reads the newest version of its tables"
-_NO_CODE = "it is not offered: the statement is sent by the client, each time"
+_NO_CODE = "code is not stored: write the expression itself, or CREATE VIEW v AS SELECT …"
 _PARAMETERS = "write ? for each value, and let the client prepare the statement and bind them"
+_OPERATIONS = "write ALTER TABLE t COMPACT, or leave it out: a server maintains its tables by itself"
 _QUIT = "close the connection in the client"
 _RIGHTS = "rights are given in the server's file of policies"
 _SCHEMAS = "write CREATE SCHEMA s, or DROP SCHEMA s; the catalog is always lance"
@@ -72,8 +72,26 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         **dict.fromkeys([("\\", "Q"), (".", "QUIT"), (".", "EXIT"), ("QUIT",), ("EXIT",), ("BYE",)], _QUIT),
         **dict.fromkeys([("END",), ("ABORT",)], _TRANSACTIONS),
         **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE")], _RIGHTS),
-        **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",)], _COMPACT),
+        **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",), ("CHECKPOINT",)], _OPERATIONS),
         **dict.fromkeys([("CREATE", "MATERIALIZED"), ("ALTER", "VIEW")], _STORED),
+        ("REFRESH", "MATERIALIZED"): "write CREATE OR REPLACE TABLE t AS SELECT …",
+        **dict.fromkeys(
+            [("CREATE", "TRANSIENT"), ("CREATE", "UNLOGGED"), ("CREATE", "DYNAMIC")], "write CREATE TABLE t (…)"
+        ),
+        **dict.fromkeys(
+            [("CREATE", "TEMP", "VIEW"), ("CREATE", "TEMPORARY", "VIEW")], "write CREATE VIEW v AS SELECT …, or WITH"
+        ),
+        **dict.fromkeys(
+            [("CREATE", "TYPE"), ("CREATE", "DOMAIN")], "write the type itself, as in VARCHAR or STRUCT<a: INT>"
+        ),
+        **dict.fromkeys(
+            [("CREATE", "STREAM"), ("CREATE", "TASK"), ("LISTEN",), ("NOTIFY",)],
+            "write SELECT * FROM table_changes('t', from)",
+        ),
+        **dict.fromkeys([("CREATE", "STAGE"), ("CREATE", "PIPE"), ("PUT",), ("GET",), ("LIST",), ("ATTACH",)], _CLIENT),
+        **dict.fromkeys([("INSTALL",), ("DETACH",)], "leave it out: there are no extensions and no other databases"),
+        ("CREATE", "POLICY"): _RIGHTS,
+        ("UNDROP",): "write CREATE TABLE t, and restore a backup: dropped tables are gone",
         **dict.fromkeys([("CREATE", "DATABASE"), ("DROP", "DATABASE"), ("ALTER", "SCHEMA")], _SCHEMAS),
         **dict.fromkeys([("REPLACE",), ("UPSERT",), ("INSERT", "IGNORE")], _MERGE),
         **dict.fromkeys([("PREPARE",), ("EXECUTE",), ("DEALLOCATE",), ("DECLARE",)], _PARAMETERS),

@@ -93,6 +93,12 @@ def _interval(text: str) -> str:
     return "3 months" if unit == "quarter" else f"1 {unit}"
 
 
+def _truncated(text: str) -> str:
+    if text.lower() not in _UNITS or _UNITS[text.lower()] not in {"year", "quarter", "month", "week"}:
+        raise NotTaken(f"knows no unit {text!r}; expected year, quarter, month or week")
+    return _UNITS[text.lower()]
+
+
 def _width(text: str, *, of_months: bool) -> str:
     if (_OF_MONTHS.search(text) is not None) != of_months:
         raise NotTaken("takes a literal interval, as INTERVAL '15 minutes'")
@@ -145,7 +151,11 @@ def _postgres(text: str) -> str:
     """Return a pattern of PostgreSQL in strftime's letters; one with these is DataFusion's, which leaves out hours without minutes."""
     if "%" in text and not ("%H" in text and "%M" not in text):
         raise NotTaken("takes the letters of strftime as well")
-    return text if "%" in text else strftime_of(text)
+    pattern = text if "%" in text else strftime_of(text)
+    twice = next((letter for letter in _LETTER.findall(pattern) if pattern.count(f"%{letter}") > 1), None)
+    if twice is not None and "%" not in text:
+        raise SqlError(f"reads %{twice} twice in the pattern {text!r}; minutes are MI, in 'YYYY-MM-DD HH24:MI:SS'")
+    return pattern
 
 
 def _braces(text: str) -> str:
@@ -189,6 +199,7 @@ _READERS: Mapping[str, Read] = MappingProxyType(
         "part": _part,
         "interval": _interval,
         "even": _even,
+        "trunc": _truncated,
         "days": partial(_width, of_months=False),
         "months": partial(_width, of_months=True),
         "step": _step,
@@ -217,7 +228,7 @@ day, dayofmonth, day_of_month(ts) ; date_part('day', ts) ; D F S M T ; the day o
 dayofyear, day_of_year(ts) ; date_part('doy', ts) ; D F S M ; the day of the year
 dayofweek, day_of_week, weekday(ts) ; date_part('dow', ts) ; D F ; the day of the week, 0 is Sunday; Spark and MySQL count from 1 under dayofweek
 isodow, dayofweekiso, dayofweek_iso(ts) ; date_part('isodow', ts) ; D F ; the day of the week, 1 is Monday and 7 Sunday
-isoyear, yearofweekiso(ts) ; date_part('isoyear', ts) ; D F ; the year that the week of ISO 8601 belongs to
+isoyear, yearofweek, yearofweekiso(ts) ; date_part('isoyear', ts) ; D F ; the year that the week of ISO 8601 belongs to
 yearweek(ts) ; date_part('isoyear', ts) * 100 + date_part('week', ts) ; D ; year and week of ISO 8601, as 202401
 decade(ts) ; date_part('year', ts) / 10 ; D ; the year divided by ten
 century(ts) ; (date_part('year', ts) + 99) / 100 ; D ; the century, of years after 0
@@ -233,11 +244,13 @@ epoch(ts) ; ; D ; seconds since 1970-01-01 UTC, with their fraction
 epoch_ms(ts) ; ; D ; milliseconds since 1970-01-01 UTC; of a number the timestamp
 epoch_us(ts) ; ; D ; microseconds since 1970-01-01 UTC
 epoch_ns(ts) ; ; D ; nanoseconds since 1970-01-01 UTC
-unix_timestamp, to_epoch, unix_seconds(ts) ; CAST(floor(epoch(ts)) AS BIGINT) ; S M ; whole seconds since 1970-01-01 UTC
+unix_timestamp, to_epoch, to_unix_timestamp, unix_seconds(ts) ; CAST(floor(epoch(ts)) AS BIGINT) ; S M ; whole seconds since 1970-01-01 UTC
 unix_timestamp() ; CAST(floor(epoch(now())) AS BIGINT) ; S M ; whole seconds since 1970-01-01 UTC, now
+unix_timestamp(s, 'pattern:date_format') ; CAST(floor(epoch(parse_moment(s, pattern))) AS BIGINT) ; S ; whole seconds since 1970-01-01 UTC, of a text by a pattern
 unix_millis(ts) ; epoch_ms(ts) ; S ; milliseconds since 1970-01-01 UTC
 unix_micros(ts) ; epoch_us(ts) ; S ; microseconds since 1970-01-01 UTC
 unix_date(d) ; CAST(d AS DATE) - DATE '1970-01-01' ; S ; days since 1970-01-01
+julian(ts) ; epoch(ts) / 86400 + 2440588 ; D ; days since the year 4713 before Christ
 datename, date_name(ts) ; !to_char(ts, '%A') ; T ;
 
 # Arithmetic with dates and times
@@ -258,6 +271,10 @@ time_bucket('width:even', ts) ; date_bin(INTERVAL '{width}', ts) ; D ; the start
 time_bucket('width:days', ts) ; date_bin(INTERVAL '{width}', ts, TIMESTAMP '2000-01-03') ; D ; the start of the bucket: weeks begin on Mondays
 time_bucket('width:months', ts) ; date_bin(INTERVAL '{width}', ts, TIMESTAMP '2000-01-01') ; D ; the start of the bucket, of whole months or years
 next_day(d, 'weekday') ; CAST(d AS DATE) + days_of((CAST(weekday AS INT) - date_part('isodow', d) + 6) % 7 + 1) ; F S ; the first such day of the week after d
+time_slice(ts, n, unit) ; !time_bucket(INTERVAL '1 month', ts) ; F ;
+window(ts, w) ; !time_bucket(INTERVAL '1 hour', ts) ; S ;
+previous_day(d, 'weekday') ; CAST(d AS DATE) - days_of((date_part('isodow', d) - CAST(weekday AS INT) + 6) % 7 + 1) ; F ; the last such day of the week before d
+trunc(d, 'part:trunc') ; CAST(date_trunc(part, CAST(d AS DATE)) AS DATE) ; F S ; the date on which a year, quarter, month or week begins
 timezone('z:text', ts) ; ts AT TIME ZONE z ; D P ; the moment of a local time of a zone
 convert_timezone('source:text', 'target:text', ts) ; to_local_time((ts AT TIME ZONE source) AT TIME ZONE target) ; F S ; the local time of one zone as that of another
 from_utc_timestamp(ts, 'z:text') ; to_local_time((ts AT TIME ZONE 'UTC') AT TIME ZONE z) ; S ; the local time of a zone, of a time in UTC
@@ -281,6 +298,12 @@ to_date(s, 'pattern:postgres') ; CAST(parse_moment(s, pattern) AS DATE) ; P F ; 
 to_timestamp(s, 'pattern:postgres') ; arrow_cast(parse_moment(s, pattern), 'Timestamp(µs, "UTC")') ; P F ; the timestamp of a text by a pattern of PostgreSQL
 str_to_date(s, 'pattern:mysql') ; parse_moment(s, pattern) ; M ; the timestamp of a text by a pattern of MySQL
 make_timestamp(y, m, d, h, mi, s) ; ; D P ; the timestamp of its parts
+make_timestamp(n) ; to_timestamp_micros(n) ; D ; the timestamp of microseconds since 1970
+timestamp_seconds(n) ; to_timestamp_seconds(n) ; S ; the timestamp of seconds since 1970
+timestamp_millis(n) ; to_timestamp_millis(n) ; S ; the timestamp of milliseconds since 1970
+timestamp_micros(n) ; to_timestamp_micros(n) ; S ; the timestamp of microseconds since 1970
+date_from_unix_date(n) ; DATE '1970-01-01' + days_of(n) ; S ; the date of days since 1970
+current_timezone() ; 'UTC' ; S ; the zone of timestamps with a zone
 date(ts) ; CAST(ts AS DATE) ; D S M ; the date
 time(ts) ; CAST(ts AS TIME) ; M ; the time of day
 datetime, to_timestamp_ntz(s) ; CAST(s AS TIMESTAMP) ; F M ; a timestamp without a zone
@@ -291,6 +314,10 @@ date_from_parts, datefromparts(y, m, d) ; make_date(y, m, d) ; F T ; the date of
 makedate(y, n) ; make_date(y, 1, 1) + INTERVAL '1 day' * (n - 1) ; M ; the n-th day of a year
 
 # Numbers
+pmod(a, b) ; (a % b + b) % b ; S ; the remainder, from 0 to b
+hypot(a, b) ; sqrt(a * a + b * b) ; S ; the length of a vector
+fdiv(a, b) ; floor(CAST(a AS DOUBLE) / b) ; D ; the quotient, rounded down
+try_divide, safe_divide(a, b) ; CASE WHEN b = 0 THEN CAST(NULL AS DOUBLE) ELSE CAST(a AS DOUBLE) / b END ; S ; a quotient, NULL where b is 0
 mod, modulo(a, b) ; a % b ; D P F S M ; the remainder, with the sign of a
 div(a, b) ; trunc(a / b) ; P ; the whole quotient
 sign, sgn(a) ; CAST(signum(a) AS INT) ; D P F S M T ; -1, 0 or 1
@@ -304,6 +331,11 @@ width_bucket(a, low, high, n) ; CASE WHEN a < low THEN 0 WHEN a >= high THEN n +
 bitand, bit_and_of(a, b) ; a & b ; F ; the bits of both
 bitor(a, b) ; a | b ; F ; the bits of either
 bitxor, xor(a, b) ; (a | b) - (a & b) ; D F ; the bits of one
+bitnot(a) ; -a - 1 ; F ; the other bits
+bitshiftleft, shiftleft(a, n) ; a << n ; F S ; the bits, n places to the left
+bitshiftright, shiftright(a, n) ; a >> n ; F S ; the bits, n places to the right
+getbit, bit_get(a, n) ; (a >> n) & 1 ; F S ; one bit, the last of them is number 0
+try_add, try_subtract, try_multiply(a, b) ; !CAST(a AS DECIMAL(38, 0)) + b ; S ;
 bit_count(a) ; ; D S M ; the number of bits that are 1
 isinf, is_inf(a) ; abs(a) = CAST('inf' AS DOUBLE) ; D ; whether a number is infinite
 isfinite(a) ; NOT isnan(a) AND abs(a) < CAST('inf' AS DOUBLE) ; D P ; whether a number is finite
@@ -314,6 +346,7 @@ format_number(a, 'digits') ; format_text('{:,.{digits}f}', CAST(a AS DOUBLE)) ; 
 
 # Conditions
 if, iff, iif(c, a, b) ; CASE WHEN c THEN a ELSE b END ; D F S M T ; a where c is true, b where it is false or NULL
+booland, boolor, boolxor, boolnot(a, b) ; !NOT (a > 0), or a > 0 AND b > 0, or a > 0 OR b > 0 ; F ;
 equal_null(a, b) ; a IS NOT DISTINCT FROM b ; F S ; whether both are equal, or both NULL
 isnull(a) ; a IS NULL ; S ; whether a value is NULL
 isnull(a, b) ; coalesce(a, b) ; T ; b for NULL
@@ -322,10 +355,15 @@ decode(a, s, r) ; CASE WHEN a IS NOT DISTINCT FROM s THEN r END ; F ; r where a 
 decode(a, s, r, other) ; CASE WHEN a IS NOT DISTINCT FROM s THEN r ELSE other END ; F S ; r where a is s, or both are NULL, else other
 decode(a, s, r, t, q) ; CASE WHEN a IS NOT DISTINCT FROM s THEN r WHEN a IS NOT DISTINCT FROM t THEN q END ; F ; the result behind the value that a is
 decode(a, s, r, t, q, other) ; CASE WHEN a IS NOT DISTINCT FROM s THEN r WHEN a IS NOT DISTINCT FROM t THEN q ELSE other END ; F S ; the result behind the value that a is, else other
-choose(n, a) ; !CASE WHEN a = 1 THEN 'x' ELSE 'y' END ; T ;
+choose, elt(n, a) ; !CASE WHEN a = 1 THEN 'x' ELSE 'y' END ; T ;
 to_varchar, to_string, str, cstr(a) ; CAST(a AS VARCHAR) ; F ; text
 to_double, to_float(a) ; CAST(a AS DOUBLE) ; F ; a double
 to_boolean(a) ; CAST(a AS BOOLEAN) ; F ; a boolean
+try_to_date(s) ; TRY_CAST(s AS DATE) ; F ; the date of a text; NULL for another text
+try_to_timestamp(s) ; TRY_CAST(s AS TIMESTAMP) ; F S ; the timestamp of a text; NULL for another text
+try_to_double(s) ; TRY_CAST(s AS DOUBLE) ; F ; the number of a text; NULL for another text
+try_to_boolean(s) ; TRY_CAST(s AS BOOLEAN) ; F ; the boolean of a text; NULL for another text
+try_to_number, try_to_decimal, try_to_numeric(a) ; !TRY_CAST(s AS DECIMAL(18, 2)) ; F ;
 to_number, to_decimal, to_numeric(a) ; !CAST(s AS DECIMAL(18, 2)) ; F ;
 isnumeric(s) ; TRY_CAST(s AS DOUBLE) IS NOT NULL ; T ; whether a text is a number
 typeof(a) ; ; D ; the SQL name of a type
@@ -370,12 +408,16 @@ unbase64, from_base64(s) ; decode(s, 'base64pad') ; D S M ; the bytes of base64
 url_encode(s) ; ; D S ; a text for a URL
 url_decode(s) ; ; D S ; the text of a part of a URL
 format('pattern:braces', rest...) ; format_text(pattern, rest) ; D ; text by a pattern with {}, as '{} {:.2f} {:,}'
-printf('pattern:percents', rest...) ; print_text(pattern, rest) ; D S ; text by a pattern with %, as '%s %05d %.2f'
-sha1, sha(s) ; ; D F S M ; the SHA-1 hash in hexadecimal, of systems that still ask for it
+printf, format_string('pattern:percents', rest...) ; print_text(pattern, rest) ; D S ; text by a pattern with %, as '%s %05d %.2f'
+md5_hex(s) ; md5(s) ; F ; the MD5 hash in hexadecimal
+sha1, sha, sha1_hex(s) ; ; D F S M ; the SHA-1 hash in hexadecimal, of systems that still ask for it
+sha2, sha2_hex(s) ; encode(digest(s, 'sha256'), 'hex') ; F ; the SHA-256 hash in hexadecimal
 sha2(s, 'bits:sha2') ; encode(digest(s, 'sha{bits}'), 'hex') ; F S M ; the SHA-2 hash in hexadecimal, of 224, 256, 384 or 512 bits
 hash(a) ; !murmur3(a) ; D F S ;
 newid, gen_random_uuid, generate_uuid, uuid_string, uuidv4() ; uuid() ; D P F T ; a random UUID
-rand_between(a, b) ; !a + random() * (b - a) ; ;
+strtok(s, t, n) ; !split_part(s, ',', 2) ; F ;
+regexp_split_to_table(s, p) ; unnest(split_regex(s, p)) ; D P ; a row for each part between matches of a pattern
+rand_between, uniform(a, b) ; !a + random() * (b - a) ; ;
 
 # Aggregates
 count_if, countif(c) ; count(*) FILTER (WHERE c) ; D F S ; the rows for which c is true
@@ -412,6 +454,17 @@ skewness(a) ; skewness_of(array_agg(a)) ; D F S ; the skewness of a sample
 kurtosis(a) ; kurtosis_of(array_agg(a)) ; D F ; the excess kurtosis of a sample
 entropy(a) ; entropy_of(array_agg(a)) ; D ; the entropy of the values, in bits
 fsum, kahan_sum, sumkahan(a) ; sum(a) ; D ; the sum
+favg(a) ; avg(a) ; D ; the mean
+count_star() ; count(*) ; D ; the number of rows
+sem(a) ; stddev_pop(a) / sqrt(count(a)) ; D ; the standard error of the mean
+weighted_avg, wavg(a, w) ; sum(CAST(a AS DOUBLE) * w) FILTER (WHERE w IS NOT NULL) / sum(w) FILTER (WHERE a IS NOT NULL) ; D ; the mean with weights
+ratio_to_report(a) ; !a / sum(a) OVER () ; F ;
+conditional_true_event(c) ; !sum(CASE WHEN a > 1 THEN 1 ELSE 0 END) OVER (ORDER BY b) ; F ;
+nextval, currval, lastval, monotonically_increasing_id, seq4, seq8(s) ; !row_number() OVER (), or uuid() ; D P F S ;
+try_avg(a) ; avg(a) ; S ; the mean
+try_sum(a) ; !sum(CAST(a AS DOUBLE)) ; S ;
+mad(a) ; !median(abs(a - b)), with b from a query below: the median of a ; D ;
+approx_top_k(a, n) ; !count(*), with GROUP BY a ORDER BY count(*) DESC LIMIT n ; F ;
 grouping_id(a) ; !grouping(s), for each column of GROUP BY ; D S ;
 
 # Lists, structs and maps
@@ -423,8 +476,19 @@ list_reverse_sort, array_reverse_sort(l) ; array_sort(l, 'DESC', 'NULLS LAST') ;
 list_first(l) ; l[1] ; D ; the first element
 list_last(l) ; l[-1] ; D ; the last element
 array_size, size(l) ; len(l) ; F S ; the elements of a list
-list_filter, array_filter, filter, list_transform, array_transform, transform, list_apply, list_reduce(l, f) ; !unnest(list), with array_agg in a query around it ; D S ;
-explode, explode_outer, posexplode(l) ; !unnest(list) ; S ;
+list_filter, filter(l, f) ; array_filter(l, f) ; D S ; the elements for which a lambda is true, as x -> x > 1
+list_transform, transform, list_apply, array_apply, apply(l, f) ; array_transform(l, f) ; D S ; what a lambda gives for each element, as x -> x + 1
+list_any_match, any_match(l, f) ; array_any_match(l, f) ; S ; whether a lambda is true of an element
+list_reduce, reduce(l, f) ; !list_sum(list), or unnest(list) in FROM with an aggregate around it ; D S ;
+forall, array_all_match(l, f) ; !NOT array_any_match(list, x -> NOT (x > 1)) ; S ;
+explode(l) ; unnest(l) ; S ; a row for each element
+explode_outer, posexplode, posexplode_outer, inline, stack(l) ; !unnest(list), or FROM t LEFT JOIN unnest(t.list) AS u(x) ON true ; S ;
+list_min(l) ; array_min(l) ; D ; the least element
+list_string_agg(l) ; array_to_string(l, ',') ; D ; the elements with commas between
+sort_array(l) ; array_sort(l) ; S ; the elements from the least to the greatest
+slice(l, n, k) ; array_slice(l, n, n + k - 1) ; S ; k elements from the n-th on
+map_from_arrays(k, v) ; map(k, v) ; S ; a map of keys and values
+map_contains, map_contains_key(m, k) ; array_has(map_keys(m), k) ; D S ; whether a map has a key
 columns(c) ; !a, with each column by its name, or * EXCLUDE (b) ; D ;
 sequence(a, b) ; generate_series(a, b) ; S ; the numbers from a to b
 sequence(a, b, s) ; generate_series(a, b, s) ; S ; the numbers or moments from a to b in steps of s
@@ -436,6 +500,12 @@ json_array_length(doc, path = '$') ; json_array_length(doc, path) ; D P S M ; th
 json_keys, json_object_keys(doc, path = '$') ; json_keys(doc, path) ; D S M ; the list of the keys of the object at a path
 json_type, json_typeof(doc, path = '$') ; json_type(doc, path) ; D ; OBJECT, ARRAY, VARCHAR, UBIGINT, BIGINT, DOUBLE, BOOLEAN or NULL
 json_valid(doc) ; ; D M ; whether a text is JSON
+list_cosine_similarity, array_cosine_similarity(a, b) ; 1 - cosine_distance(a, b) ; D ; how alike the directions of two vectors are
+list_cosine_distance, array_cosine_distance(a, b) ; cosine_distance(a, b) ; D ; the cosine distance of two vectors
+parse_json, from_json, try_parse_json(s) ; !s ->> 'a', for a document is a text, and json_valid(s) tells whether it is one ; F S ;
+json_extract_path_text, json_extract_path, jsonb_extract_path_text, get_path, json_tuple(doc, key) ; !s -> 'a' ->> 'b', or s ->> '$.a.b' ; P F S ;
+to_json, row_to_json, json_object, json_array, json_build_object, jsonb_build_object, json_agg, jsonb_agg, json_group_array, json_group_object, object_agg(a) ; !named_struct('a', a), or array_agg(a): clients get structs and lists, and write JSON of them ; D P F S ;
+jsonb_array_elements, json_array_elements, jsonb_each, json_each(doc) ; !json_extract(s, '$.a[0]'), or lists and structs as columns ; P ;
 
 # Of the service
 murmur3(a) ; ; ; the hash of the transform bucket

@@ -296,13 +296,13 @@ def _chain(text: str, tokens: Sequence[Token], at: int, opened: Mapping[int, int
             )
         wanted = tokens[key].text if tokens[key].kind is Kind.PARAMETER else text_literal(tokens[key].text)
         yield tokens[at].start, tokens[key].stop, f",{wanted})"
-        calls = "json_get_string("
+        calls = "json_extract_string(" if _is_path(tokens[key]) else "json_get_string("
     else:
         at += len(_VALUE) + 1
     while _is_operator(text, tokens, at - 1 - len(_VALUE), _VALUE) and tokens[at - 1].kind in _STEPS:
         step, at = tokens[at - 1], at - 1 - len(_VALUE)
         place = step.text if step.kind is Kind.NUMBER else json.dumps(step.text, ensure_ascii=False)
-        yield tokens[at].start, step.stop, f",{text_literal(f'$[{place}]')})"
+        yield tokens[at].start, step.stop, f",{text_literal(step.text if _is_path(step) else f'$[{place}]')})"
         calls += "json_extract("
     first = _first(tokens, at - 1, opened)
     if first >= at or any(_is_operator(text, tokens, first - len(sign), sign) for sign in (_TEXT, _VALUE)):
@@ -310,6 +310,11 @@ def _chain(text: str, tokens: Sequence[Token], at: int, opened: Mapping[int, int
             f"the operator at character {tokens[at].start + 1} has no document before it; expected doc -> 'a' ->> 'b'"
         )
     yield tokens[first].start, tokens[first].start, calls
+
+
+def _is_path(key: Token) -> bool:
+    """Return whether a key is a path, as DuckDB and MySQL take it."""
+    return key.kind is Kind.STRING and key.text.startswith(("$.", "$["))
 
 
 def _first(tokens: Sequence[Token], at: int, opened: Mapping[int, int]) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, folded
-from lance_flight.errors import LimitExceeded, Unsupported
+from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE", "FROM"])
 _ENDS = frozenset(
@@ -247,6 +247,7 @@ class _Reader(OperandsOfText):
                 self._wrap(table)
         last = self._last(end)
         is_in_order = all(not table.unnested for table in tables[:-1])
+        self._check_names(select, last, found)
         wrapped = {table.name: table for table in tables if table.unnested}
         for at in range(select, last):
             if at in moved:
@@ -257,7 +258,6 @@ class _Reader(OperandsOfText):
                 )
             if self.kind(at) in {Kind.WORD, Kind.NAME} and self.is_sign(at + 1, ".") and not self.is_sign(at - 1, "."):
                 self._rename(at, found, wrapped)
-        self._check_names(select, last, found)
 
     def _rename(
         self, at: int, found: Mapping[str, tuple[_Table, _Unnest]], wrapped: Mapping[str | None, _Table]
@@ -266,6 +266,8 @@ class _Reader(OperandsOfText):
         name = folded(self.tokens[at])
         if name in found:
             table, unnest = found[name]
+            if not self.is_sign(at + 2, "*") and folded(self.tokens[at + 2]) not in {unnest.column, "unnest"}:
+                raise SqlError(f"No field named {name}.{self.text(at + 2)}; the column of {name} is {unnest.column}")
             column = f"{quoted(table.name or '')}.{quoted(unnest.column)}"
             self.edits.append((self.tokens[at].start, self.tokens[at + 2].stop, column))
         elif name in wrapped and self.is_sign(at + 2, "*"):

@@ -62,7 +62,8 @@ _EXPRESSIONS: Mapping[str, str] = MappingProxyType(
         "Wildcard": "* is no value here; name a column, or write count(*)",
         "OuterReferenceColumn": (
             "DataFusion cannot plan a subquery that names a column of the query around it there, as in LATERAL with ORDER BY or LIMIT;"
-            " write a join, and for the nearest rows of many vectors vector_search(…, queries => (SELECT key, vector FROM …))"
+            " write a join with QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY u.a) <= n, and for the nearest rows of many vectors"
+            " vector_search(…, queries => (SELECT key, vector FROM …))"
         ),
         "ScalarSubquery": (
             "a subquery that gives a value may name columns of the query around it in equalities alone, and has no LIMIT then;"
@@ -92,11 +93,26 @@ _LITERALS: Mapping[str, str] = MappingProxyType(
         "DoubleQuotedByteStringLiteral": "write X'00ff' for bytes, and a number for bits",
     }
 )
+_KEYS = "; write BIGINT, and row_number() OVER () or uuid() in the INSERT … SELECT"
+_INSTEAD_OF_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(["SERIAL", "BIGSERIAL", "IDENTITY", "AUTOINCREMENT", "AUTO_INCREMENT"], _KEYS),
+        **dict.fromkeys(["HUGEINT", "UHUGEINT"], "; write DECIMAL(38, 0)"),
+        **dict.fromkeys(["UUID", "ENUM", "BIT", "INET", "XML"], "; write VARCHAR"),
+        **dict.fromkeys(["VARIANT", "OBJECT", "JSONB"], "; write JSON, or STRUCT<a: INT>"),
+        **dict.fromkeys(["MAP", "STRUCT"], "; write STRUCT<a: INT>, or a list of such"),
+    }
+)
+"""What to write for types of other systems."""
 _SIGNS: Mapping[str, str] = MappingProxyType(
     {
         "->": "-> takes a text or a number, as s -> 'a'; write json_extract(s, '$.a')",
         "->>": "->> reads a column of JSON; write json_get_string(s, 'a') for a text",
         "PGOverlap": "&& is not offered; write arrays_overlap(a, b)",
+        "Colon": "a:b reads a document in a column; write json_extract_string(s, '$.b') of any other text",
+        "PGStartsWith": "^@ is not offered; write starts_with(a, b)",
+        "HashLongArrow": "#>> is not offered; write s ->> '$.a.b'",
+        "HashArrow": "#> is not offered; write json_extract(s, '$.a.b')",
         "BitwiseNot": "~ is not offered; write -a - 1",
         "AtArrow": "@> compares two lists; write array_has(list, a) for one value",
         "ArrowAt": "<@ compares two lists; write array_has(list, a) for one value",
@@ -422,7 +438,41 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     ),
     (
         re.compile(r"wildcard \* with RENAME"),
-        "RENAME after * is not offered; write the columns: SELECT a AS b, c",
+        "RENAME after * is not offered here; write the columns: SELECT a AS b, c",
+    ),
+    (
+        re.compile(r"^not offered: Query (?:INSERT|UPDATE|DELETE|MERGE)"),
+        "a change of rows in WITH is not offered; write BEGIN, the change, a SELECT of the rows, and COMMIT",
+    ),
+    (
+        re.compile(r"ANY in LIKE expression|Invalid function 'all'"),
+        "LIKE ANY and LIKE ALL are not offered; write a LIKE 'x%' OR a LIKE 'y%', or AND",
+    ),
+    (
+        re.compile(r"WITHIN GROUP is only supported for ordered-set"),
+        "WITHIN GROUP orders what percentile_cont and its like read; write array_agg(a ORDER BY b), or string_agg(a, ',' ORDER BY b)",
+    ),
+    (
+        re.compile(
+            r"^(?P<said>.*Unsupported SQL type (?P<name>\w+)|.*Expected: \), found: (?P<word>IDENTITY|AUTOINCREMENT|AUTO_INCREMENT)).*",
+            re.DOTALL,
+        ),
+        lambda found, _: found["said"] + _INSTEAD_OF_TYPES.get((found["name"] or found["word"]).upper(), ""),
+    ),
+    (
+        re.compile(r"^No field named default\."),
+        "DEFAULT is no value here; write the columns to insert: INSERT INTO t (a, b) VALUES (…), and the others have their defaults",
+    ),
+    (
+        re.compile(r"There is no built-in encoding named '(?P<name>[^']*)'"),
+        lambda found, _: (
+            f"encode and decode know base64, base64pad and hex, not {found['name']!r}; write CAST(s AS BYTEA), or"
+            " CAST(b AS VARCHAR), for UTF-8"
+        ),
+    ),
+    (
+        re.compile(r"type VARCHAR is not Struct, Map"),
+        "[…] reads a field of a struct, a map or a list; write s ->> 'a' of a document, and substr(s, 1, 2) of a text",
     ),
     (
         re.compile(r"Invalid qualifier (?P<name>\S+)"),

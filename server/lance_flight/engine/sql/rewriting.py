@@ -5,7 +5,6 @@ Queries reach DataFusion as the client wrote them but for these.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,6 +30,7 @@ from lance_flight.engine.sql.row_values import row_value_edits
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.selected_memberships import selected_edits
 from lance_flight.engine.sql.sort_keys import sort_key_edits
+from lance_flight.engine.sql.spellings import spelling_edits
 from lance_flight.engine.sql.text_lengths import text_length_edits
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, edited, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED, TypedCalls
@@ -39,13 +39,14 @@ from lance_flight.engine.sql.wildcard_options import wildcard_edits
 from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded, Unsupported
 
-_GROUP = re.compile(r"_\d")
 MOST_PARAMETERS = 65_535
 """Most values of one row of parameters: each is a column of a record batch."""
 _DOUBLED = {"*": "power(a, b)", "/": "a / b, which drops the fraction of whole numbers, or floor(a / b)"}
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _KEYWORD_FUNCTIONS = {"CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG"}
-_BINARY = {"VARBINARY", "BINARY", "BLOB"}
+_BINARY = {"VARBINARY", "BINARY", "BLOB", "BYTES"}
+_OF_OTHERS = {"LONG": "BIGINT", "NUMBER": "DECIMAL", "TIMESTAMP_NTZ": "TIMESTAMP(6)", "TIMESTAMP_LTZ": "TIMESTAMPTZ(6)"}
+"""Types of Snowflake and Spark."""
 
 
 def for_datafusion(text: str, *, has_macros: bool = True) -> str:
@@ -74,7 +75,7 @@ def for_datafusion(text: str, *, has_macros: bool = True) -> str:
 
 
 def check_operators(tokens: Sequence[Token]) -> None:
-    """Refuse `^`, a power in PostgreSQL and DuckDB, and exclusive or in DataFusion and MySQL; and `1_000`, to which `_000` is an alias."""
+    """Refuse `^`, a power in PostgreSQL and DuckDB, and exclusive or in DataFusion and MySQL, and operators that DataFusion drops."""
     for token, following in pairwise(tokens):
         if token.is_sign("^") and not following.text.startswith("@"):
             raise Unsupported(
@@ -84,10 +85,6 @@ def check_operators(tokens: Sequence[Token]) -> None:
         instead = _DOUBLED.get(token.text) if token.kind is Kind.SIGN else None
         if instead is not None and following.text == token.text and following.start == token.stop:
             raise Unsupported(f"{token.text * 2} at character {token.start + 1} is not offered; write {instead}")
-        if token.kind is Kind.NUMBER and following.start == token.stop and _GROUP.match(following.text):
-            raise Unsupported(
-                f"{token.text}{following.text} at character {token.start + 1} is no number; write its digits without _"
-            )
 
 
 _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = (
@@ -112,8 +109,8 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
 )
 """Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
 _CLAUSES = 3
-_WITH_MACROS = ((MACROS.edits,), *_STAGES[:_CLAUSES], (MACROS.edits,), *_STAGES[_CLAUSES:])
-"""The same with macros, before all others and once PIVOT is written in the words of its aggregates."""
+_WITH_MACROS = ((spelling_edits,), (MACROS.edits,), *_STAGES[:_CLAUSES], (MACROS.edits,), *_STAGES[_CLAUSES:])
+"""The same with words of other systems, and with macros: before all others, and once PIVOT is written in the words of its aggregates."""
 
 
 def _keyword_call_edits(tokens: list[Token]) -> list[Edit]:
@@ -179,7 +176,8 @@ def _type_edits(tokens: list[Token], place: int) -> list[Edit]:
     if token.word in _BINARY:
         closed = [token.stop for token in tokens[place + 2 : place + 4] if has_length and token.is_sign(")")]
         return [(token.start, closed[0] if closed else token.stop, "BYTEA")]
-    return []
+    named = _OF_OTHERS.get(token.word)
+    return [(token.start, token.stop, named)] if named and not (following and following.is_sign(":")) else []
 
 
 def _type_places(tokens: list[Token]) -> Iterable[int]:

@@ -39,6 +39,7 @@ from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
 from lance_flight.engine.sql.operand_types import OPERAND, Scopes
 from lance_flight.engine.sql.sort_keys import written_once
+from lance_flight.engine.sql.spellings import SHOWN_LAMBDA
 from lance_flight.engine.sql.text_lengths import without_lengths
 from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edited, tokenize
 from lance_flight.engine.sql.vector_functions import (
@@ -141,7 +142,7 @@ def shown_name(column: str) -> str:
         without_rounds,
     ):
         name = as_written(name)
-    return _SHOWN_DIGIT.sub("", name)
+    return SHOWN_LAMBDA.sub(r"\1 -> ", _SHOWN_DIGIT.sub("", name))
 
 
 @dataclass(slots=True)

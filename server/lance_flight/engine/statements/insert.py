@@ -59,6 +59,10 @@ class Insert(ChangeStatement):
             cursor.expect("INTO")
         elif not cursor.accept("INTO"):
             cursor.accept("TABLE")
+        if not any(
+            cursor.peek("TABLE", each) for each in ("(", "BY", "SELECT", "VALUES", "WITH", "FROM", "TABLE", ".")
+        ):
+            cursor.accept("TABLE")
         table = references.table(cursor)
         columns: tuple[str, ...] | None = None
         is_by_name = cursor.accept("BY", "NAME")

@@ -1,0 +1,208 @@
+"""Words of other systems for what DataFusion has in its own: one edit each, before all other rewrites.
+
+| written | read as |
+|---|---|
+| `a ISNULL`, `a NOTNULL` | `a IS NULL`, `a IS NOT NULL` |
+| `q MINUS SELECT …` | `q EXCEPT SELECT …` |
+| `WITH q AS [NOT] MATERIALIZED (…)` | `WITH q AS (…)` |
+| `1_000` | `1000` |
+| `props:a.b[0]` | `json_extract_string(props, '$."a"."b"[0]')` |
+| `s::json ->> 'a'` | `s ->> 'a'` |
+| `LATERAL FLATTEN(input => a) f` | `unnest(a) AS f(value)` |
+| `LATERAL VIEW explode(a) f AS x` | `CROSS JOIN unnest(a) AS f(x)` |
+| `list_filter(a, x -> x > 1)` | `list_filter(a, lambda x : x > 1)`: other arrows are those of documents |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places
+from lance_flight.errors import Unsupported
+
+LAMBDA = re.compile(r"\blambda\s+\w+\s*:|\)\s*->", re.IGNORECASE)
+"""Matches the lambdas of a text, which only DuckDB's dialect of DataFusion's parser reads."""
+SHOWN_LAMBDA = re.compile(r"\blambda (\w+) : ")
+"""Matches the beginning of a lambda in the name of a column, which was written as an arrow."""
+_WITH_LAMBDAS = frozenset(
+    [
+        *("array_filter", "list_filter", "filter", "array_transform", "list_transform", "transform"),
+        *("list_apply", "array_apply", "apply", "array_any_match", "list_any_match", "any_match", "exists"),
+    ]
+)
+_SUSPECTS = re.compile(
+    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER)\b|\d_|\w:[\w\"]|->|\blambda\b",
+    re.IGNORECASE,
+)
+_GROUPS = re.compile(r"(?:_\d+)+")
+_NAMES = frozenset({Kind.WORD, Kind.NAME})
+_TESTS = {"ISNULL": "IS NULL", "NOTNULL": "IS NOT NULL"}
+_FLATTEN = "FLATTEN takes input and outer here, and gives value; write FROM t, unnest(t.list) AS f(value)"
+
+
+def spelling_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+    r"""Return the edits that write such words in those of DataFusion.
+
+    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> text = "SELECT props:a, 1_000 FROM t, LATERAL FLATTEN(input => t.l) f WHERE a NOTNULL"
+    >>> edited(text, spelling_edits(text, tokenize(text)))
+    'SELECT json_extract_string(props, \'$."a"\'), 1000 FROM t, unnest(t.l) AS f(value) WHERE a IS NOT NULL'
+    """
+    return list(_Reader(tokens).edits()) if _SUSPECTS.search(text) else []
+
+
+class _Reader(TokenPlaces):
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self._closing = closing_places(tokens, "([{", ")]}")
+
+    def edits(self) -> Iterator[Edit]:
+        """Yield the edits of the whole text."""
+        opened = [""]
+        for at, token in enumerate(self.tokens):
+            if token.kind is Kind.SIGN and token.text in "([{":
+                opened.append(token.text)
+            elif token.kind is Kind.SIGN and token.text in ")]}":
+                opened = opened[:-1] or [""]
+            elif token.is_sign(":") and opened[-1] in {"", "("}:
+                yield from self._path(at)
+            elif token.word or token.kind is Kind.NAME:
+                yield from self._word(at, token.word)
+
+    def _word(self, at: int, word: str) -> Iterator[Edit]:
+        token, before = self.tokens[at], self.word_at(at - 1)
+        is_call = self.is_sign(at + 1, "(")
+        if word in _TESTS and not is_call and before != "AS" and self.ends_operand(at - 1):
+            yield token.start, token.stop, _TESTS[word]
+        elif word == "MINUS" and self.ends_operand(at - 1) and self._begins_query(at + 1):
+            yield token.start, token.stop, "EXCEPT"
+        elif word == "MATERIALIZED" and is_call and "AS" in {before, self.word_at(at - 2)}:
+            yield self.tokens[at - (before == "NOT")].start, token.stop, ""
+        elif (
+            token.text.startswith("_") and self.kind(at - 1) is Kind.NUMBER and self.tokens[at - 1].stop == token.start
+        ):
+            yield from self._digits(at)
+        elif word == "FLATTEN" and is_call and self._begins_relation(at):
+            yield from self._flatten(at)
+        elif word == "LATERAL" and self.word_at(at + 1) == "VIEW":
+            yield from self._view(at)
+        elif word in {"JSON", "JSONB"} and self.is_sign(at - 1, "::") and self._is_arrow(at + 1):
+            yield self.tokens[at - 1].start, token.stop, ""
+        elif is_call and token.text.lower() in _WITH_LAMBDAS:
+            yield from self._arrow(at)
+
+    def _digits(self, at: int) -> Iterator[Edit]:
+        token, before = self.tokens[at], self.tokens[at - 1]
+        if _GROUPS.fullmatch(token.text) is None:
+            said = f"{before.text}{token.text} at character {before.start + 1}"
+            raise Unsupported(f"{said} is no number; write its digits without _, or AS before a name")
+        yield token.start, token.stop, token.text.replace("_", "")
+
+    def _begins_query(self, at: int) -> bool:
+        at += self.word_at(at) in {"ALL", "DISTINCT"}
+        return self.word_at(at) in {"SELECT", "WITH", "VALUES", "FROM"} or self.first_word(at) == "SELECT"
+
+    # --- paths
+
+    def _path(self, at: int) -> Iterator[Edit]:
+        """Yield the edits of a path behind a column."""
+        column, key = self.tokens[at - 1] if at else None, self.tokens[at + 1] if at + 1 < len(self.tokens) else None
+        is_path = column is not None and column.kind in _NAMES and column.stop == self.tokens[at].start
+        if column is None or key is None or not is_path or key.kind not in _NAMES or key.start != self.tokens[at].stop:
+            return
+        first = at - 1
+        while self.is_sign(first - 1, ".") and self.kind(first - 2) in _NAMES:
+            first -= 2
+        if self.word_at(first - 1) == "LAMBDA":
+            return
+        path, place = f"$.{json.dumps(key.text, ensure_ascii=False)}", at + 2
+        while True:
+            step, inner = self.text(place), self.kind(place + 1)
+            if step == "." and inner in _NAMES:
+                path += f".{json.dumps(self.text(place + 1), ensure_ascii=False)}"
+                place += 2
+            elif step == "[" and self.is_sign(place + 2, "]") and inner in {Kind.NUMBER, Kind.STRING}:
+                name = self.text(place + 1)
+                path += f"[{name}]" if inner is Kind.NUMBER else f"[{json.dumps(name, ensure_ascii=False)}]"
+                place += 3
+            else:
+                break
+        yield self.tokens[first].start, self.tokens[first].start, "json_extract_string("
+        yield self.tokens[at].start, self.tokens[place - 1].stop, f", {text_literal(path)})"
+
+    # --- lists
+
+    def _begins_relation(self, at: int) -> bool:
+        before = self.word_at(at - 1)
+        return before in {"LATERAL", "FROM", "JOIN"} or self.is_sign(at - 1, ",") or self.word_at(at - 2) == "TABLE"
+
+    def _flatten(self, at: int) -> Iterator[Edit]:
+        first, closed = at, self._closing.get(at + 1)
+        if closed is None:
+            return
+        begun, stop, is_outer = at + 2, closed, False
+        for option in self._arguments(at + 2, closed)[1:]:
+            is_outer = [self.text(each).upper() for each in option] == ["OUTER", "=", ">", "TRUE"]
+            if not is_outer:
+                raise Unsupported(_FLATTEN)
+            stop = option.start - 1
+        if self.text(begun + 1) == "=":
+            if self.word_at(begun) != "INPUT":
+                raise Unsupported(_FLATTEN)
+            begun += 3
+        last = closed
+        if self.is_sign(first - 1, "(") and self.word_at(first - 2) == "TABLE":
+            first, last = first - 2, closed + 1
+        first -= self.word_at(first - 1) == "LATERAL"
+        end = last + 1 + (self.word_at(last + 1) == "AS")
+        has_alias = self.kind(end) in _NAMES and not self.is_sign(end + 1, "(") and self.is_alias(end)
+        name = self.text(end) if has_alias else "flatten"
+        column = "" if self.is_sign(end + 1, "(") else f" AS {name}(value)"
+        if is_outer and not self.is_sign(first - 1, ","):
+            raise Unsupported(
+                "FLATTEN with outer is read behind a comma; write LEFT JOIN unnest(t.list) AS f(value) ON true"
+            )
+        outer, condition = (" LEFT JOIN ", " ON true") if is_outer else ("", "")
+        yield self.tokens[first - is_outer].start, self.tokens[begun].start, f"{outer}unnest("
+        yield self.tokens[stop - 1].stop, self.tokens[end if has_alias else last].stop, f"){column}{condition}"
+
+    def _view(self, at: int) -> Iterator[Edit]:
+        """Yield the edit of `LATERAL VIEW [OUTER] explode(a) f AS x`; none of another function, which is refused by its name."""
+        called = at + 2 + (self.word_at(at + 2) == "OUTER")
+        closed = self._closing.get(called + 1, 0)
+        if self.word_at(called) not in {"EXPLODE", "EXPLODE_OUTER"} or self.word_at(closed + 2) != "AS":
+            return
+        is_outer = called > at + 2 or self.word_at(called) == "EXPLODE_OUTER"
+        join, condition = ("LEFT", " ON true") if is_outer else ("CROSS", "")
+        named = f"{self.text(closed + 1)}({self.text(closed + 3)})"
+        yield self.tokens[at].start, self.tokens[called + 2].start, f"{join} JOIN unnest("
+        yield self.tokens[closed].start, self.tokens[closed + 3].stop, f") AS {named}{condition}"
+
+    def _arguments(self, first: int, closed: int) -> list[range]:
+        found, begun, at = [], first, first
+        while at < closed:
+            if self.is_sign(at, ","):
+                found.append(range(begun, at))
+                begun = at + 1
+            at = self._closing.get(at, at) + 1
+        return [*found, range(begun, closed)]
+
+    # --- lambdas
+
+    def _arrow(self, at: int) -> Iterator[Edit]:
+        arguments = self._arguments(at + 2, self._closing.get(at + 1, at + 2))
+        first = arguments[1].start if len(arguments) > 1 else len(self.tokens)
+        is_bracketed = self.is_sign(first, "(") and self.is_sign(first + 2, ")")
+        name, arrow = first + is_bracketed, first + 1 + 2 * is_bracketed
+        if self.kind(name) is Kind.WORD and self._is_arrow(arrow):
+            yield self.tokens[first].start, self.tokens[arrow + 1].stop, f"lambda {self.text(name)} :"
+        elif self.word_at(first) != "LAMBDA" and not (self.is_sign(first, "(") and self.word_at(first + 1)):
+            return
+        if self.word_at(at) == "EXISTS":
+            yield self.tokens[at].start, self.tokens[at].stop, "array_any_match"
+
+    def _is_arrow(self, at: int) -> bool:
+        return self.is_sign(at, "-") and self.is_sign(at + 1, ">") and self.tokens[at].stop == self.tokens[at + 1].start
