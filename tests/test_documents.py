@@ -82,6 +82,7 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/files.md sh": "service/test_ingest_command.py",
         "client/docs/ibis.md python": "conformance/test_recipes.py",
         "client/docs/jupysql.md ipython": "conformance/test_recipes.py",
+        "client/docs/mcp.md json": "service/test_mcp.py",
         "client/docs/pandas.md python": "conformance/test_recipes.py",
         "client/docs/pipelines.md sh": "spark/test_pipelines.py",
         "client/docs/pipelines.md toml": "spark/test_pipelines.py",

@@ -130,6 +130,8 @@ LAYERS = {
         "lance_flight.errors",
         "lance_flight.model",
     },
+    # So are the tools of an assistant.
+    "lance_flight_client.mcp": {"lance_flight_client", "lance_flight_client.console", "lance_flight.model"},
     "lance_flight_client.flight": {"lance_flight_client", "lance_flight.errors"},
     "lance_flight_client.files": {"lance_flight_client", "lance_flight.model", "lance_flight.errors"},
     # A program reads a root by itself, with the storage library.
@@ -199,6 +201,11 @@ DOORS = {
     },
     # The names of types, as SQL has them.
     ("lance_flight_client.console", "lance_flight.model"): {"lance_flight.model.type_names"},
+    ("lance_flight_client.mcp", "lance_flight.model"): {"lance_flight.model.type_names"},
+    ("lance_flight_client.mcp", "lance_flight_client.console"): {
+        "lance_flight_client.console.queries",
+        "lance_flight_client.console.server",
+    },
     # What is counted and logged, and nothing that does it.
     ("lance_flight.admin", "lance_flight.engine"): {
         "lance_flight.engine.runtime.running_statement",
@@ -244,12 +251,13 @@ LIBRARIES = {
     "prompt_toolkit": {"lance_flight.cli.shell"},
     "pygments": {"lance_flight.cli.shell"},
     "pyspark": {"lance_flight_client.spark"},
-    "starlette": {"lance_flight_client.console", "lance_flight.rest"},
-    "uvicorn": {"lance_flight_client.console", "lance_flight.rest"},
+    "starlette": {"lance_flight_client.console", "lance_flight.rest", "lance_flight_client.mcp"},
+    "uvicorn": {"lance_flight_client.console", "lance_flight.rest", "lance_flight_client.mcp"},
     "anyio": {"lance_flight.rest"},
     "pydantic": {"lance_flight.rest"},
     "lance_namespace_urllib3_client": {"lance_flight.rest"},
     "jinja2": {"lance_flight_client.console"},
+    "mcp": {"lance_flight_client.mcp"},
     "sqlalchemy": {"lance_flight_client.sqlalchemy"},
     "langchain_core": {"lance_flight_client.langchain"},
     # Not installed with the package: it is loaded where tensors are wanted.

@@ -155,18 +155,31 @@ class StatementAnswer:
 
 @contextmanager
 def answered(
-    connection: dbapi.Connection, sql: str, begins: Callable[[Callable[[], None]], None] | None = None
+    connection: dbapi.Connection,
+    sql: str,
+    begins: Callable[[Callable[[], None]], None] | None = None,
+    parameters: pa.RecordBatch | None = None,
 ) -> Iterator[StatementAnswer]:
-    """Run one statement, whose rows are fetched as they are asked for; the server is told when no more are wanted.
+    """Run one statement with one row of parameters, whose rows are fetched as they are asked for; the server is told when no more are wanted.
 
     Before it is sent, `begins` is given a function that another thread may call to cancel it.
     """
     with connection.cursor() as cursor, _server_errors():
         if begins is not None:
             begins(_canceller(cursor))
-        cursor.execute(sql)
+        try:
+            cursor.execute(sql, parameters)
+        except Error as exc:
+            if _NOT_PREPARED in str(exc):
+                # The driver goes on where a statement cannot be prepared, and fails with another error; this has the server's own.
+                cursor.adbc_execute_schema(sql)
+            raise
         reader = cursor.fetch_record_batch()
         yield StatementAnswer(reader.schema, _read(reader), cursor.rowcount)
+
+
+_NOT_PREPARED = "must set IngestTargetTable"
+"""Part of the driver's message of a statement with parameters that the server has refused to prepare as not offered."""
 
 
 def _canceller(cursor: Any) -> Callable[[], None]:

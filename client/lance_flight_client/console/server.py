@@ -87,7 +87,12 @@ class ConsoleServer:
 
     @contextmanager
     def answer(
-        self, sql: str, begins: Callable[[Callable[[], None]], None] | None = None, *, writes: bool | None = None
+        self,
+        sql: str,
+        begins: Callable[[Callable[[], None]], None] | None = None,
+        *,
+        writes: bool | None = None,
+        parameters: pa.RecordBatch | None = None,
     ) -> Iterator[StatementAnswer]:
         """Run a statement of a user in a session of its own, so that no SET or BEGIN reaches another one.
 
@@ -97,7 +102,7 @@ class ConsoleServer:
         try:
             connection = self._begun(writes=self.writes if writes is None else writes and self.writes)
             try:
-                with answered(connection, sql, begins) as answer:
+                with answered(connection, sql, begins, parameters) as answer:
                     yield answer
             finally:
                 connection.close()

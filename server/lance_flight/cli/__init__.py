@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "export": "write a table or a query to files",
         "sql": "run statements on a server, or ask for them at a prompt",
         "console": "serve pages about the tables of a server: partitions, queries, history",
+        "mcp": "give an assistant tools over the tables of a server",
         "hash-password": "hash a password for the users file of a server",
         "make-token": "make a bearer token for the tokens file of a server",
         "inspect": "show the tables of a root, without a server",

@@ -24,8 +24,8 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:]+")
 
 def run(options: argparse.Namespace) -> int:
     """Serve the console until an interrupt."""
-    _check_listening(options)
-    _check_limits(options)
+    check_listening(options)
+    check_limits(options)
     server = ChosenServer.of(options)
     credentials = None if options.login else server.credentials
     if credentials is not None:
@@ -84,7 +84,8 @@ def console_library() -> Any:
         ) from exc
 
 
-def _check_limits(options: argparse.Namespace) -> None:
+def check_limits(options: argparse.Namespace) -> None:
+    """Refuse limits of rows and seconds that no statement can have."""
     if options.max_rows < 1:
         raise InvalidInput(f"--max-rows is {options.max_rows}; expected 1 or more")
     if not 0 < options.timeout <= _LONGEST_TIMEOUT:
@@ -93,7 +94,8 @@ def _check_limits(options: argparse.Namespace) -> None:
         )
 
 
-def _check_listening(options: argparse.Namespace) -> None:
+def check_listening(options: argparse.Namespace) -> None:
+    """Refuse an address beyond this machine without a certificate."""
     if (options.https_certificate is None) != (options.https_key is None):
         raise InvalidInput("--https-certificate and --https-key belong together; expected both or none")
     if not all(_HOST.fullmatch(name) for name in options.allow_host):
