@@ -194,7 +194,7 @@ def _text_rows(answer: StatementAnswer) -> Iterator[Sequence[str | None]]:
 
 
 def _credentials_of(context: Context, options: McpOptions) -> Credentials:
-    """Return the token of an HTTP request as credentials; those of the command itself are nobody else's."""
+    """Return the token of an HTTP request as credentials, never those of the command itself."""
     header = (context.headers or {}).get("authorization", "")
     scheme, _, token = header.partition(" ")
     given = token.strip() if scheme.lower() == "bearer" else ""
