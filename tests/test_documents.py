@@ -83,6 +83,8 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/ibis.md python": "conformance/test_recipes.py",
         "client/docs/jupysql.md ipython": "conformance/test_recipes.py",
         "client/docs/mcp.md json": "service/test_mcp.py",
+        "client/docs/lancedb.md javascript": "lancedb/test_page.py",
+        "client/docs/lancedb.md python": "lancedb/test_page.py",
         "client/docs/pandas.md python": "conformance/test_recipes.py",
         "client/docs/pipelines.md sh": "spark/test_pipelines.py",
         "client/docs/pipelines.md toml": "spark/test_pipelines.py",

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from tests.service.server_process import Server
 
 PROGRAM = Path(__file__).parent / "node"
-LOCK = PROGRAM / "package-lock.json"
+LOCK = "package-lock.json"
 PATIENCE = 300.0
 INSTALL = ("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund")
 """`npm ci` refuses a package that names another one for a platform, which nobody has published."""
@@ -23,14 +23,14 @@ def is_installed() -> bool:
     return all(shutil.which(command) for command in ("node", "npm"))
 
 
-def packages(cache: Path) -> Path:
-    """The directory of the packages that the lock names."""
-    installed = cache / f"node-{sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+def packages(cache: Path, program: Path = PROGRAM) -> Path:
+    """The directory of the packages that the lock of a program names."""
+    installed = cache / f"node-{sha256((program / LOCK).read_bytes()).hexdigest()[:12]}"
     if not installed.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=cache) as place:
-            for name in ("package.json", LOCK.name):
-                shutil.copy(PROGRAM / name, place)
+            for name in ("package.json", LOCK):
+                shutil.copy(program / name, place)
             subprocess.run(INSTALL, check=True, timeout=PATIENCE, cwd=place)
             (Path(place) / "node_modules").replace(installed)
     return installed

@@ -104,6 +104,7 @@ STEPS: dict[str, Step] = {
     # Queries
     "a filter": lambda s: ids(s.table.search().where("price > 90").to_arrow()),
     "a name with a capital": lambda s: ids(s.table.search().where("At > timestamp '2026-11-15 00:00:00'").limit(50).to_arrow()),
+    "names in another case": lambda s: s.table.count_rows("TENANT = 'a' AND at > timestamp '2026-06-15 00:00:00' AND \"id\" < 90"),
     "a name in backticks": lambda s: ids(s.table.search().where("`At` IS NOT NULL AND `id` IN (1, 2)").to_arrow()),
     "limit and offset": lambda s: len(s.table.search().limit(7).offset(3).to_arrow()),
     "select": lambda s: s.table.search().select(["body", "id"]).where("id = 5").to_arrow(),

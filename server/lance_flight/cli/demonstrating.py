@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from lance_flight.cli.console import DEFAULT_PORT as CONSOLE_PORT
 from lance_flight.cli.interrupts import leave
 from lance_flight.cli.serving import service
 from lance_flight.cli.serving_console import announced, console_library
-from lance_flight.config import ServerConfig
+from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.errors import NotFound, Unsupported
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.signal_event import SignalEvent
@@ -84,8 +85,10 @@ QUERIES = (
 
 def run(options: argparse.Namespace) -> int:
     """Load, query, explain how to connect, and serve."""
-    config = ServerConfig(port=0 if options.no_serve else options.port, grace=GRACE)
-    server = service.build(options.root, config, create=True).server
+    port, rest_port = (0, NO_PORT) if options.no_serve else (options.port, _rest_port())
+    config = ServerConfig(port=port, rest_port=rest_port, grace=GRACE)
+    built = service.build(options.root, config, create=True)
+    server = built.server
     print(f"lance-flight demo: {options.root} at {server.uri}")
     try:
         # Beside the main thread, where Arrow and ADBC would take interrupts for their own, and end by errors.
@@ -103,11 +106,19 @@ def run(options: argparse.Namespace) -> int:
         if console is not None:
             console.start()
             print(f"\nThe console shows the partitions in a browser: {console.address}")
+        for address in built.doors.addresses.values():
+            print(f'\nLanceDB\'s clients: lancedb.connect("db://demo", api_key="any", host_override="{address}")')
         print(_CONNECT.format(uri=server.uri), flush=True)
     serve_until(server, stop, grace=lambda: GRACE)
+    built.doors.stop()
     if console is not None:
         console.stop()
     leave(0)
+
+
+def _rest_port() -> int:
+    """Return a free port for LanceDB's clients, if what serves them is installed."""
+    return 0 if find_spec("starlette") and find_spec("uvicorn") else NO_PORT
 
 
 def _console(uri: str, port: int) -> Any:

@@ -63,7 +63,7 @@ class _Reading:
 class RestCall:
     """Request of a caller: the names of its identifier, the parameters of its address and path, and its body.
 
-    The body is `json`, or a stream that `read` reads.
+    The body is `json`, or a stream that `read` reads. `known` keeps the columns of the table, once they are asked for.
     """
 
     backend: Backend
@@ -76,6 +76,7 @@ class RestCall:
     delimiter: str = "$"
     json: Mapping[str, Any] = field(default_factory=dict)
     read: Read = lambda _: b""
+    known: list[pa.Schema] = field(default_factory=list)
 
     @property
     def table(self) -> TableId:
@@ -170,7 +171,11 @@ class RestCall:
 
     def columns(self) -> pa.Schema:
         """Return the columns of the table that the request reads, as the caller may know of them."""
-        table = self.table
+        if not self.known:
+            self.known.append(self._columns(self.table))
+        return self.known[0]
+
+    def _columns(self, table: TableId) -> pa.Schema:
         if table.at is None:
             with suppress(NotFound):  # a view, which a query describes
                 entry = TableEntry(catalog="", db_schema=table.db_schema, name=table.name)
@@ -179,7 +184,7 @@ class RestCall:
 
     def expression(self, text: object, relation: str = "") -> str:
         """Return an expression of the request in SQL, with the names of the table's columns as they are written."""
-        return expression(text, lambda: self.columns().names, relation)
+        return expression(text, self.columns().names, relation)
 
     def condition(self, text: object) -> str:
         """Return the WHERE clause for a condition of the request; nothing without one."""

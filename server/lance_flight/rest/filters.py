@@ -1,29 +1,28 @@
 """Conditions and expressions in Lance's dialect of SQL, translated to ours.
 
-Lance takes names as they are written, with backticks around those that need quotes. Text in double quotes is a literal.
+Lance finds the names of columns whatever their case, and takes backticks around those that need quotes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from lance_flight.engine.sql.references import enclosed, quoted, text_literal
+from lance_flight.engine.sql.references import enclosed, quoted
 from lance_flight.engine.sql.tokens import Kind, Token, edited, spelled_out
 from lance_flight.errors import InvalidInput, SqlError
 
 MOST_CHARACTERS = 4 << 20
 
-Names = Callable[[], Collection[str]]
-"""Function that returns the names of the columns of a table; it is called only for a text with capitals."""
 
-
-def expression(text: object, names: Names, relation: str = "") -> str:
+def expression(text: object, names: Collection[str], relation: str = "") -> str:
     """Return an expression of Lance in our SQL, in brackets; `SqlError` for one that is not a single expression.
 
-    Names of columns without a relation are those of `relation`, if one is given.
+    `names` are the columns of the table. Those without a relation are of `relation`, if one is given.
 
-    >>> expression('`my col` = "it" AND Price > 2', lambda: ["my col", "Price"]).split()
-    ['("my', 'col"', '=', "'it'", 'AND', '"Price"', '>', '2', ')']
+    >>> expression("`my col` = 'a' AND price > 2", ["my col", "Price"]).split()
+    ['("my', 'col"', '=', "'a'", 'AND', '"Price"', '>', '2', ')']
+    >>> expression("date > date '2026-01-01'", ["date"]).split()
+    ['("date"', '>', 'date', "'2026-01-01'", ')']
     """
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"{text!r} is no expression of SQL; expected a text")
@@ -31,17 +30,27 @@ def expression(text: object, names: Names, relation: str = "") -> str:
         raise InvalidInput(f"an expression of {len(text)} characters; expected at most {MOST_CHARACTERS}")
     tokens = spelled_out(text)
     _check_single(tokens, text)
-    is_folded = all(token.text == token.text.lower() for token in tokens if token.kind is Kind.WORD)
-    known = () if is_folded and not relation else names()
+    folded = {name.lower(): name for name in reversed(list(names))}
     edits = []
     for place, token in enumerate(tokens):
-        if token.kind is Kind.NAME and text[token.start] == '"':
-            edits.append((token.start, token.stop, text_literal(token.text)))
-        elif token.kind is Kind.NAME or (token.kind is Kind.WORD and token.text in known):
+        if token.kind is Kind.NAME:
+            name = token.text if token.text in names else None
+        elif token.kind is Kind.WORD and not _is_type_or_function(tokens, place):
+            name = token.text if token.text in names else folded.get(token.text.lower())
+        else:
+            continue
+        if name is not None or token.kind is Kind.NAME:
             is_inside = place > 0 and tokens[place - 1].is_sign(".")
-            before = f"{relation}." if relation and not is_inside and token.text in known else ""
-            edits.append((token.start, token.stop, before + quoted(token.text)))
+            before = f"{relation}." if relation and name is not None and not is_inside else ""
+            edits.append((token.start, token.stop, before + quoted(name or token.text)))
     return enclosed(edited(text, edits))
+
+
+def _is_type_or_function(tokens: Sequence[Token], place: int) -> bool:
+    """Return whether a word is the name of a function, or a type: `f(`, `date '2026-01-01'`, `CAST(… AS date)`."""
+    following = tokens[place + 1] if place + 1 < len(tokens) else None
+    is_before = following is not None and (following.is_sign("(") or following.kind is Kind.STRING)
+    return is_before or (place > 0 and tokens[place - 1].word == "AS")
 
 
 def _check_single(tokens: Sequence[Token], text: str) -> None:

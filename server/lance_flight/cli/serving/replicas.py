@@ -71,10 +71,11 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
     settings = reloader.settings
     if not 1 <= number <= MOST_REPLICAS:
         raise InvalidInput(f"--replicas is {number}; expected 1 to {MOST_REPLICAS}")
-    if settings.lancedb_sql_port != NO_PORT:
-        raise InvalidInput(
-            f"setting 'lancedb_sql_port' is {settings.lancedb_sql_port} with --replicas, which share one port; expected -1, or one server"
-        )
+    for name, further in (("lancedb_sql_port", settings.lancedb_sql_port), ("rest_port", settings.rest_port)):
+        if further != NO_PORT:
+            raise InvalidInput(
+                f"setting {name!r} is {further} with --replicas, which share one port; expected -1, or one server"
+            )
     check_ready_file(settings.ready_file)
     program = find_program()
     scheme = "grpc+tls" if settings.tls_certificate else "grpc"
