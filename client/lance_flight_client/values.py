@@ -48,7 +48,7 @@ class Style:
     null: str
     clock: str
     enclosed: Mapping[Form, Callable[[str], str]]
-    binary: Callable[[bytes], str] = bytes.hex
+    binary: Callable[[bytes], str]
     map_form: str
     pair_form: str
     has_unique_names: bool = False
@@ -83,11 +83,12 @@ JSON = Style(
     enclosed=MappingProxyType(
         {Form.NUMBER: _json_number, **dict.fromkeys((Form.EXACT, Form.MOMENT, Form.TEXT, Form.BYTES), _string)}
     ),
+    binary=lambda value: f"\\x{value.hex()}",
     map_form="[{}]",
     pair_form="[{}, {}]",
     has_unique_names=True,
 )
-"""Style of JSON: exact numbers, moments and bytes are strings, a map is a list of pairs."""
+"""Style of JSON: exact numbers, moments and bytes (as PostgreSQL writes them) are strings, a map is a list of pairs."""
 
 
 def texts(column: pa.Array | pa.ChunkedArray, style: Style = SQL, most: int | None = None) -> list[str | None]:

@@ -7,16 +7,18 @@ import datetime as dt
 import gzip
 import io
 import json
+import sys
 import zipfile
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow as pa
 import pytest
 import zstandard
-from lance_flight.errors import DataError
+from lance_flight.errors import DataError, InvalidInput, NotFound
 from lance_flight_client.files import sources
 from lance_flight_client.files.sniffing import HEAD, TextOptions
 
@@ -136,6 +138,22 @@ LOADED: dict[str, Messy] = {
         "a.jsonl", b'{"id": 1}\n{"name": "b", "id": 2.5}\n{"tags": ["x, ]"]}\n',
         [{"id": 1.0, "name": None, "tags": None}, {"id": 2.5, "name": "b", "tags": None}, {"id": None, "name": None, "tags": ["x, ]"]}],
     ),
+    "values of several types": Messy(
+        "a.jsonl", b'{"n": 1, "o": {"a": 1}}\n{"n": "x", "o": {"a": [2]}}\n{"n": null}\n',
+        [{"n": "1", "o": '{"a": 1}'}, {"n": "x", "o": '{"a": [2]}'}, {"n": None, "o": None}],
+        ("column 'n': has values of several types: kept as text", "column 'o': has"),
+    ),
+    "moments of JSON with fractions": Messy(
+        "a.jsonl", b'{"a": "2024-03-31T10:00:00.5", "z": "2024-03-31T10:00:00.25+02:00"}\n',
+        [{"a": dt.datetime(2024, 3, 31, 10, 0, 0, 500_000), "z": dt.datetime(2024, 3, 31, 8, 0, 0, 250_000, dt.UTC)}],
+    ),
+    "an archive of a Mac": Messy("a.csv.zip", zipped(**{"a.csv": b"id,name\n1,a\n2,b\n", "__MACOSX/._a.csv": b"\0"}), PLAIN),
+    "a delimiter that is told to Excel": Messy("a.csv", b"sep=;\r\nid;name\r\n1;a\r\n2;b\r\n", PLAIN),
+    "bytes of an export": Messy("a.csv", b'b,s\n\\x00ff,"\\x"\n"\\x",a\n', [{"b": b"\0\xff", "s": "\\x"}, {"b": b"", "s": "a"}]),
+    "zones behind a space": Messy(
+        "a.csv", b"at,n\n2024-03-31 10:00:00 +0200,1\n2024-03-31 10:00:00 Z,2\n",
+        [{"at": dt.datetime(2024, 3, 31, 8, tzinfo=dt.UTC), "n": 1}, {"at": dt.datetime(2024, 3, 31, 10, tzinfo=dt.UTC), "n": 2}],
+    ),
     "JSON of UTF-16": Messy("a.json", '[{"s": "é[,"}]'.encode("utf-16"), [{"s": "é[,"}], ("encoding utf-16",)),
 }  # fmt: skip
 
@@ -189,7 +207,8 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
         r"a\.jsonl: line [\d,]+ has a key 'new' that no row before",
     ),
     "a later type": ("a.jsonl", LONG_JSON + b'{"n": "x"}\n', r"line [\d,]+, column 'n': \"x\" is no BIGINT"),
-    "two types": ("a.jsonl", b'{"n": 1}\n{"n": "x"}\n', "changed from number to string"),
+    "two types of long objects": ("a.json", b'{"n":\n1}\n{"n": "x"}\n', "changed from number to string"),
+    "no object among two types": ("a.jsonl", b'{"n": 1}\n{"n": "x"}\n[7]\n', r"line 3 is no object of JSON: '\[7\]'"),
     "a long number": ("a.json", b'[{"n": 12345678901234567890}]', "12345678901234567890 is longer than a BIGINT"),
     "a value longer than a block": ("a.csv", b'id,v\n1,"%s"\n' % (b"x" * (3 << 20)), "a.csv"),
     "an open array": ("a.json", b'[{"n": 1}, {"n": ', "a.json"),
@@ -226,6 +245,71 @@ def test_a_form_that_is_said_is_not_guessed(
 ) -> None:
     (tmp_path / "a.csv").write_bytes(content)
     assert rows_of(opened(tmp_path / "a.csv", **options)) == rows
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "b": 2}', '{"a": "x"}', "[1]", "x", "1.5"])
+def test_a_text_that_is_no_struct_of_its_type_is_refused_with_its_place(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text("n|o\n1|{}\n2|" + text + "\n")
+    types = pa.schema([("o", pa.struct([("a", pa.int64())]))])
+    source = sources.opened([str(tmp_path / "a.csv")], None, TextOptions(), io.BytesIO(), types=types)
+    with pytest.raises(DataError, match=r"line 3, column 'o': .* is no STRUCT<"):
+        rows_of(source)
+
+
+def workbook(**sheets: list[list[Any]]) -> bytes:
+    made, out = openpyxl.Workbook(), io.BytesIO()
+    made.remove(made.active)
+    for name, rows in sheets.items():
+        sheet = made.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    made.save(out)
+    return out.getvalue()
+
+
+STAFF = workbook(
+    other=[["Report"], [], ["id", "name", "zip", "on", "at", "pay", "ok"], [1, 'a"b,\nc', "00501", DAY, dt.datetime(2024, 3, 31, 5), 1.5, True], [2, None, None, None, None, None, None]],
+    staff=[["id"], [7]],
+)  # fmt: skip
+
+
+def test_a_sheet_of_a_workbook_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.xlsx").write_bytes(STAFF)
+    source = opened(tmp_path / "a.xlsx")
+    first = {
+        "id": 1,
+        "name": 'a"b,\nc',
+        "zip": "00501",
+        "on": DAY,
+        "at": dt.datetime(2024, 3, 31, 5),
+        "pay": 1.5,
+        "ok": True,
+    }
+    assert rows_of(source) == [first, {**dict.fromkeys(first), "id": 2}]
+    assert [note for note in source.notes if "zeros" not in note and "2 lines" not in note] == []
+    assert rows_of(opened(tmp_path / "a.xlsx", sheet="staff")) == [{"id": 7}]
+    with pytest.raises(NotFound, match=r"a.xlsx: no sheet 'no'; expected 'other', 'staff'"):
+        opened(tmp_path / "a.xlsx", sheet="no")
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    with pytest.raises(InvalidInput, match=r"needs the package python_calamine; install 'lance-flight\[excel\]'"):
+        opened(tmp_path / "a.xlsx")
+
+
+def test_a_wrong_cell_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(workbook(a=[["id"], *([n] for n in range(200_000)), ["x"]]))
+    with pytest.raises(DataError, match=r"line 200,002, column 'id': 'x' is no BIGINT"):
+        rows_of(opened(tmp_path / "a.xlsx"))
+    (tmp_path / "b.xlsx").write_bytes(STAFF[:-200])
+    with pytest.raises(DataError, match=r"b\.xlsx: is no workbook that can be read"):
+        opened(tmp_path / "b.xlsx")
+
+
+def test_nanoseconds_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,z\n2024-03-31 10:00:00.123456789,2024-03-31T10:00:00.000000001Z\n")
+    source = opened(tmp_path / "a.csv")
+    assert source.schema.types == [pa.timestamp("ns"), pa.timestamp("ns", "UTC")]
+    (row,) = source.batches(source.schema)
+    assert [column.view(pa.int64())[0].as_py() % 1_000_000_000 for column in row.columns] == [123_456_789, 1]
 
 
 def test_rows_with_errors_are_left_out_and_each_is_named(tmp_path: Path) -> None:

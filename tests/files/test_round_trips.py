@@ -28,6 +28,19 @@ KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "moment": (pa.timestamp("us"), st.datetimes()),
     "zoned": (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC))),
     "time": (pa.time64("us"), st.times()),
+    "nanosecond": (pa.timestamp("ns"), st.integers(-(2**63) + 10**10, 2**63 - 10**10)),
+    "bytes": (pa.binary(), st.binary(max_size=5)),
+    "list": (pa.list_(pa.int64()), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3)),
+    "struct": (
+        pa.struct([("a", pa.utf8()), ("b", pa.list_(pa.float64()))]),
+        st.fixed_dictionaries(
+            {"a": st.none() | TEXTS, "b": st.none() | st.lists(st.floats(allow_nan=False, allow_infinity=False))}
+        ),
+    ),
+    "map": (
+        pa.map_(pa.utf8(), pa.int64()),
+        st.dictionaries(TEXTS, st.integers(0, 9), max_size=3).map(lambda each: list(each.items())),
+    ),
 }
 
 

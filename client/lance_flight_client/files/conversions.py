@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,8 +46,10 @@ class Conversion:
     def values(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return the values of texts, NULL for those that are none, and which these are."""
         kind = storage_of(self.kind)
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_bytes(kind):
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             return texts.cast(kind), pa.repeat(pa.scalar(False), len(texts))
+        if is_bytes(kind):
+            return _bytes(texts, kind), pa.repeat(pa.scalar(False), len(texts))
         trimmed = pc.utf8_trim_whitespace(texts)
         words = NULL_WORDS if is_number(kind) else (*NULL_WORDS, *_NO_NUMBERS)
         known = pc.if_else(pc.is_in(trimmed, pa.array(words, pa.utf8())), pa.scalar(None, pa.utf8()), trimmed)
@@ -58,11 +62,15 @@ class Conversion:
             return _cast(plain, kind)
         if is_number(kind):
             return _cast(self._plain_numbers(texts, kind), kind)
+        if pa.types.is_nested(kind):
+            return pa.array([_document(text, kind) for text in texts.to_pylist()], kind)
         if pa.types.is_time(kind):
             moments = pc.binary_join_element_wise(pa.scalar("1970-01-01", pa.utf8()), texts, " ")
             return _cast(moments, pa.timestamp("ns")).cast(kind)
         if self.format is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             return _formatted(texts, self.format).cast(kind)
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            return _cast(pc.replace_substring_regex(texts, r"\s+([+-]\d\d:?\d\d|Z)$", r"\1"), kind)
         return _cast(texts, kind)
 
     def _plain_numbers(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -93,6 +101,50 @@ def is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
+_HEX = r"^\\x([0-9a-fA-F]{2})*$"
+
+
+def are_bytes(texts: pa.Array) -> bool:
+    r"""Return whether texts, of which there are some, are all bytes as an export writes them: `\x00ff`."""
+    return bool(len(texts)) and bool(pc.all(pc.match_substring_regex(texts, _HEX)).as_py())
+
+
+def _bytes(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    r"""Return bytes: those of `\x00ff`, as an export writes them, and any others as they are."""
+    plain = column.cast(pa.large_binary())
+    is_hex = pc.fill_null(pc.match_substring_regex(plain, _HEX), fill_value=False)
+    if pc.any(is_hex).as_py():
+        texts = zip(plain.to_pylist(), is_hex.to_pylist(), strict=True)
+        plain = pa.array([bytes.fromhex(text[2:].decode()) if each else text for text, each in texts], plain.type)
+    return plain.cast(kind)
+
+
+def _document(text: str | None, kind: pa.DataType) -> Any:
+    """Return the list, struct or map that a text of JSON has; None for one that has another, or more."""
+    try:
+        value = None if text is None else _shaped(json.loads(text), kind)
+        pa.scalar(value, kind)
+    except (ValueError, TypeError, pa.ArrowException):
+        return None
+    return value
+
+
+def _shaped(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of JSON with the pairs of maps as Arrow takes them; `ValueError` for one that a type has no place for."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_struct(kind):
+        kinds = {each.name: each.type for each in kind}
+        if not isinstance(value, dict) or not value.keys() <= kinds.keys():
+            raise ValueError("not a struct of these fields")  # Arrow leaves out others
+        return {name: _shaped(each, kinds[name]) for name, each in value.items()}
+    if not isinstance(value, list):
+        raise TypeError("not a list")
+    if pa.types.is_map(kind):
+        return [(key, _shaped(item, kind.item_type)) for key, item in value]
+    return [_shaped(each, kind.value_type) for each in value]
+
+
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast texts; those that cannot be become NULL."""
     try:
@@ -121,7 +173,7 @@ _DAYS = (
     "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y",
 )  # fmt: skip
 _CLOCKS = (" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
-_UTC = pa.timestamp("us", "UTC")
+_UTC, _UTC_NS = pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")
 _TIME_LIKE = re.compile(r"\d:\d\d")
 _DAY_LIKE = re.compile(r"\d[./ -](\d|[A-Za-z]{3})|[A-Za-z]{3} \d")
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([.  ’']\d{3})+),(\d{1,2}|\d{4,})|[+-]?\d{1,3}([.  ’']\d{3})+,\d+")
@@ -131,6 +183,7 @@ _PADDED = re.compile(r"[+-]?0\d")
 _MAY_BE_VALUES = re.compile(r"[+-]?[.,]?\d|[+-]?(?:nan|inf)|[a-z]{3,9} \d", re.IGNORECASE)
 """Beginnings of numbers and moments."""
 _WHOLE = re.compile(r"[+-]?\d+")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:")
 _YEAR = re.compile(r"\d{4}")
 
 
@@ -151,6 +204,8 @@ def guess(texts: pa.Array, decimal: str | None, date_format: str | None) -> Gues
     if not known:
         return Guess(_guessed(pa.null())) if not any(trimmed.to_pylist()) else Guess(_guessed(pa.utf8()))
     sample = pa.array(known, pa.utf8())
+    if are_bytes(sample):
+        return Guess(_guessed(pa.binary()))
     if all(text.lower() in {"true", "false"} for text in known):
         return Guess(_guessed(pa.bool_()))
     if not all(map(_MAY_BE_VALUES.match, known[:_FEW])):
@@ -167,6 +222,16 @@ def guess(texts: pa.Array, decimal: str | None, date_format: str | None) -> Gues
         or _moment(sample, known, date_format)
         or Guess(_guessed(pa.utf8()), _null_note(trimmed))
     )
+
+
+def moments_of(texts: pa.Array) -> pa.DataType | None:
+    """Return the type of texts that are all moments by ISO 8601; None for others."""
+    known = pc.unique(texts.drop_null())
+    first = known[0].as_py() if len(known) else ""
+    if not _ISO.match(first):
+        return None
+    kinds = (pa.timestamp("us"), pa.timestamp("ns"), _UTC, _UTC_NS)
+    return next((kind for kind in kinds if fits(known, _guessed(kind))), None)
 
 
 def is_unclear(texts: pa.Array) -> bool:
@@ -223,7 +288,7 @@ def _moment(sample: pa.Array, known: Sequence[str], date_format: str | None) -> 
         given = _guessed(pa.timestamp("us") if has_clock else pa.date32(), format=date_format)
         if fits(sample, given):
             return Guess(given)
-    for kind in (pa.date32(), pa.time64("ns"), pa.timestamp("us"), pa.timestamp("ns"), _UTC):
+    for kind in (pa.date32(), pa.time64("ns"), pa.timestamp("us"), pa.timestamp("ns"), _UTC, _UTC_NS):
         if fits(sample, _guessed(kind)):
             return Guess(_guessed(kind))
     if not all(map(_DAY_LIKE.search, known)):

@@ -56,6 +56,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "json": Format(read=ds.JsonFileFormat, is_text=True),
         "arrow": Format(read=ds.IpcFileFormat, pipe=_arrow_pipe),
         "orc": Format(read=ds.OrcFileFormat),
+        "excel": Format(read=ds.CsvFileFormat, is_text=True),
     }
 )
 """Formats by their names; JSON is one object after another or an array, Arrow the file format (in a pipe the stream format)."""

@@ -14,6 +14,7 @@ ENDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "json": (".jsonl", ".ndjson", ".json"),
         "arrow": (".arrow", ".feather", ".ipc"),
         "orc": (".orc",),
+        "excel": (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"),
     }
 )
 WRITTEN = ("arrow", "csv", "json", "parquet")

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from lance_flight_client.files.names import ENDINGS, format_of
 from lance_flight_client.files.sniffing import inflated
-from lance_flight_client.files.text_files import TextFile
+from lance_flight_client.files.text_files import CsvFile, TextFile
 
 _WILD = "*?["
 
@@ -118,9 +118,12 @@ def read_file(
 
 
 @contextmanager
-def opened_text(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open the stream of a file's text."""
-    with filesystem.open_input_file(path) as file, inflated(file, path) as stream:
+def opened_text(filesystem: Any, path: str, *, sheet: str | None, is_workbook: bool) -> Iterator[Any]:
+    """Open the stream of a file's text, or of a workbook's sheet."""
+    with (
+        filesystem.open_input_file(path) as file,
+        inflated(file, path, sheet=sheet, is_workbook=is_workbook) as stream,
+    ):
         yield stream
 
 
@@ -139,7 +142,12 @@ def _read_text(fragment: Any, size: int, text: TextFile, schema: pa.Schema) -> I
     # A scanner does not say how far it is; a reader of text is ahead of its batches by some 30 MB at most.
     values = ds.get_partition_keys(fragment.partition_expression)
     own = pa.schema([field for field in schema if field.name not in values])
-    with fragment.filesystem.open_input_file(fragment.path) as file, inflated(file, fragment.path) as stream:
+    path, sheet = fragment.path, text.options.sheet if isinstance(text, CsvFile) else None
+    is_workbook = isinstance(text, CsvFile) and text.is_workbook
+    with (
+        fragment.filesystem.open_input_file(path) as file,
+        inflated(file, path, sheet=sheet, is_workbook=is_workbook) as stream,
+    ):
         for batch in text.batches(stream, own):
             yield conformed(batch, schema, values), _position(file, size)
 

@@ -22,6 +22,7 @@ from lance_flight.errors import DataError
 from lance_flight.model.arrow_types import is_number
 
 from lance_flight_client.files.conversions import Conversion, Guess, fits, guess, is_bytes, is_unclear
+from lance_flight_client.files.workbooks import sheet_text
 from lance_flight_client.values import unique
 
 HEAD = 1 << 20
@@ -53,6 +54,7 @@ class TextOptions:
     """Options of text files; those that are None are guessed from their beginning.
 
     `nulls` are texts that are NULL, in columns of text as well. With `ignores_errors` rows with a wrong value are left out.
+    `sheet` is that of a workbook (None: the first one).
     """
 
     delimiter: str | None = None
@@ -63,6 +65,7 @@ class TextOptions:
     date_format: str | None = None
     skip: int | None = None
     ignores_errors: bool = False
+    sheet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,11 @@ class TextForm:
 
 
 @contextmanager
-def inflated(file: Any, name: str) -> Iterator[Any]:
-    """Open the stream of a file's text, which its first bytes may call compressed."""
+def inflated(file: Any, name: str, *, sheet: str | None = None, is_workbook: bool = False) -> Iterator[Any]:
+    """Open the stream of a file's text, which its first bytes may call compressed, or of a workbook's sheet."""
+    if is_workbook:
+        yield pa.BufferReader(sheet_text(file, name, sheet))
+        return
     magic = file.read(4)
     if file.seekable():
         file.seek(0)
@@ -114,7 +120,12 @@ def inflated(file: Any, name: str) -> Iterator[Any]:
     codec = next((codec for sign, codec in _CODECS.items() if magic.startswith(sign)), None)
     if magic.startswith(_ZIP):
         with zipfile.ZipFile(file) as archive:
-            members = [each for each in archive.namelist() if not each.endswith("/")]
+            # A Mac adds files of its own beside those that a user puts in.
+            members = [
+                each
+                for each in archive.namelist()
+                if not each.endswith("/") and not each.startswith(("__MACOSX/", "."))
+            ]
             if len(members) != 1:
                 raise DataError(f"{name}: the archive has {len(members)} files; expected one, or the files themselves")
             with archive.open(members[0]) as stream:
@@ -187,7 +198,10 @@ def sniff(
     if not is_whole:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
     notes = [] if encoding in {"utf-8", "utf-8-sig", options.encoding} else [f"encoding {encoding}"]
-    begin = options.skip or 0
+    separator = _SEPARATOR.match(text) if options.skip is None else None
+    if separator is not None and options.delimiter is None:
+        options = replace(options, delimiter=separator[1])
+    begin = 1 if separator is not None else options.skip or 0
     body = "".join(list(io.StringIO(text, newline=""))[begin:])
     shape = _shape(body, options, is_open=not is_whole)
     lines = [(line, row) for line, row in text_rows(io.StringIO(body, newline=""), shape, _ROWS) if row]
@@ -219,6 +233,10 @@ def sniff(
         notes.append("the first line has values, and no names; --header makes it names")
     columns = {column: each.conversion for column, each in guesses.items()}
     return replace(form, columns=columns, notes=tuple(notes))
+
+
+_SEPARATOR = re.compile("sep=(.)\r?\n")
+"""Line that tells Excel the delimiter."""
 
 
 def decoded(head: bytes, encoding: str, name: str) -> str:

@@ -123,8 +123,12 @@ def _text_file(
     while len(head) < HEAD and (data := stream.read(HEAD - len(head))):
         head += data
     begun, is_whole = bytes(head), len(head) < HEAD
-    if format == "csv":
-        return CsvFile.of(name, begun, text, reopen, is_whole=is_whole, types=types, like=like), begun
+    if format != "json":
+        is_workbook = format == "excel"
+        found = CsvFile.of(
+            name, begun, text, reopen, is_whole=is_whole, types=types, like=like, is_workbook=is_workbook
+        )
+        return found, begun
     return JsonFile.of(name, begun, text, reopen, is_whole=is_whole, types=types), begun
 
 
@@ -182,7 +186,7 @@ class TextPipe:
     @classmethod
     def of(cls, format: str, pipe: IO[bytes], text: TextOptions, types: pa.Schema, known: pa.Schema) -> TextPipe:
         """Look at the beginning of a pipe, which is read again then."""
-        stream = ExitStack().enter_context(inflated(pipe, "the pipe"))
+        stream = ExitStack().enter_context(inflated(pipe, "the pipe", sheet=text.sheet, is_workbook=format == "excel"))
         told = pa.schema([*types, *(each for each in known if each.name not in types.names)])
         file, begun = _text_file(format, "the pipe", stream, text, types=told, reopen=None)
         return cls(text=file, begun=begun, stream=stream, schema=_typed(file.schema, types, known))
@@ -223,7 +227,7 @@ class _Argument:
         kind, texts = FORMATS[files.format], dict[str, TextFile]()
         like: TextFile | None = None
         for path in files.paths if kind.is_text else ():
-            reopen = partial(opened_text, files.filesystem, path)
+            reopen = partial(opened_text, files.filesystem, path, sheet=text.sheet, is_workbook=files.format == "excel")
             with _named(path), reopen() as stream:
                 found = _text_file(files.format, path, stream, text, types=types, reopen=reopen, like=like)
             like = texts[path] = found[0]
@@ -359,11 +363,9 @@ _GUESSED: Mapping[pa.DataType, pa.DataType] = MappingProxyType(
         pa.null(): pa.utf8(),
         pa.timestamp("s"): pa.timestamp("us"),
         pa.timestamp("s", "UTC"): pa.timestamp("us", "UTC"),
-        pa.timestamp("ns"): pa.timestamp("us"),
-        pa.timestamp("ns", "UTC"): pa.timestamp("us", "UTC"),
     }
 )
-"""Types that a guess becomes: a column without a value is text, and moments have the precision of TIMESTAMP."""
+"""Types that a guess becomes: a column without a value is text, and moments of whole seconds have the precision of TIMESTAMP."""
 
 
 @contextmanager

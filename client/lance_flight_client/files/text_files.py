@@ -18,7 +18,7 @@ from lance_flight.errors import DataError
 from lance_flight.model.arrow_types import storage_of
 from lance_flight.model.type_names import type_name
 
-from lance_flight_client.files.conversions import Conversion
+from lance_flight_client.files.conversions import Conversion, are_bytes, is_bytes, moments_of
 from lance_flight_client.files.sniffing import TextForm, TextOptions, decoded, encoding_of, sniff, text_rows
 
 Reopen = Callable[[], AbstractContextManager[Any]]
@@ -52,6 +52,7 @@ class CsvFile:
     form: TextForm
     options: TextOptions
     reopen: Reopen | None
+    is_workbook: bool = False
     rejected: list[RejectedRow] = field(default_factory=list)
     _ragged: int = 0
 
@@ -66,11 +67,14 @@ class CsvFile:
         is_whole: bool,
         types: pa.Schema,
         like: TextFile | None,
+        is_workbook: bool = False,
     ) -> CsvFile:
         """Guess the form of a file from its beginning, but for the `types` of columns that are known."""
+        if is_workbook:
+            options = replace(options, delimiter=",", encoding="utf-8", nulls=(*options.nulls, ""))
         other = like.form if isinstance(like, CsvFile) else None
         form = sniff(head, options, name, is_whole=is_whole, types=types, like=other)
-        return cls(name=name, form=form, options=options, reopen=reopen)
+        return cls(name=name, form=form, options=options, reopen=reopen, is_workbook=is_workbook)
 
     @property
     def schema(self) -> pa.Schema:
@@ -241,6 +245,8 @@ class JsonFile:
     reopen: Reopen | None
     notes: Sequence[str] = ()
     rejected: Sequence[RejectedRow] = ()
+    as_text: set[str] = field(default_factory=set)
+    """Columns whose values Arrow's reader would not take, which it is given as texts of JSON."""
 
     @classmethod
     def of(
@@ -265,34 +271,72 @@ class JsonFile:
             schema=pa.schema([]),
             reopen=reopen,
             notes=() if encoding in {"utf-8", "utf-8-sig", options.encoding} else (f"encoding {encoding}",),
+            as_text={each.name for each in types if pa.types.is_map(each.type)},
         )
         lines = b"".join(found._lines(io.BytesIO(head)))
         if not is_whole:
             lines = lines[: lines.rfind(b"\n") + 1] or lines
         found.schema = found._guessed(lines, types)
+        mixed = [each for each in found.as_text if each not in types.names]
+        found.notes = (*found.notes, *(f"column {each!r}: has values of several types: kept as text" for each in mixed))
         return found
 
     def _guessed(self, lines: bytes, types: pa.Schema) -> pa.Schema:
+        """Guess the columns; those whose values differ in type are text."""
         if not lines.strip():
             raise DataError(f"{self.name}: has no rows")
+        while True:
+            try:
+                given = b"".join(self._without_types(iter([lines])))
+                return self._inferred(given, types)
+            except pa.ArrowInvalid as exc:
+                mixed = _MIXED.search(str(exc))
+                if mixed is None or mixed[1] in self.as_text or (self.has_long_objects and not self.is_array):
+                    raise
+                self.as_text.add(mixed[1])
+
+    def _without_types(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield a text whose columns `as_text` are strings: each value as JSON, a string as it is."""
+        if not self.as_text:
+            yield from chunks
+            return
+        for number, line in enumerate(_split_lines(chunks), 1):
+            try:
+                row = json.loads(line) if line.strip() else {}
+            except ValueError as exc:
+                raise DataError(f"{self._place(number)} is no JSON: {exc}") from None
+            if not isinstance(row, dict):
+                raise DataError(f"{self._place(number)} is no object of JSON: {line[:100].decode(errors='replace')!r}")
+            for name in self.as_text & row.keys():
+                value = row[name]
+                row[name] = value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+    def _place(self, number: int) -> str:
+        return f"{self.name}: {'object' if self.is_array else 'line'} {number:,}"
+
+    def _inferred(self, lines: bytes, types: pa.Schema) -> pa.Schema:
         found = self._read(io.BytesIO(lines), pa.schema([]), len(lines), "infer").schema
         types = pa.schema([each for each in types if each.name in found.names])
         schema = self._read(io.BytesIO(lines), types, len(lines), "infer").schema
         schema = pa.schema([types.field(each.name) if each.name in types.names else each for each in schema])
         guessed = [each.name for each in schema if each.name not in types.names]
-        moments = [name for name in guessed if pa.types.is_timestamp(schema.field(name).type)]
-        if moments:
-            told = pa.schema([*types, *((name, pa.utf8()) for name in moments)])
-            texts = self._read(io.BytesIO(lines), told, len(lines), "infer").read_all()
-            zoned = [name for name in moments if pc.any(pc.match_substring_regex(texts[name], _ZONED)).as_py()]
-            schema = pa.schema([each.with_type(_UTC) if each.name in zoned else each for each in schema])
+        may_be = [
+            name for name in guessed if pa.types.is_timestamp(kind := schema.field(name).type) or kind == pa.utf8()
+        ]
+        if may_be:
+            told = pa.schema([*types, *((name, pa.utf8()) for name in may_be)])
+            rows = self._read(io.BytesIO(lines), told, len(lines), "infer").read_all()
+            kinds = {name: _kind_of(rows[name].combine_chunks(), schema.field(name).type) for name in may_be}
+            schema = pa.schema([each.with_type(kinds.get(each.name, each.type)) for each in schema])
         return schema
 
     def batches(self, stream: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows with the types of a schema; `DataError` names the line, the column and the value of a wrong one."""
         own = pa.schema([schema.field(each.name) if each.name in schema.names else each for each in self.schema])
         try:
-            for batch in self._read(_Chunks(self._lines(stream)), own, 1 << 20, "error"):
+            lines = self._without_types(self._lines(stream))
+            for batch in self._read(_Chunks(lines), own, 1 << 20, "error"):
                 # Arrow's reader takes any bytes for text.
                 batch.validate(full=True)
                 yield self._converted(batch, own)
@@ -300,11 +344,11 @@ class JsonFile:
             raise DataError(self._wrong(own) or f"{self.name}: {exc}") from exc
 
     def _converted(self, batch: pa.RecordBatch, own: pa.Schema) -> pa.RecordBatch:
-        """Return a batch with days and times, which Arrow's reader takes for numbers."""
+        """Return a batch with the values of types that Arrow's reader does not read from texts."""
         columns = list(batch.columns)
         for place, each in enumerate(batch.schema):
             kind = own.field(each.name).type
-            if _is_day_or_time(kind):
+            if _is_text_of(kind):
                 columns[place], is_wrong = Conversion(kind=kind).values(columns[place])
                 first = pc.index(is_wrong, True).as_py()
                 if first >= 0:
@@ -317,7 +361,7 @@ class JsonFile:
 
     def _read(self, stream: Any, types: pa.Schema, block: int, unexpected: str) -> Any:
         told = pa.schema(
-            [each.with_type(pa.utf8() if _is_day_or_time(each.type) else storage_of(each.type)) for each in types]
+            [each.with_type(pa.utf8() if _is_text_of(each.type) else storage_of(each.type)) for each in types]
         )
         parsing = pajson.ParseOptions(
             explicit_schema=told if len(told) else None,
@@ -344,7 +388,7 @@ class JsonFile:
             return None
         with self.reopen() as stream:
             for number, line in enumerate(_split_lines(self._lines(stream)), 1):
-                place = f"{self.name}: {'object' if self.is_array else 'line'} {number:,}"
+                place = self._place(number)
                 try:
                     row = json.loads(line) if line.strip() else {}
                 except ValueError as exc:
@@ -357,13 +401,25 @@ class JsonFile:
                             f"{place} has a key {name!r} that no row before has; name it: --types '\"{name}\" VARCHAR'"
                         )
                     kind = schema.field(name).type
-                    if not _has_type(value, kind):
+                    if name not in self.as_text and not _has_type(value, kind):
                         return f"{place}, column {name!r}: {json.dumps(value, ensure_ascii=False)[:100]} is no {type_name(kind)}"
         return None
 
 
-def _is_day_or_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
+_MIXED = re.compile(r"Column\(/([^)/]+)[^)]*\) changed from")
+
+
+def _kind_of(texts: pa.Array, inferred: pa.DataType) -> pa.DataType:
+    """Return the type of a column of strings: moments, with their zone, bytes, or what was inferred."""
+    if pa.types.is_timestamp(inferred):
+        return _UTC if pc.any(pc.match_substring_regex(texts, _ZONED)).as_py() else inferred
+    known = texts.drop_null()
+    return pa.binary() if are_bytes(known) else moments_of(known) or inferred
+
+
+def _is_text_of(kind: pa.DataType) -> bool:
+    """Return whether values of a type are texts to Arrow's reader: it takes days for numbers, and knows neither bytes nor maps."""
+    return bool(pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_map(kind) or is_bytes(kind))
 
 
 def _is_json(line: bytes) -> bool:

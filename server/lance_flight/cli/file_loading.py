@@ -20,8 +20,9 @@ from lance_flight_client.terminal import readable
 from lance_flight.cli.file_options import checked_delimiter, checked_encoding
 from lance_flight.cli.file_streams import FileStream
 from lance_flight.cli.interrupts import cancellable, leave
+from lance_flight.cli.load_modes import MODES
 from lance_flight.cli.loading import PUBLIC, FileLoad, LoadTarget, engine_side, target_of
-from lance_flight.errors import AlreadyCommitted
+from lance_flight.errors import AlreadyCommitted, AlreadyExists
 from lance_flight.model.type_names import column_type_name
 
 
@@ -33,6 +34,8 @@ def load_files(options: argparse.Namespace) -> int:
     db_schema, _, name = options.table.rpartition(".")
     db_schema = db_schema or PUBLIC
     there = cancellable(lambda _: target.columns(db_schema, name), has_effect=False)
+    if there is not None and options.mode == "create" and options.commit_id is None:
+        raise AlreadyExists(f"table {options.table!r} is there already; expected --mode {', '.join(_OTHER_MODES)}")
     is_new = there is None or options.mode == "replace"
     source = _opened(options, NO_TYPES if there is None or is_new else there)
     load = FileLoad(
@@ -59,6 +62,9 @@ def load_files(options: argparse.Namespace) -> int:
     return status
 
 
+_OTHER_MODES = [mode for mode in MODES if mode != "create"]
+
+
 def _report(rejected: Sequence[RejectedRow], path: str | None) -> None:
     """Say how many rows were left out, and write them to a file."""
     first = rejected[0]
@@ -82,6 +88,7 @@ def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSour
         decimal=options.decimal,
         date_format=options.date_format,
         skip=options.skip,
+        sheet=options.sheet,
         ignores_errors=options.ignore_errors or options.rejects is not None,
     )
     types = NO_TYPES if options.types is None else engine_side().columns_of(options.types)

@@ -81,9 +81,11 @@ _NAMES: Mapping[str, tuple[str, type]] = MappingProxyType(
         **dict.fromkeys(("dateformat", "timestampformat", "date_format"), ("date_format", str)),
         "skip": ("skip", int),
         "ignore_errors": ("ignores_errors", bool),
+        "sheet": ("sheet", str),
     }
 )
 """Options of text by the names that DuckDB and `ingest` have, the field of `TextOptions`, and the type of its value."""
+_OF_TEXT = frozenset(["csv", "json", "excel"])
 _ALWAYS = frozenset(["auto_detect", "hive_partitioning", "union_by_name"])
 """Options of DuckDB's that are always on here."""
 
@@ -93,8 +95,8 @@ def _text_options(table: FileTable) -> TextOptions:
     for name, value in table.options.items():
         if name in _TYPES or (name in _ALWAYS and value is True):
             continue
-        if name not in _NAMES or table.format not in {"csv", "json"}:
-            names = ", ".join([*_NAMES, *sorted(_TYPES)]) if table.format in {"csv", "json"} else "none"
+        if name not in _NAMES or table.format not in _OF_TEXT:
+            names = ", ".join([*_NAMES, *sorted(_TYPES)]) if table.format in _OF_TEXT else "none"
             raise InvalidInput(f"{table.files[0]!r} is read without the option {name!r}; expected {names}")
         field, kind = _NAMES[name]
         given[field] = _checked(name, (value,) if kind is tuple and isinstance(value, str) else value, kind)

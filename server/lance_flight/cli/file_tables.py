@@ -29,6 +29,7 @@ READERS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto"), "json"),
         "read_arrow": "arrow",
         "read_orc": "orc",
+        "read_xlsx": "excel",
         **dict.fromkeys(("delta_scan", "iceberg_scan"), ""),
     }
 )

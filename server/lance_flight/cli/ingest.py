@@ -14,7 +14,7 @@ from lance_flight.cli.load_modes import MODES
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     command.description = (
-        "Load files into a table in one commit: Parquet, CSV, JSON lines, Arrow, ORC. A directory stands for the files below it, whose"
+        "Load files into a table in one commit: Parquet, CSV, JSON, Arrow, ORC, Excel. A directory stands for the files below it, whose"
         " own directories (month=3) become columns. The table is made where it is missing. Nothing is visible before all of it is."
     )
     command.epilog = (
@@ -48,7 +48,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--types", metavar="COLUMNS", help='types of some columns of CSV or JSON: "id BIGINT, day DATE"'
     )
-    form = command.add_argument_group("form of CSV", "guessed from the beginning of a file where it is not said")
+    form = command.add_argument_group(
+        "form of CSV and Excel", "guessed from the beginning of a file where it is not said"
+    )
     form.add_argument("--delimiter", metavar="CHAR", help="between the values of a row")
     form.add_argument(
         "--header",
@@ -59,6 +61,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     form.add_argument("--encoding", metavar="NAME", help="encoding of the text, also of JSON, such as latin-1")
     form.add_argument("--decimal", choices=(".", ","), help="decimal sign; the other one may group thousands")
     form.add_argument("--date-format", metavar="FORMAT", help="format of days or moments, as of strftime: %%d/%%m/%%Y")
+    form.add_argument("--sheet", metavar="NAME", help="sheet of an Excel workbook (default: the first one)")
     form.add_argument("--skip", type=int, metavar="N", help="lines before the names or the first row")
     form.add_argument(
         "--ignore-errors", action="store_true", help="leave out rows with a wrong value, and say how many"
