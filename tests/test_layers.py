@@ -254,6 +254,7 @@ LIBRARIES = {
     "starlette": {"lance_flight_client.console", "lance_flight.rest", "lance_flight_client.mcp"},
     "uvicorn": {"lance_flight_client.console", "lance_flight.rest", "lance_flight_client.mcp"},
     "anyio": {"lance_flight.rest"},
+    "h11": {"lance_flight.rest"},
     "pydantic": {"lance_flight.rest", "lance_flight_client.mcp"},
     "lance_namespace_urllib3_client": {"lance_flight.rest"},
     "jinja2": {"lance_flight_client.console"},

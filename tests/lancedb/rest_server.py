@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +14,12 @@ from tests.service.server_process import Server, serving
 
 
 @contextmanager
-def serving_rest(root: Path, *arguments: str) -> Iterator[tuple[Server, str]]:
+def serving_rest(
+    root: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[Server, str]]:
     """A server, and the address of its catalog."""
     (port,) = free_ports(1)
-    with serving(root, "--rest-port", str(port), *arguments) as server:
+    with serving(root, "--rest-port", str(port), *arguments, environment=environment) as server:
         yield server, f"http://127.0.0.1:{port}"
 
 

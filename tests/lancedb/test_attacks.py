@@ -16,6 +16,7 @@ import pytest
 from lancedb.remote.errors import HttpError
 
 from tests.lancedb.rest_server import connect, serving_rest
+from tests.service.forked import constants
 from tests.service.principals import rows, token_of, tokens_file
 from tests.service.server_process import Server
 
@@ -251,6 +252,16 @@ def test_slow_bodies_end_and_hold_up_nobody(asked: Asked) -> None:
         connection.close()
     assert time.monotonic() - begun < 20
     assert rows(asked.server.uri, "owner", "SELECT count(*) FROM events") == [(2,)]
+
+
+def test_connections_without_a_request_are_closed(tmp_path: Path) -> None:
+    shorter = constants({"rest.server.IDLE_SECONDS": 1.0})
+    with serving_rest(tmp_path / "root", environment=shorter) as (_, address):
+        parts = urlsplit(address)
+        for sent in (b"", b"GET /v1/table HTTP/1.1\r\nhost: x\r\n"):
+            with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
+                connection.sendall(sent)
+                assert connection.recv(1) == b""
 
 
 def test_operations_that_are_not_offered_say_so(asked: Asked, tmp_path: Path) -> None:

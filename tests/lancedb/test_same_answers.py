@@ -129,6 +129,7 @@ STEPS: dict[str, Step] = {
     "indices": lambda s: sorted((each.name, each.index_type, tuple(each.columns)) for each in s.table.list_indices()),
     "index statistics": lambda s: s.table.index_stats("vector_idx").num_unindexed_rows,
     "an absent index": lambda s: s.table.index_stats("absent"),
+    "prewarm": lambda s: [s.table.prewarm_index(name) for name in ("vector_idx", "body_idx", "id_idx")],
     "indexed vector": lambda s: s.table.search(QUERY).nprobes(1).refine_factor(2).limit(5).to_arrow(),
     "bypass the index": lambda s: s.table.search(QUERY).bypass_vector_index().limit(5).to_arrow(),
     "fast search": lambda s: s.table.search(QUERY).fast_search().limit(5).to_arrow(),

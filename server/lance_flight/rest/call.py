@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -22,6 +22,8 @@ from lance_flight.rest.names import TableId
 
 Read = Callable[[int], bytes]
 JSON = "application/json"
+MOST_ON_PAGE, _LONGEST_LIMIT = 10_000, 9
+"""Names on a page, and digits of a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,15 @@ class RestCall:
         if found is not None and not isinstance(found, str):
             raise InvalidInput(f"branch {found!r}; expected a text")
         return found
+
+    def page(self, names: Iterable[str]) -> tuple[list[str], str | None]:
+        """Return the names after the page token of the request, at most its limit, and the token of the next page; None after the last one."""
+        text = self.query.get("limit", str(MOST_ON_PAGE))
+        if not text.isdecimal() or len(text) > _LONGEST_LIMIT:
+            raise InvalidInput(f"limit {text[:40]!r}; expected a whole number")
+        limit, after = min(int(text) or MOST_ON_PAGE, MOST_ON_PAGE), self.query.get("page_token", "")
+        rest = sorted(name for name in names if name > after)
+        return rest[:limit], rest[limit - 1] if len(rest) > limit else None
 
     def value(self, name: str, kind: type, default: Any = None) -> Any:
         """Return a value of the body; `InvalidInput` for one of another type, or a missing one without a default."""

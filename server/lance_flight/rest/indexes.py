@@ -10,6 +10,7 @@ from lance_flight.engine.sql.references import quoted, text_literal
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall
 from lance_flight.rest.names import column_sql
+from lance_flight.rest.queries import select_of, vector_type
 
 _KINDS: Mapping[str, str] = {
     **{name: name.lower() for name in ("BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER")},
@@ -18,6 +19,8 @@ _KINDS: Mapping[str, str] = {
     "INVERTED": "inverted",
 }
 _FTS, _INVERTED = "FTS", "inverted"
+MOST_PROBES = 4_096
+"""Most parts of an index of vectors."""
 _OF_VECTORS = ("num_partitions",)
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "ivf_pq": (*_OF_VECTORS, "num_sub_vectors", "num_bits"),
@@ -130,9 +133,23 @@ def drop_index(call: RestCall) -> RestAnswer:
 
 
 def prewarm(call: RestCall) -> RestAnswer:
-    """Add the rows to an index that it lacks, so that the next search finds it complete."""
-    call.plan(f"SELECT * FROM {call.table.metadata('indexes')} LIMIT 0")  # noqa: S608 - a quoted name
-    _named(call)
+    """Use an index once in all its parts, so that the next query finds them in memory."""
+    index = _named(call)
+    column, body = index["column_name"], {"k": 1, "columns": {"found": "1"}}
+    if index["kind"] == _INVERTED:
+        body |= {"full_text_query": {"query": "a", "columns": [column]}}
+    elif index["kind"].startswith("ivf"):
+        names = call.columns()
+        kind = vector_type(names.field(column).type) if column in names.names else None
+        if kind is None:
+            raise Unsupported(
+                f"prewarm of index {index['name']!r} of {column!r}; expected a column that is in no struct"
+            )
+        body |= {"vector": [1.0] * kind.list_size, "vector_column": column, "nprobes": MOST_PROBES}
+    else:
+        body |= {"filter": f"`{column}` IS NULL"}
+    select = select_of(call, body)
+    call.rows(select.sql, select.parameters)
     return RestAnswer({})
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from lance_flight.engine.sql.references import quoted
-from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
-from lance_flight.rest import partitions
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Refused, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall
-from lance_flight.rest.names import namespace_of, schema_of
-from lance_flight.rest.tables import page
+from lance_flight.rest.names import DELIMITER, PUBLIC, TableId, namespace_of, schema_of
 
 
 def _schemas(call: RestCall) -> set[tuple[str, ...]]:
@@ -27,15 +28,15 @@ def list_namespaces(call: RestCall) -> RestAnswer:
         db_schema = schema_of(call.parts)
         names |= {name for schema, name in call.backend.partitioned_tables(call.caller) if schema == db_schema}
     else:
-        names = set(partitions.list_namespaces(call))
-    found, token = page(call, names)
+        names = set(partition_namespaces(call))
+    found, token = call.page(names)
     return RestAnswer({"namespaces": found} | ({} if token is None else {"page_token": token}))
 
 
 def describe_namespace(call: RestCall) -> RestAnswer:
     """Return the properties of a namespace, which has none."""
     if call.parts not in _schemas(call):
-        partitions.list_namespaces(call)
+        partition_namespaces(call)
     return RestAnswer({"properties": {}})
 
 
@@ -72,3 +73,67 @@ def drop_namespace(call: RestCall) -> RestAnswer:
         if (call.json.get("mode") or "fail").lower() != "skip":
             raise
     return RestAnswer({})
+
+
+def _walked(call: RestCall) -> tuple[TableId, tuple[str, ...]] | None:
+    """Return the partitioned table whose inside an identifier names, and the rest of the identifier; None if it names none."""
+    if not call.parts:
+        return None
+    known = {(each.db_schema, each.name) for each in call.backend.tables(call.caller)}
+    for split in range(len(call.parts) - 1, -1, -1):
+        db_schema = ".".join(call.parts[:split]) or PUBLIC
+        if (db_schema, call.parts[split]) in known:
+            return TableId(db_schema, call.parts[split]), call.parts[split + 1 :]
+    return None
+
+
+def _object_ids(call: RestCall) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the part of an identifier inside its table, and the paths of all partition tables below; `NotFound` without any."""
+    found = _walked(call)
+    if found is not None:
+        table, inside = found
+        paths = [tuple(place.object_id.split(DELIMITER)) for place in call.places(table) if place.object_id]
+        below = [path for path in paths if path[: len(inside)] == inside and len(path) > len(inside)]
+        if below or not inside:
+            return inside, below
+    raise NotFound(f"no namespace {call.delimiter.join(call.parts)!r}")
+
+
+def partition_namespaces(call: RestCall) -> Iterable[str]:
+    """Return the names of the namespaces right below one inside a partitioned table."""
+    inside, below = _object_ids(call)
+    return {path[len(inside)] for path in below if len(path) > len(inside) + 1}
+
+
+def partition_tables(call: RestCall) -> Iterable[str]:
+    """Return the names of the partition tables right below a namespace inside a partitioned table."""
+    inside, below = _object_ids(call)
+    return {path[-1] for path in below if len(path) == len(inside) + 1}
+
+
+def describe_partition(call: RestCall) -> dict[str, Any] | None:
+    """Describe a partition table; None if the identifier names none."""
+    found = _walked(call)
+    if found is None or not found[1]:
+        return None
+    table, inside = found
+    wanted = DELIMITER.join(inside)
+    for place in call.places(table):
+        if place.object_id == wanted:
+            said = {
+                "table": inside[-1],
+                "namespace": list(call.parts[:-1]),
+                "location": place.uri,
+                "table_uri": place.uri,
+            }
+            return said | {"version": place.version, "is_only_declared": False}
+    raise NotFound(f"no table {call.delimiter.join(call.parts)!r}")
+
+
+def location_of(call: RestCall, table: TableId) -> str | None:
+    """Return the location of a plain table; None for a partitioned one, and for a caller who does not read all of it."""
+    try:
+        found = call.places(table)
+    except Refused:
+        return None
+    return found[0].uri if len(found) == 1 and not found[0].object_id else None

@@ -210,14 +210,14 @@ def _vectors(value: object) -> list[list[float]]:
 
 
 def _only_vector_column(schema: pa.Schema) -> str:
-    found = [each.name for each in schema if _vector_type(each.type) is not None]
+    found = [each.name for each in schema if vector_type(each.type) is not None]
     if len(found) != 1:
         raise InvalidInput(f"{len(found)} vector columns ({', '.join(found[:10])}); expected vector_column to name one")
     (name,) = found
     return str(name)
 
 
-def _vector_type(kind: pa.DataType) -> pa.DataType | None:
+def vector_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type of the vectors of a column, those in the lists of a multivector column too; None for another column."""
     if pa.types.is_list(kind):
         kind = kind.value_type

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 import lance_namespace_urllib3_client.models as m
 from pydantic import BaseModel
 
 from lance_flight.errors import Unsupported
-from lance_flight.rest import columns, history, indexes, namespaces, queries, rows, tables
+from lance_flight.rest import history, indexes, namespaces, queries, rows, tables
 from lance_flight.rest.call import RestAnswer, RestCall
 
 
@@ -25,7 +26,7 @@ class Body(Enum):
 class Route:
     """One operation: its path, its name in the catalog, what runs it, and the privilege of SQL that this needs.
 
-    Bodies have to fit their `model` if that `is_strict`: LanceDB's clients send others than the catalog's for queries and columns.
+    Bodies have to fit their `model` if that `is_strict`: LanceDB's clients send others than the catalog's for queries and tables.
     """
 
     path: str
@@ -99,16 +100,16 @@ ROUTES = (
         m.AnalyzeTableQueryPlanRequest,
         is_strict=False,
     ),
-    Route(f"{_TABLE}/add_columns", "AlterTableAddColumns", columns.add_columns, "DDL", m.AlterTableAddColumnsRequest),
+    Route(f"{_TABLE}/add_columns", "AlterTableAddColumns", tables.add_columns, "DDL", m.AlterTableAddColumnsRequest),
     Route(
         f"{_TABLE}/alter_columns",
         "AlterTableAlterColumns",
-        columns.alter_columns,
+        tables.alter_columns,
         "DDL",
         m.AlterTableAlterColumnsRequest,
     ),
     Route(
-        f"{_TABLE}/drop_columns", "AlterTableDropColumns", columns.drop_columns, "DDL", m.AlterTableDropColumnsRequest
+        f"{_TABLE}/drop_columns", "AlterTableDropColumns", tables.drop_columns, "DDL", m.AlterTableDropColumnsRequest
     ),
     Route(f"{_TABLE}/create_index", "CreateTableIndex", indexes.create_index, "DDL", m.CreateTableIndexRequest),
     Route(
@@ -171,3 +172,43 @@ ROUTES = (
         )
     ),
 )
+
+_REFERENCE = "#/components/schemas/{model}"
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document of the routes; operations that are not offered are marked as deprecated."""
+    paths: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        if route.model is not None:
+            described = route.model.model_json_schema(ref_template=_REFERENCE)
+            schemas |= described.pop("$defs", {})
+            schemas[route.model.__name__] = described
+    return {
+        "openapi": "3.1.1",
+        "info": {"title": "Lance REST catalog of lance-flight", "version": "1.0.0"},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    parameters.append({"name": "delimiter", "in": "query", "required": False, "schema": {"type": "string"}})
+    found: dict[str, Any] = {
+        "operationId": route.operation,
+        "summary": f"needs {route.privilege}" if route.is_offered else "not offered: answered with code 0, Unsupported",
+        "parameters": parameters,
+        "responses": {"200": {"description": "the answer"}, "default": {"description": "ErrorResponse"}},
+    }
+    if not route.is_offered:
+        found["deprecated"] = True
+    if route.body is Body.ROWS:
+        found["requestBody"] = {"content": {"application/vnd.apache.arrow.stream": {}}}
+    elif route.model is not None:
+        schema = {"$ref": _REFERENCE.format(model=route.model.__name__)}
+        found["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return found

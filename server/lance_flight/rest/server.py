@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import tempfile
@@ -9,22 +10,25 @@ import threading
 from pathlib import Path
 
 import anyio
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as HttpRoute
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.flight.encryption import Tls
 from lance_flight.rest.dispatch import Endpoint, ServedBackend
 from lance_flight.rest.errors import answer_error
-from lance_flight.rest.openapi import document
-from lance_flight.rest.routes import ROUTES
+from lance_flight.rest.routes import ROUTES, document
 
 _START_SECONDS, _MOST_CONNECTIONS = 10.0, 1_000
 _MOST_HEADER_BYTES = 64 << 10
+IDLE_SECONDS = 20.0
+"""Time between two looks at a connection; without a request from one to the next it is closed."""
 
 
 def application(served: ServedBackend) -> Starlette:
@@ -49,6 +53,26 @@ def application(served: ServedBackend) -> Starlette:
     app = Starlette(routes=routes, exception_handlers={HTTPException: absent})
     app.router.redirect_slashes = False
     return app
+
+
+class _BoundedProtocol(H11Protocol):
+    """HTTP connection that is closed if no request comes, or only a part of its headers."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Look at the connection from now on."""
+        super().connection_made(transport)
+        self._served = -1
+        self._look()
+
+    def _look(self) -> None:
+        if self.transport.is_closing():
+            return
+        is_idle = self.conn.their_state is h11.IDLE and (self.cycle is None or self.cycle.response_complete)
+        before, self._served = self._served, id(self.cycle) if is_idle else -1
+        if is_idle and before == self._served:
+            self.transport.close()
+            return
+        self.loop.call_later(IDLE_SECONDS, self._look)
 
 
 class RestServer:
@@ -76,10 +100,10 @@ class RestServer:
             proxy_headers=False,
             limit_concurrency=_MOST_CONNECTIONS,
             h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
-            http="h11",
+            http=_BoundedProtocol,
             ws="none",
             lifespan="off",
-            timeout_keep_alive=60,
+            timeout_keep_alive=2 * round(IDLE_SECONDS),
             timeout_graceful_shutdown=2,
         )
         self._config.load()

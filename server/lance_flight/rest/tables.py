@@ -1,4 +1,4 @@
-"""Operations on whole tables: list, describe, create, drop, rename and count them, and their statistics."""
+"""Operations on whole tables and their columns: list, describe, create, change, rename and drop them, and their statistics."""
 
 from __future__ import annotations
 
@@ -12,24 +12,13 @@ from lance_flight.backend_values import IfExists
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
 from lance_flight.flight.backend import LOCAL_TEMPORARY, IfNotExists, IngestTarget, TableEntry
-from lance_flight.rest import partitions
-from lance_flight.rest.arrow_types import schema_to_json
+from lance_flight.rest import namespaces
+from lance_flight.rest.arrow_types import schema_to_json, type_to_sql
 from lance_flight.rest.call import RestAnswer, RestCall
-from lance_flight.rest.names import namespace_of, schema_of
+from lance_flight.rest.names import column_sql, namespace_of, schema_of
 
 OPTION = "lance_flight."
 """Prefix of the options of a new table among `properties`, `storage_options` and the metadata of its schema."""
-MOST_ON_PAGE = 10_000
-
-
-def page(call: RestCall, names: Iterable[str]) -> tuple[list[str], str | None]:
-    """Return the names after the page token of a request, at most its limit, and the token of the next page; None after the last one."""
-    text = call.query.get("limit", str(MOST_ON_PAGE))
-    if not text.isdecimal() or len(text) > 9:  # noqa: PLR2004 - digits of a number with 32 bits
-        raise InvalidInput(f"limit {text[:40]!r}; expected a whole number")
-    limit, after = min(int(text) or MOST_ON_PAGE, MOST_ON_PAGE), call.query.get("page_token", "")
-    rest = sorted(name for name in names if name > after)
-    return rest[:limit], rest[limit - 1] if len(rest) > limit else None
 
 
 def visible_tables(call: RestCall) -> list[TableEntry]:
@@ -48,18 +37,18 @@ def list_tables(call: RestCall) -> RestAnswer:
     db_schema = schema_of(call.parts)
     names = [each.name for each in visible_tables(call) if each.db_schema == db_schema]
     if not names and db_schema not in {each for _, each in call.backend.db_schemas(call.caller)}:
-        return _listed(call, partitions.list_tables(call))
+        return _listed(call, namespaces.partition_tables(call))
     return _listed(call, names)
 
 
 def _listed(call: RestCall, names: Iterable[str]) -> RestAnswer:
-    found, token = page(call, names)
+    found, token = call.page(names)
     return RestAnswer({"tables": found} | ({} if token is None else {"page_token": token}))
 
 
 def describe_table(call: RestCall) -> RestAnswer:
     """Describe a table: its columns and version, and the location of a plain table that other engines read themselves."""
-    partition = partitions.describe_table(call)
+    partition = namespaces.describe_partition(call)
     if partition is not None:
         return RestAnswer(partition)
     tag = call.json.get("tag")
@@ -74,13 +63,13 @@ def describe_table(call: RestCall) -> RestAnswer:
         "properties": {},
         "is_only_declared": False,
     }
-    location = partitions.location_of(call, table)
+    location = namespaces.location_of(call, table)
     return RestAnswer(said if location is None else said | {"location": location, "table_uri": location})
 
 
 def table_exists(call: RestCall) -> RestAnswer:
     """RestAnswer without a body if a table is there."""
-    if partitions.describe_table(call) is None:
+    if namespaces.describe_partition(call) is None:
         call.describe(call.newest)
     return RestAnswer(chunks=iter(()))
 
@@ -187,3 +176,45 @@ def _summary(lengths: list[int]) -> Mapping[str, int]:
     last = len(lengths) - 1
     shares = {f"p{share}": lengths[round(last * share / 100)] for share in (25, 50, 75, 99)}
     return {"min": lengths[0], "max": lengths[-1], "mean": sum(lengths) // len(lengths), **shares}
+
+
+def add_columns(call: RestCall) -> RestAnswer:
+    """Add columns that are computed from the others, once."""
+    changes = []
+    for entry in call.value("new_columns", list):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        computed = entry.get("expression") if isinstance(entry, dict) else None
+        if not isinstance(computed, str):
+            raise Unsupported(f"column {name!r} without an expression: computed and virtual columns are not offered")
+        probe = f"SELECT {call.expression(computed)} AS computed FROM {call.target.sql} LIMIT 0"  # noqa: S608 - a quoted name
+        kind = type_to_sql(call.plan(probe).schema.field(0).type)
+        changes.append(f"ADD COLUMN {column_sql(name)} {kind} AS {call.expression(computed)}")
+    return _altered(call, changes)
+
+
+def alter_columns(call: RestCall) -> RestAnswer:
+    """Rename columns, and change their types and whether they may be NULL."""
+    changes = []
+    for entry in call.value("alterations", list):
+        path = entry.get("path") if isinstance(entry, dict) else None
+        column = column_sql(path)
+        kind, nullable, rename = entry.get("data_type"), entry.get("nullable"), entry.get("rename")
+        if kind is not None:
+            changes.append(f"ALTER COLUMN {column} TYPE {type_to_sql(kind)}")
+        if nullable is not None:
+            changes.append(f"ALTER COLUMN {column} {'DROP' if nullable else 'SET'} NOT NULL")
+        if rename is not None:
+            changes.append(f"RENAME COLUMN {column} TO {quoted(rename)}")
+    return _altered(call, changes)
+
+
+def drop_columns(call: RestCall) -> RestAnswer:
+    """Drop columns."""
+    return _altered(call, [f"DROP COLUMN {column_sql(name)}" for name in call.value("columns", list)])
+
+
+def _altered(call: RestCall, changes: list[str]) -> RestAnswer:
+    if not changes:
+        raise InvalidInput("the request changes no column; expected one at least")
+    call.run(f"ALTER TABLE {call.target.sql} {', '.join(changes)}")
+    return RestAnswer({"version": call.version()})
