@@ -345,3 +345,82 @@ def test_functions_stand_in_every_statement(engine: Engine, tmp_path: Path) -> N
     ]
     plan = "\n".join(engine.query("EXPLAIN SELECT id FROM t WHERE json_get_string(doc, 'k') = 'b'")["plan"].to_pylist())
     assert "used: json_get_string(doc, 'k') = 'b'" in plan
+
+
+PIECES = {
+    "value": [
+        *(
+            "1",
+            "-0",
+            "12345678901234567890",
+            "1.50",
+            "1e5",
+            "true",
+            "null",
+            '"x"',
+            '""',
+            '"a\\"b"',
+            '"é}"',
+            '"{"',
+            '"\\ud800"',
+            "[]",
+            "{}",
+        ),
+        *('["b", {"a": 1, "0": 2.5}]', '{"b": 1, "a": [2]}', '{"b": {"c": "x"}}', '{"a" : "\\u00e9"}'),
+    ],
+    "document": ['{{"a":{0},"b": {1}}}', '{{"b": {0} , "a":{1}, "a":{0}}}', "{{}}", '{{"c": [{0}, {1}]}}'],
+    "broken": [
+        "{}{}",
+        '{"a":1',
+        ',"b":2}',
+        '{"a":"}',
+        '{"}',
+        "[1]",
+        '{"a":tru}',
+        '{"a":1}\n{}',
+        "{} {}",
+        '{"a":01}',
+        "",
+    ],
+}
+
+
+@given(st.data(), st.sampled_from(NAMES))
+def test_documents_that_are_read_at_once_give_what_each_gives(data: st.DataObject, name: str) -> None:
+    """One that is none leaves all of them to be read alone, whatever the others are."""
+    values, documents, broken = (st.sampled_from(each) for each in PIECES.values())
+    whole = st.builds(str.format, documents, values, values)
+    texts = data.draw(st.lists(st.one_of(whole, whole, whole, broken, st.none()), min_size=2, max_size=4))
+    keys = ["a", "b", "0"] if name.startswith("json_get") else ["$", "$.a", "$.a.b", "$.c[0]", '$.a."0"', "$.a[1].a"]
+    columns = [
+        pa.array(texts, pa.utf8()),
+        *([pa.array([data.draw(st.sampled_from(keys))] * len(texts))] * (name != "json_valid")),
+    ]
+
+    def values_of(rows: list[pa.Array]) -> list[Any] | str:
+        try:
+            return json_values(name, rows).to_pylist()
+        except SqlError as error:
+            return str(error)
+
+    alone = [
+        values_of(
+            [
+                column.slice(row, 1)
+                for column in (
+                    pa.concat_arrays([pa.array([" " + str(each) if each else each], pa.utf8()) for each in texts]),
+                    *columns[1:],
+                )
+            ]
+        )
+        for row in range(len(texts))
+    ]
+    errors = [each for each in alone if isinstance(each, str)]
+    together = values_of(columns)
+    assert isinstance(together, str) if errors else together == [each[0] for each in alone]
+
+
+@pytest.mark.parametrize("texts", [['{"a":1', ',"b":2}', "{} {}"], ['{"a":"', '{}"}', "{}{}"], ["{}", "", "{} {}"]])
+def test_documents_do_not_complete_each_other(texts: list[str]) -> None:
+    with pytest.raises(SqlError, match="is no JSON"):
+        json_values("json_extract_string", [pa.array(texts), pa.array(["$.a"] * len(texts))])

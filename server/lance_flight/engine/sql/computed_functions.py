@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
+from rapidfuzz.distance import Jaro, JaroWinkler
 
 from lance_flight.engine.sql import date_spans
 from lance_flight.engine.sql.bounded_functions import (
@@ -425,44 +426,13 @@ def _soundex(columns: Columns) -> pa.Array:
 
 
 _SOUNDS = np.array([int(sign) for sign in "01230120022455012623010202"] + [0], np.int8)
-_WEIGHT, _PREFIX, _LEAST = 0.1, 4, 0.7
 
 
-def _jaro(columns: Columns, *, has_weight: bool) -> pa.Array:
-    """Compute Jaro's likeness, and Winkler's weight on the beginning; one place of all texts after another."""
-    a, b = (_codes(column) for column in columns)
-    missing = columns[0].is_null().to_numpy(zero_copy_only=False) | columns[1].is_null().to_numpy(zero_copy_only=False)
-    first, second = ((each > 0).sum(1) for each in (a, b))
-    reach = np.maximum(np.maximum(first, second) // 2 - 1, 0)
-    is_used, is_matched = np.zeros(b.shape, bool), np.zeros(a.shape, bool)
-    places = np.arange(b.shape[1])
-    for place in range(a.shape[1]):
-        near = (
-            (b == a[:, place, None]) & (a[:, place, None] > 0) & ~is_used & (np.abs(places - place) <= reach[:, None])
-        )
-        rows = np.flatnonzero(near.any(1)) if near.size else np.zeros(0, np.int64)
-        is_used[rows, near[rows].argmax(1)] = True
-        is_matched[rows, place] = True
-    count = is_matched.sum(1)
-    ordered = [
-        np.take_along_axis(each, np.argsort(~kept, 1, kind="stable"), 1)
-        for each, kept in ((a, is_matched), (b, is_used))
-    ]
-    shared = min(a.shape[1], b.shape[1])
-    differs = (ordered[0][:, :shared] != ordered[1][:, :shared]) & (np.arange(shared) < count[:, None])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = (count / first + count / second + (count - differs.sum(1) // 2) / count) / 3
-    found = np.where(count == 0, 0.0, found)
-    if has_weight:
-        same = (
-            np.cumprod(
-                (a[:, :_PREFIX] == b[:, : a[:, :_PREFIX].shape[1]])[:, :shared] & (a[:, : min(_PREFIX, shared)] > 0), 1
-            )
-            if shared
-            else np.zeros((len(a), 0))
-        )
-        found = np.where(found > _LEAST, found + same.sum(1) * _WEIGHT * (1 - found), found)
-    return pa.array(found, mask=missing)
+def _alike(columns: Columns, likeness: Callable[[str, str], float]) -> pa.Array:
+    """Compute how alike the texts of each row are."""
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    found = [None if a is None or b is None else likeness(a, b) if a and b else 0.0 for a, b in rows]
+    return pa.array(found, pa.float64())
 
 
 # --- lists of aggregates
@@ -622,10 +592,10 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "sha1": ComputedFunction((_BINARY,), pa.utf8(), _sha1),
         "soundex": ComputedFunction((_TEXT,), pa.utf8(), partial(_in_parts, _soundex)),
         "jaro_similarity": ComputedFunction(
-            (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_jaro, has_weight=False))
+            (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_alike, likeness=Jaro.similarity))
         ),
         "jaro_winkler_similarity": ComputedFunction(
-            (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_jaro, has_weight=True))
+            (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_alike, likeness=JaroWinkler.similarity))
         ),
         "mode_of": ComputedFunction((_LIST,), _value_type, _mode),
         "histogram_of": ComputedFunction((_LIST,), _histogram_type, _histogram),

@@ -27,6 +27,19 @@ _SECOND, _DAY = 10**6, 86_400 * 10**6
 _MONTHS = {"year": 12, "quarter": 3, "month": 1}
 _SIZES = {"week": 7 * _DAY, "day": _DAY, "hour": 3_600 * _SECOND, "minute": 60 * _SECOND}
 _SIZES |= {"second": _SECOND, "millisecond": 1_000, "microsecond": 1}
+_COUNTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxyType(
+    {
+        "year": pc.years_between,
+        "quarter": pc.quarters_between,
+        "month": lambda a, b: pc.add(pc.multiply(pc.years_between(a, b), 12), pc.subtract(pc.month(b), pc.month(a))),
+        "day": pc.days_between,
+        "hour": pc.hours_between,
+        "minute": pc.minutes_between,
+        "second": pc.seconds_between,
+        "millisecond": pc.milliseconds_between,
+    }
+)
+"""What Arrow counts of moments without a zone."""
 _ON_THE_CLOCK = frozenset([*_MONTHS, "week", "day"])
 _PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 _MOST_DAYS, _SECONDS_OF_MONTH = 10**6, 31 * 86_400
@@ -62,6 +75,9 @@ def _last_days(months: Integers) -> Integers:
 
 def _crossed(unit: str, a: pa.Array, b: pa.Array) -> Integers:
     """Return the starts of a unit between moments."""
+    if unit in _COUNTED and getattr(a.type, "tz", None) is None is getattr(b.type, "tz", None):
+        moments = (moments_as(each, MICROSECONDS) for each in (a, b))
+        return np.asarray(_COUNTED[unit](*moments).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     first, last = (_microseconds(each, is_local=unit in _ON_THE_CLOCK) for each in (a, b))
     if unit in _MONTHS:
         (first, _), (last, _) = _months_of(first), _months_of(last)
@@ -99,15 +115,22 @@ def _months_between(first: Integers, last: Integers) -> Integers:
 
 
 def _spans(compute: Callable[[str, pa.Array, pa.Array], Integers], columns: Sequence[pa.Array]) -> pa.Array:
-    units = columns[0].dictionary_encode()
-    missing, counts = _nulls(columns), np.zeros(len(columns[0]), np.int64)
+    missing = _nulls(columns)
+    unit = columns[0][0].as_py() if len(columns[0]) else None
+    if unit is not None and pc.all(pc.equal(columns[0], unit)).as_py() and not columns[0].null_count:
+        return pa.array(_known(compute, unit, columns[1:]), mask=missing)
+    units, counts = columns[0].dictionary_encode(), np.zeros(len(columns[0]), np.int64)
     codes = units.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     for number, unit in enumerate(units.dictionary.to_pylist()):
-        if unit not in _MONTHS and unit not in _SIZES:
-            raise SqlError(f"date_diff knows no unit {unit!r}; expected {', '.join([*_MONTHS, *_SIZES])}")
         among = codes == number
-        counts[among] = compute(unit, *(column.filter(pa.array(among)) for column in columns[1:]))
+        counts[among] = _known(compute, unit, [column.filter(pa.array(among)) for column in columns[1:]])
     return pa.array(counts, mask=missing)
+
+
+def _known(compute: Callable[[str, pa.Array, pa.Array], Integers], unit: str, columns: Sequence[pa.Array]) -> Integers:
+    if unit not in _MONTHS and unit not in _SIZES:
+        raise SqlError(f"date_diff knows no unit {unit!r}; expected {', '.join([*_MONTHS, *_SIZES])}")
+    return compute(unit, *columns)
 
 
 def crossed(columns: Sequence[pa.Array]) -> pa.Array:
