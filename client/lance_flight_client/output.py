@@ -111,6 +111,21 @@ def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: in
         print("… more rows", file=out)
 
 
+def outcome(sql: str, affected: int) -> str:
+    r"""Return what a statement without rows says: how many it affected, or that it is done.
+
+    >>> outcome("INSERT INTO t SELECT 1", 1), outcome("CREATE TABLE t (a INT)", 0), outcome("-- no\nDELETE FROM t", 0)
+    ('1 row affected', 'done', '0 rows affected')
+    """
+    if affected < 0 or (affected == 0 and not _CHANGE.search(sql)):
+        return "done"
+    return f"{affected:,} row{'' if affected == 1 else 's'} affected"
+
+
+_CHANGE = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE|SELECT)\b", re.IGNORECASE)
+"""Words of statements that change rows, which may have changed none."""
+
+
 def is_document(schema: pa.Schema) -> bool:
     """Return whether columns are those of EXPLAIN or SHOW CREATE TABLE, whose text is shown whole."""
     return schema.names in (PLAN, DEFINITION)
@@ -123,7 +138,7 @@ def document(rows: pa.Table) -> str:
     plans = sorted(
         zip(*(column.to_pylist() for column in rows.columns), strict=True), key=lambda row: row[0] != "partitions"
     )
-    return "\n\n".join(plan for _, plan in plans)
+    return "\n\n".join(plan.strip("\n") for _, plan in plans)
 
 
 @dataclass(slots=True)

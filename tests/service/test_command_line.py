@@ -252,9 +252,9 @@ def test_sql_writes_an_arrow_stream(cities: Server) -> None:
 
 def test_sql_runs_changes_and_says_how_many_rows(cities: Server, table: str) -> None:
     for statement, says in [
-        (f"CREATE TABLE {table} (id INT)", "0 rows affected"),
+        (f"CREATE TABLE {table} (id INT)", "done"),
         (f"INSERT INTO {table} VALUES (1), (2)", "2 rows affected"),
-        (f"DROP TABLE {table}", "0 rows affected"),
+        (f"DROP TABLE {table}", "done"),
     ]:
         ended = run("sql", statement, "--uri", cities.uri)
         assert (ended.returncode, ended.stderr.decode().strip(), ended.stdout) == (0, says, b"")
@@ -297,7 +297,7 @@ def test_sql_ends_at_the_first_statement_that_fails(cities: Server, table: str, 
     ended = run("sql", "-f", str(script), "--uri", cities.uri)
     assert ended.returncode == 1
     changed, failed, *_ = ended.stderr.decode().splitlines()
-    assert changed == "0 rows affected"
+    assert changed == "done"
     assert failed.startswith(f"lance-flight: {script}:3: [invalid_sql] ")
     assert "Detail" not in ended.stderr.decode()
     assert cities.rows(f"SELECT * FROM {table}") == []

@@ -164,6 +164,14 @@ def test_a_file_is_sent_once_until_it_changes(
 send = file_sending.ingest
 
 
+def test_copy_names_the_place_of_a_wrong_value(session: ShellSession, files: Path) -> None:
+    message = r"wrong.csv: line 400,002, column 'n': 'x' is no BIGINT; name the types in INSERT"
+    with pytest.raises(LanceFlightError, match=message):
+        run_input(session, r"\copy copied from wrong.csv")
+    with pytest.raises(ServerError, match="no table 'copied'"):
+        run_input(session, "SELECT * FROM copied;")
+
+
 def test_an_error_has_a_caret_under_its_place(session: ShellSession, files: Path) -> None:
     with pytest.raises(
         ServerError, match=r"(?s)no table 'nope'\nLINE 1: SELECT \* FROM nope, \"file 1 sales\" AS \"sales\"\n {22}\^"

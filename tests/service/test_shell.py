@@ -150,7 +150,9 @@ SHOWN = {
     "a switch": ([r"\timing on", "SELECT 1 AS a;"], "a\n1\n(1 row)"),
     "several": (["SELECT 1 AS a; SELECT 2 AS b;"], "a\n1\n(1 row)\nb\n2\n(1 row)"),
     "a transaction": (["BEGIN;", "DELETE FROM rooms;", "ROLLBACK;", "SELECT count(*) AS n FROM rooms;"], "n\n3\n"),
-    "a change": (["UPDATE rooms SET name = name WHERE id = 1;"], "1 rows affected"),
+    "a definition": (["CREATE TABLE IF NOT EXISTS rooms (id BIGINT);"], "done"),
+    "functions by a pattern of psql's": ([r"\df regexp_c*"], "regexp_count"),
+    "a change": (["UPDATE rooms SET name = name WHERE id = 1;"], "1 row affected"),
     "tables": ([r"\dt"], "table_schema  table_name  partitioned\npublic        rooms       true"),
     "partitions": ([r"\dp rooms"], "floor\n1      ████████████████████"),
     "columns": ([r"\d rooms"], "column_name  data_type  is_nullable"),
@@ -318,7 +320,7 @@ def test_files_come_and_go(screen: Screen, tmp_path: Path) -> None:
     )
     assert pq.read_table(tmp_path / "out.parquet").to_pylist() == [{"id": 7, "name": "new", "floor": 7}]
     screen.shows(rf"\o {tmp_path}/said", rf"\i {tmp_path}/script.sql", r"\o")
-    assert (tmp_path / "said").read_text() == "n\n1\n(1 row)\n1 rows affected\n"
+    assert (tmp_path / "said").read_text() == "n\n1\n(1 row)\n1 row affected\n"
     assert screen.pages == []
     (tmp_path / "script.sql").write_text("SELECT 1;\nSELECT nope;")
     with pytest.raises(ServerError, match=r"script\.sql:2: .*nope"):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance_flight_client.adbc import answered
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing_errors import written_as
-from lance_flight_client.output import write
+from lance_flight_client.output import outcome, write
 from lance_flight_client.terminal import Meter
 
 from lance_flight.cli.connecting import ChosenServer, content
@@ -103,7 +103,7 @@ def _run(connection: Any, statement: str, output: Output) -> None:
             if len(answer.schema):
                 output(answer.schema, answer.batches)
             else:
-                print(f"{answer.affected:,} rows affected" if answer.affected >= 0 else "done", file=sys.stderr)
+                print(outcome(statement, answer.affected), file=sys.stderr)
 
     cancellable(work)
     # Binary output goes past the text layer: what was printed before must be there first.

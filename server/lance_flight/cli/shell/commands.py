@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -23,8 +24,11 @@ from lance_flight_client.files.sources import opened
 from lance_flight_client.files.writing import write_file, written_format
 from lance_flight_client.output import aligned, document, is_document
 from lance_flight_client.partition_map import partition_map
+from lance_flight_client.terminal import Meter
 
 from lance_flight.cli.connecting import content
+from lance_flight.cli.file_streams import FileStream
+from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.scripts import statements_of
 from lance_flight.cli.shell.session import ShellSession
 from lance_flight.engine.sql.references import text_literal
@@ -95,7 +99,9 @@ def _describe_more(session: ShellSession, arguments: Sequence[str]) -> None:
 
 
 def _functions(session: ShellSession, arguments: Sequence[str]) -> None:
-    _show(session, f"SHOW FUNCTIONS LIKE {text_literal(arguments[0])}" if arguments else "SHOW FUNCTIONS")
+    # As in psql, * stands for any characters, too.
+    pattern = text_literal(arguments[0].replace("*", "%")) if arguments else "'%'"
+    _show(session, f"SHOW FUNCTIONS LIKE {pattern}")
 
 
 _SCHEMAS = "SELECT catalog_name, schema_name FROM information_schema.schemata"
@@ -138,19 +144,30 @@ def _copy(session: ShellSession, arguments: Sequence[str]) -> None:
         source = opened([path], None, TextOptions(), io.BytesIO())
         for note in source.notes:
             print(note)
-        rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema))
         db_schema, _, name = what.rpartition(".")
-        count = ingest(session.connection, name, rows, mode="create_append", db_schema=db_schema or None)
+        into = partial(ingest, session.connection, name, mode="create_append", db_schema=db_schema or None)
+        with FileStream(source, source.schema, f"loading {what}").reader(_HINT) as rows:
+            count = cancellable(lambda begins: into(rows, begins=begins))
         print(f"{count:,} rows stored in {what}")
     elif way.lower() == "to":
         sql = what if any(map(str.isspace, what)) else f"SELECT * FROM {what}"  # noqa: S608 - the user's own
         sql = session.files.in_tables(session.connection, sql)
-        format = written_format(path, None)
-        with answered(session.connection, sql) as answer:
-            write_file(path, format, answer.schema, answer.batches)
-        print(f"{path} written")
+        format, meter = written_format(path, None), Meter(f"writing {path}", None)
+
+        def work(begins: Begins) -> None:
+            with answered(session.connection, sql, begins) as answer:
+                write_file(path, format, answer.schema, meter.passing(answer.batches))
+
+        try:
+            cancellable(work)
+        finally:
+            meter.close()
+        print(f"{path} written, {meter.rows:,} rows")
     else:
         raise InvalidInput(f"\\copy takes TO or FROM, got {way!r}")
+
+
+_HINT = "name the types in INSERT INTO … SELECT … FROM read_csv('FILE', types = {'column': 'VARCHAR'})"
 
 
 def _edit(session: ShellSession, arguments: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 from lance_flight_client.adbc import answered, execute
 from lance_flight_client.errors import ServerError, plain
-from lance_flight_client.output import NULL, aligned, cells, document, is_document, one_line, text_width
+from lance_flight_client.output import NULL, aligned, cells, document, is_document, one_line, outcome, text_width
 from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.connecting import ChosenServer
@@ -161,7 +161,7 @@ class ShellSession:
         def work(begins: Begins) -> str:
             with answered(connection, sent, begins) as answer:
                 if not len(answer.schema):
-                    return f"{answer.affected:,} rows affected" if answer.affected >= 0 else "done"
+                    return outcome(sql, answer.affected)
                 rows, has_more = taken(answer.batches, answer.schema, self.max_rows)
                 return shown(rows, expanded=self.is_expanded, has_more=has_more)
 
