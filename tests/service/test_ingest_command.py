@@ -118,7 +118,8 @@ def test_a_mode_says_what_becomes_of_rows_that_are_there(
     assert place.ids(table) == [1, 2, 3]
     place.stores("more.csv", "--table", table, "--mode", mode)
     assert place.ids(table) == expected
-    assert "already_exists" in place.refuses("flights.csv", "--table", table)
+    refused = place.refuses("flights.csv", "--table", table)
+    assert f"[already_exists] table '{table}' is there already; expected --mode append, overwrite" in refused
     assert place.ids(table) == expected
 
 

@@ -60,6 +60,7 @@ def found(argument: str, format: str | None) -> Found:
         raise NotFound(
             f"{argument!r} says no format; expected a name that ends with"
             f" {', '.join(ending for endings in ENDINGS.values() for ending in endings)}, or --format"
+            " (in SQL, read_csv('FILE'))"
         )
     formats = sorted({str(kind) for *_, kind in chosen})
     if len(formats) > 1:
