@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 from lancedb.remote.errors import HttpError
 
+from tests.flight.certificates import authority
 from tests.lancedb.rest_server import connect, serving_rest
 from tests.service.forked import constants
 from tests.service.principals import rows, token_of, tokens_file
@@ -153,6 +155,7 @@ def test_changes_keep_to_the_rows_of_their_tenant(asked: Asked) -> None:
     for path in ("events", "people"):
         assert "location" not in json.loads(asked.ask(f"/v1/table/{path}/describe")[1])
     assert asked.code("/v1/namespace/events/list") == (403, 15)
+    assert asked.code("/v1/table/another/declare") == (403, 15)
 
 
 TOKENS = {
@@ -262,6 +265,56 @@ def test_connections_without_a_request_are_closed(tmp_path: Path) -> None:
             with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
                 connection.sendall(sent)
                 assert connection.recv(1) == b""
+
+
+def test_a_query_ends_when_its_client_goes_away(asked: Asked) -> None:
+    connect(asked.address, token_of("owner")).create_table("numbers", pa.table({"n": range(3000)}))
+    endless = "(SELECT count(*) FROM numbers a, numbers b, numbers c WHERE a.n + b.n * c.n % 7 = 3)"
+    body = json.dumps({"k": 1, "vector": [], "columns": {"x": endless}}).encode()
+    head = f"POST /v1/table/numbers/query HTTP/1.1\r\nhost: x\r\nx-api-key: {token_of('owner')}\r\ncontent-length: {len(body)}\r\n\r\n"
+    running = (
+        "SELECT count(*) FROM system.queries WHERE sql LIKE '%7 = 3%' AND state = 'running' AND sql NOT LIKE '%system%'"
+    )
+    with socket.create_connection((asked.host, asked.port)) as connection:
+        connection.sendall(head.encode() + body)
+        assert becomes(lambda: rows(asked.server.uri, "owner", running) == [(1,)])
+    assert becomes(lambda: rows(asked.server.uri, "owner", running) == [(0,)])
+
+
+def becomes(is_so: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether something becomes true."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_connections_are_encrypted_with_the_certificate_of_the_server(tmp_path: Path) -> None:
+    signer, paths = authority(), (tmp_path / "server.pem", tmp_path / "server.key")
+    signer.signs_a_server().write(*paths)
+    encryption = "--tls-certificate", str(paths[0]), "--tls-key", str(paths[1])
+    with serving_rest(tmp_path / "root", *encryption) as (_, address):
+        port = urlsplit(address).port or 0
+        assert is_trusted(port, signer.pem)
+        assert not is_trusted(port, authority("nobody").pem)
+        renewed = authority("another authority")
+        renewed.signs_a_server().write(*paths)
+        assert becomes(lambda: is_trusted(port, renewed.pem))
+
+
+def is_trusted(port: int, authorities: bytes) -> bool:
+    """Whether a server answers with a certificate that one of the authorities has signed."""
+    context = ssl.create_default_context(cadata=authorities.decode())
+    connection = http.client.HTTPSConnection("localhost", port, timeout=10, context=context)
+    try:
+        connection.request("GET", "/v1/table")
+        return connection.getresponse().read() == b'{"tables":[]}'
+    except ssl.SSLError:
+        return False
+    finally:
+        connection.close()
 
 
 def test_operations_that_are_not_offered_say_so(asked: Asked, tmp_path: Path) -> None:

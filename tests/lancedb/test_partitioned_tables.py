@@ -93,6 +93,7 @@ def test_a_namespace_connection_reads_and_writes_plain_tables_itself(rest: tuple
         table = db.create_table(name, ROWS)
         table.add(ROWS)
         assert len(table.search([4.0, 1.0]).limit(3).to_arrow()) == 3
+        assert db.open_table(name).count_rows() == 60
         assert server.value(f"SELECT count(*) FROM {name}") == 60
     db.create_namespace(["inner"])
     db.create_table("inside", ROWS, namespace_path=["inner"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight.backend import IfNotExists, IngestTarget
 from lance_flight.rest.call import RestAnswer, RestCall
-from lance_flight.rest.names import TableId, column_sql
+from lance_flight.rest.names import PUBLIC, TableId, column_sql
 
 
 def insert(call: RestCall) -> RestAnswer:
@@ -50,15 +52,13 @@ def delete(call: RestCall) -> RestAnswer:
     return RestAnswer({"num_deleted_rows": rows, "version": call.version()})
 
 
-_SOURCE = "rest_source"
-
-
 def merge_insert(call: RestCall) -> RestAnswer:
     """Merge the rows of the body into a table, by a temporary table and one MERGE."""
     on, told = call.query.get("on", ""), {name: value.lower() == "true" for name, value in call.query.items()}
     if not on:
         raise InvalidInput("merge_insert names no column; expected on=COLUMN")
-    table, source = call.target, quoted("public", _SOURCE)
+    name = f"source_{uuid4().hex}"
+    table, source = call.target, quoted(PUBLIC, name)
     equal = f"target.{column_sql(on)} = source.{column_sql(on)}"
     missing = (
         f"SELECT count(*) FROM {source} AS source WHERE NOT EXISTS (SELECT 1 FROM {table.sql} AS target WHERE {equal})"  # noqa: S608 - quoted names
@@ -79,7 +79,7 @@ def merge_insert(call: RestCall) -> RestAnswer:
     if not clauses:
         raise InvalidInput("merge_insert does nothing; expected when_matched_update_all=true or another action")
     with call.alone() as alone:
-        alone.ingest(IngestTarget(table=_SOURCE, temporary=True, if_not_exists=IfNotExists.CREATE))
+        alone.ingest(IngestTarget(table=name, temporary=True, if_not_exists=IfNotExists.CREATE))
         # The statement says how many rows it changes, and not by which clause.
         found = {"num_inserted_rows": 0, "num_deleted_rows": 0}
         found |= {name: alone.rows(sql).column(0)[0].as_py() for name, sql in counts.items()}
