@@ -428,6 +428,10 @@ def printed(code: str, *arguments: str) -> str:
 
 UNUSED = {
     "help": ("lance_flight.cli", ("pyarrow", "lance", "datafusion", "numpy")),
+    "a load into a root": (
+        "lance_flight.cli.root_loading",
+        ("lance_flight.flight", "pyarrow._flight", "lance_flight.admin"),
+    ),
     "serving": (
         "lance_flight.cli.serving.main_loop",
         ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server"),

@@ -16,7 +16,7 @@ from lance_flight.cli.interrupts import Begins
 from lance_flight.cli.load_modes import MODES
 from lance_flight.cli.loading import FileLoad
 from lance_flight.cli.partition_notes import month_note
-from lance_flight.cli.serving.service import root_store
+from lance_flight.cli.root_stores import root_store
 from lance_flight.cli.suggestions import suggest
 from lance_flight.config_sources import storage_from_environment
 from lance_flight.engine.engine import Engine

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from lance_flight.catalog.maintenance.diagnosis import Level, RootFinding
+from lance_flight.cli.root_stores import root_store
 from lance_flight.cli.serving.identity import certificates, json_web_tokens
-from lance_flight.cli.serving.service import key_in_file, root_store
+from lance_flight.cli.serving.service import key_in_file
 from lance_flight.config import ServerConfig
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.errors import InvalidInput, LanceFlightError

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
 from lance_flight.cli.interrupts import leave
+from lance_flight.cli.root_stores import root_store
 from lance_flight.cli.serving import service
 from lance_flight.cli.serving.children import Life
 from lance_flight.cli.serving.identity import certificates
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     signal.signal(signal.SIGUSR1, _write_stacks)
     faulthandler.register(STACKS)
     check_ready_file(settings.ready_file)
-    store = service.root_store(options.root, settings.storage, create=options.create)
+    store = root_store(options.root, settings.storage, create=options.create)
     operations = Operations(settings, store.check, life.restarts)
     print_line = partial(logs.print_line, format=logs.LogFormat(settings.log_format.lower()))
     for address in operations.addresses.values():

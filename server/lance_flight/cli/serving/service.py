@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_flight import machine
-from lance_flight.catalog.backup.restoring import check_restored
 from lance_flight.catalog.bulk.piece_processes import LARGE_BYTES, processes
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.durability import Durability, durability, write_file
-from lance_flight.catalog.storage.formats import RootFormats
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import Caches, Store, caches
+from lance_flight.cli.root_stores import root_store
 from lance_flight.cli.serving.doors import Door, Doors
 from lance_flight.cli.serving.identity import authentication, certificates
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig, settings
@@ -68,33 +67,6 @@ MESSAGE_BYTES, SPARE_BYTES = 64 << 20, 1 << 20
 """Most bytes of a message to the SQL endpoint where statements have no limit, and what a message has beside a statement and parameters."""
 
 log = logging.getLogger(__name__)
-
-
-def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType({}), *, create: bool = False) -> Store:
-    """Open the store of a root that a user names: an object-store URI, or a directory, which is created with `create` alone."""
-    if "://" in root:
-        store = Store(root.rstrip("/"), dict(storage_options))
-        store.check()
-        _check_root(store)
-        return store
-    path = Path(root).expanduser().resolve()
-    if path.exists() and not path.is_dir():
-        raise InvalidInput(f"root {root!r} is a file; expected a directory")
-    if not path.exists() and not create:
-        raise InvalidInput(f"root {root!r} is not there; expected a directory, or --create to make it")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise InvalidInput(f"root {root!r} is not there and cannot be made: {exc.strerror}") from exc
-    store = Store(str(path))
-    _check_root(store)
-    return store
-
-
-def _check_root(store: Store) -> None:
-    """Refuse a root that is being restored, or that only newer releases read, before anything in it is settled."""
-    check_restored(store)
-    RootFormats(store).check_now()
 
 
 @dataclass(frozen=True, slots=True)
