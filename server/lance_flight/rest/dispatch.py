@@ -178,7 +178,8 @@ class _Exchange:
         if not self._has_more:
             return b""
         try:
-            message = await asyncio.wait_for(self.receive(), seconds or None)
+            async with asyncio.timeout(seconds or None):
+                message = await self.receive()
         except TimeoutError:
             raise StatementTimeout(f"the next part of the body did not come within {seconds:g} seconds") from None
         if message["type"] == "http.disconnect":
@@ -265,4 +266,5 @@ class _Exchange:
         anyio.from_thread.run(self._put_in_time, message)
 
     async def _put_in_time(self, message: Message) -> None:
-        await asyncio.wait_for(self._send(message), self.waits[1] or None)
+        async with asyncio.timeout(self.waits[1] or None):
+            await self._send(message)
