@@ -317,6 +317,31 @@ def is_trusted(port: int, authorities: bytes) -> bool:
         connection.close()
 
 
+CODES = {
+    "namespace/made/create": ({}, 409, 2),
+    "namespace/made/drop": ({}, 409, 3),
+    "namespace/absent/drop": ({}, 404, 1),
+    "namespace/absent/exists": ({}, 404, 1),
+    "table/made$absent/exists": ({}, 404, 4),
+    "table/made$t/tags/version": ({"tag": "x"}, 404, 8),
+    "table/made$t/tags/create": ({"tag": "first", "version": 1}, 409, 9),
+    "table/made$t/index/x/drop": ({}, 404, 6),
+    "table/made$t/branches/create": ({"name": "b"}, 406, 0),
+    "table/made$t/count_rows": ({"version": 99}, 404, 11),
+    "table/made$t/query": ({"k": 1, "vector": [], "columns": ["absent"]}, 400, 12),
+    "table/made$t/update": ({"updates": [["id"]]}, 400, 13),
+    "table/made.t/restore?delimiter=.": ({"version": 99}, 404, 11),
+}
+
+
+def test_errors_have_the_codes_of_the_catalog(asked: Asked) -> None:
+    owner = connect(asked.address, token_of("owner"))
+    owner.create_namespace(["made"])
+    owner.create_table("t", PEOPLE, namespace_path=["made"]).tags.create("first", 1)
+    found = {path: asked.code(f"/v1/{path}", body, name="owner") for path, (body, _, _) in CODES.items()}
+    assert found == {path: (status, code) for path, (_, status, code) in CODES.items()}
+
+
 def test_operations_that_are_not_offered_say_so(asked: Asked, tmp_path: Path) -> None:
     for operation in ("register", "clone", "multipart_write/create", "set_lsm_write_spec", "version/create"):
         assert asked.code(f"/v1/table/events/{operation}", {}, name="owner") == (406, 0)

@@ -63,8 +63,13 @@ class Code(IntEnum):
     BRANCH_EXISTS = 23
 
 
+class NamespaceNotEmpty(InvalidInput):
+    """A namespace that has tables, and is to be dropped."""
+
+
 _ANSWERS: Mapping[type[LanceFlightError], tuple[HTTPStatus, Code]] = {
     SchemaError: (HTTPStatus.BAD_REQUEST, Code.SCHEMA_INVALID),
+    NamespaceNotEmpty: (HTTPStatus.CONFLICT, Code.NAMESPACE_NOT_EMPTY),
     InvalidInput: (HTTPStatus.BAD_REQUEST, Code.INVALID_INPUT),
     AlreadyExists: (HTTPStatus.BAD_REQUEST, Code.TABLE_EXISTS),
     NotFound: (HTTPStatus.NOT_FOUND, Code.TABLE_NOT_FOUND),

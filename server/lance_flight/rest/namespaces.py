@@ -8,6 +8,7 @@ from typing import Any
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Refused, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall
+from lance_flight.rest.errors import NamespaceNotEmpty
 from lance_flight.rest.names import DELIMITER, PUBLIC, TableId, namespace_of, schema_of
 
 
@@ -67,8 +68,12 @@ def drop_namespace(call: RestCall) -> RestAnswer:
     """Drop an empty schema."""
     if (call.json.get("behavior") or "restrict").lower() == "cascade":
         raise Unsupported("behavior cascade; expected restrict, and the tables to be dropped first")
+    db_schema = schema_of(call.parts)
+    left = [each.name for each in call.backend.tables(call.caller) if each.db_schema == db_schema]
+    if left:
+        raise NamespaceNotEmpty(f"namespace {db_schema!r} has {len(left)} tables, {left[0]!r} for one; expected none")
     try:
-        call.run(f"DROP SCHEMA {quoted(schema_of(call.parts))}")
+        call.run(f"DROP SCHEMA {quoted(db_schema)}")
     except NotFound:
         if (call.json.get("mode") or "fail").lower() != "skip":
             raise

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.engine.sql.references import quoted, text_literal
-from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall, snapshot_of
 from lance_flight.rest.names import column_sql, field_path
 from lance_flight.rest.text_queries import TextQuery, parse_text_query
@@ -250,6 +250,9 @@ def _columns(
         return pairs, extra
     if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
         raise InvalidInput("columns is neither a list of names nor an object of expressions")
+    for name in wanted:
+        if field_path(name)[:1] and field_path(name)[0] not in {*schema.names, ROW_ID, DISTANCE, SCORE, QUERY}:
+            raise NotFound.named("column", name, schema.names)
     found = [name if name == ROW_ID else f"{column_sql(name)} AS {quoted(name)}" for name in wanted]
     placed = {quoted(name) for name in wanted}
     return found, [each for each in extra if each not in placed]
