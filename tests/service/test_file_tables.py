@@ -199,6 +199,15 @@ def test_strings_in_other_places_are_no_files(sql: str) -> None:
     assert file_tables(sql) == []
 
 
+def test_a_script_is_as_long_as_its_server_takes(
+    shop: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = ", ".join(f"({n}, 'a.csv')" for n in range(110_000))
+    (tmp_path / "long.sql").write_text(f"CREATE TABLE long (n BIGINT, s VARCHAR); INSERT INTO long VALUES {rows};")
+    assert main(["sql", "-f", str(tmp_path / "long.sql"), "--uri", shop.uri]) == 0, capsys.readouterr().err
+    assert shop.rows("SELECT count(*), max(s) FROM long") == [(110_000, "a.csv")]
+
+
 def test_brackets_without_end_are_refused() -> None:
     with pytest.raises(LanceFlightError, match="brackets within brackets"):
         file_tables(f"SELECT * FROM {'(' * 10_000}'a.csv'")

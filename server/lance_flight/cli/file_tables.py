@@ -9,6 +9,7 @@ import glob
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ from lance_flight_client.files.names import PIPE, format_of
 
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.relation_places import is_alias, relation_places
-from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, edited, tokenize
+from lance_flight.engine.sql.tokens import MOST_TOKENS, Edit, Kind, TokenPlaces, edited, tokens_of
 from lance_flight.errors import InvalidInput
 
 OptionValue: TypeAlias = str | int | bool | tuple[str, ...] | Mapping[str, str]
@@ -77,8 +78,9 @@ def file_tables(sql: str) -> Sequence[FileTable]:
     >>> file_tables("COPY t FROM 'a.csv'"), file_tables("SELECT * FROM 'flights'")
     ([], [])
     """
-    places = TokenPlaces(tokenize(sql))
-    if not places.tokens or places.tokens[0].word not in _STATEMENTS:
+    places = TokenPlaces(list(islice(tokens_of(sql), MOST_TOKENS + 1)))
+    # The one longer statement that a server takes is an INSERT of rows, which names no file.
+    if not 0 < len(places.tokens) <= MOST_TOKENS or places.tokens[0].word not in _STATEMENTS:
         return []
     found = list(_found(sql, places))
     first = [token.word for token in places.tokens[:_BEFORE_NAME]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.engine.sql.tokens import tokens_of
 from lance_flight.errors import SqlError
 
 
@@ -24,7 +24,7 @@ def statements_of(script: str) -> Iterator[ScriptStatement]:
     [(1, "SELECT ';'"), (3, 'SELECT 2')]
     """
     start = stop = None
-    for token in tokenize(script):
+    for token in tokens_of(script):
         if token.is_sign(";"):
             if start is not None:
                 yield ScriptStatement(script[start:stop], script.count("\n", 0, start) + 1)
@@ -43,7 +43,7 @@ def is_whole(script: str) -> bool:
     """
     try:
         last = None
-        for token in tokenize(script):
+        for token in tokens_of(script):
             last = token
     except SqlError:
         return False
