@@ -103,6 +103,10 @@ LOADED: dict[str, Messy] = {
         "a.csv", b"at,n\n3/31/2024 1:05 PM,1\n4/1/2024 12:00 AM,2\n",
         [{"at": dt.datetime(2024, 3, 31, 13, 5), "n": 1}, {"at": dt.datetime(2024, 4, 1), "n": 2}],
     ),
+    "moments with and without seconds": Messy(
+        "a.csv", b"at;n\n31.03.2024 13:05;1\n1.4.2024 0:00:07;2\n",
+        [{"at": dt.datetime(2024, 3, 31, 13, 5), "n": 1}, {"at": dt.datetime(2024, 4, 1, 0, 0, 7), "n": 2}],
+    ),
     "days that may be two": Messy(
         "a.csv", b"day,n\n01/02/2024,1\n03/04/2024,2\n", [{"day": "01/02/2024", "n": 1}, {"day": "03/04/2024", "n": 2}],
         ("may be %d/%m/%Y or %m/%d/%Y: kept as text; say --date-format",),

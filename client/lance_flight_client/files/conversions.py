@@ -158,6 +158,9 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _formatted(texts: pa.Array, format: str) -> pa.Array:
     """Return the moments of texts in a format of strptime, NULL for those that are in another, or no days of a calendar."""
+    if format.endswith("%H:%M:%S"):
+        # Programs leave out seconds that are zero.
+        texts = pc.replace_substring_regex(texts, r"([ T]\d{1,2}:\d\d)$", r"\1:00")
     found = pc.strptime(texts, format, "s", error_is_null=True)
     # The reader of the machine takes the 31st of February for a day of March.
     is_same = pc.equal(_normal(pc.strftime(found, format)), _normal(texts))
