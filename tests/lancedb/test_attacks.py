@@ -164,6 +164,7 @@ TOKENS = {
     "a wrong token": ({"authorization": "Bearer guessed"}, 401),
     "another scheme": ({"authorization": "Digest x"}, 401),
     "two credentials": ({"authorization": f"Bearer {token_of('owner')}", "x-api-key": token_of("alice")}, 401),
+    "a page in a browser": ({"authorization": f"Bearer {token_of('alice')}", "origin": "http://elsewhere"}, 403),
     "a right token": ({"authorization": f"Bearer {token_of('alice')}"}, 200),
 }
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from lance_flight import audit
 from lance_flight.audit import Subject
-from lance_flight.errors import InvalidInput, LimitExceeded, StatementTimeout, Unauthenticated
+from lance_flight.errors import InvalidInput, LimitExceeded, Refused, StatementTimeout, Unauthenticated
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.calls import InFlight
 from lance_flight.flight.identity.authentication import Authentication
@@ -129,6 +129,9 @@ class Endpoint:
 
     def _admit(self, headers: Mapping[str, Sequence[str]]) -> Principal:
         """Return the principal of a request: `x-api-key` is a token, like one in `Authorization`."""
+        if headers.get("origin") or headers.get("sec-fetch-site"):
+            # Any page could make a browser drop the tables of a server on the same machine that asks for no token.
+            raise Refused("the request comes from a page in a browser; expected a program")
         keys = headers.get("x-api-key", ())
         if keys and headers.get("authorization"):
             raise Unauthenticated("the request has x-api-key and Authorization; expected one of them")
