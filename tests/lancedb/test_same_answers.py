@@ -220,13 +220,23 @@ def test_each_step_has_the_answer_of_embedded_lancedb(address: str, tmp_path: Pa
     assert different.keys() == DIFFERENT.keys(), "\n".join(f"{name}: {pair}" for name, pair in different.items())
 
 
-def test_the_asynchronous_client(address: str) -> None:
-    async def work() -> tuple[int, list[int], int]:
-        db = await lancedb.connect_async("db://flights", api_key="any", host_override=address)
-        table = await db.create_table("asynchronous", documents())
-        found = await (await table.search(QUERY)).limit(3).to_arrow()
-        nearest = await (await table.search([QUERY, QUERY])).limit(3).to_arrow()
-        await db.drop_table("asynchronous")
-        return len(found), sorted(set(nearest["query_index"].to_pylist())), len(nearest)
+async def asked_asynchronously(db: lancedb.AsyncConnection) -> list[Any]:
+    """Answers of the asynchronous client: one vector, several, and a hybrid search."""
+    table = await db.create_table("asynchronous", documents())
+    await table.create_index("body", config=FTS(stem=False, remove_stop_words=False))
+    one = await (await table.search(QUERY)).limit(3).to_arrow()
+    several = await (await table.search([QUERY, VECTORS[9].tolist()])).limit(3).to_arrow()
+    hybrid = await table.query().nearest_to(QUERY).nearest_to_text("n7").limit(3).to_arrow()
+    await db.drop_table("asynchronous")
+    pairs = zip(several["query_index"].to_pylist(), several["id"].to_pylist(), strict=True)
+    return [one["id"].to_pylist(), sorted(pairs), hybrid["id"].to_pylist()[:1]]
 
-    assert asyncio.run(work()) == (3, [0, 1], 6)
+
+def test_the_asynchronous_client(address: str, tmp_path: Path) -> None:
+    async def work() -> tuple[list[Any], list[Any]]:
+        remote = await lancedb.connect_async("db://flights", api_key="any", host_override=address)
+        embedded = await lancedb.connect_async(tmp_path / "embedded")
+        return await asked_asynchronously(remote), await asked_asynchronously(embedded)
+
+    found, wanted = asyncio.run(work())
+    assert found == wanted
