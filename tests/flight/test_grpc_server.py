@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import grpc
 import pyarrow as pa
 import pytest
 from lance_flight.errors import Conflict, LimitExceeded, QueryFailed
 from lance_flight.flight import grpc_server, polling, wire
+from lance_flight.flight.backend import Caller
 from lance_flight.flight.grpc_server import REUSED_CONNECTION, GrpcServer
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.protocol import flight_messages_pb2 as pb
@@ -126,7 +131,7 @@ def test_progress_is_told(slow: SlowBackend) -> None:
         assert slow.is_begun.wait(PATIENCE)
         (running,) = server._polled._running.values()
         for progress, told in ((0.25, 0.25), (7.0, 1.0), (-1.0, 0.0)):
-            running.progressed(progress)
+            running.polls.progressed(progress)
             assert client.poll(begun.flight_descriptor).progress == told
 
 
@@ -142,9 +147,9 @@ def test_a_polled_statement_is_cancelled_by_what_its_poll_has_told(slow: SlowBac
             return
         assert slow.is_begun.wait(PATIENCE)
         (running,) = server._polled._running.values()
-        assert not running.is_gone()
+        assert not running.polls.is_gone()
         assert client.cancel(begun.info) == CANCELLING
-        assert running.is_gone()
+        assert running.polls.is_gone()
         slow.go.set()
         slow.failures[SQL] = QueryFailed("the engine has ended it")
         code, said = refused(client.call("PollFlightInfo", [begun.flight_descriptor]))
@@ -160,9 +165,9 @@ def test_a_statement_that_is_not_polled_ends(slow: SlowBackend, monkeypatch: pyt
     with serving(slow) as server, GrpcClient.to(server.uri) as client:
         client.poll(statement(SQL))
         (running,) = server._polled._running.values()
-        assert not running.is_gone()
+        assert not running.polls.is_gone()
         monkeypatch.setattr(polling, "IDLE_SECONDS", 0.0)
-        assert running.is_gone()
+        assert running.polls.is_gone()
 
 
 def test_statements_of_a_user_are_bounded(slow: SlowBackend) -> None:
@@ -173,7 +178,7 @@ def test_statements_of_a_user_are_bounded(slow: SlowBackend) -> None:
         assert raised.value.code() is CODE.RESOURCE_EXHAUSTED
         assert "running_calls" in raised.value.details()
         server.stopping()
-        assert all(each.is_gone() for each in server._polled._running.values())
+        assert all(each.polls.is_gone() for each in server._polled._running.values())
 
 
 def test_answers_are_kept_within_bounds(backend: CannedBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,14 +416,49 @@ def test_calls_are_bounded(slow: SlowBackend) -> None:
         assert [len(list(each)) for each in waiting] == [1, 1]
 
 
-def test_a_client_that_leaves_ends_its_stream(backend: CannedBackend) -> None:
-    backend.queries["SELECT many"] = pa.table({"x": [b"x" * (1 << 20)] * 64})
+@dataclass(slots=True)
+class WatchedBackend(CannedBackend):
+    """Makes rows one message after another, and says which of them are still there."""
+
+    made: list[weakref.ref[pa.RecordBatch]] = field(default_factory=list)
+
+    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
+        def batches() -> Iterator[pa.RecordBatch]:
+            for _ in range(64):
+                batch = pa.record_batch({"x": [b"x" * (1 << 20)]})
+                self.made.append(weakref.ref(batch))
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(pa.schema({"x": pa.binary()}), batches())
+
+
+def test_a_client_that_leaves_ends_its_stream_and_frees_its_rows() -> None:
+    backend = WatchedBackend(queries={"SELECT many": pa.table({"x": [b""]})})
     with serving(backend) as server, GrpcClient.to(server.uri) as client:
         (endpoint,) = client.info("SELECT many").endpoints
-        answers = client.call("DoGet", [endpoint.ticket.serialize()])
-        next(answers)
-        answers.cancel()  # type: ignore[attr-defined]
-        assert server._served.in_flight.wait(0) or wait(lambda: len(server._served.in_flight) == 0)
+        gc.collect()
+        before = len(frames())
+        gc.disable()
+        try:
+            for _ in range(5):
+                answers = client.call("DoGet", [endpoint.ticket.serialize()])
+                next(answers)
+                answers.cancel()  # type: ignore[attr-defined]
+                assert wait(lambda: len(server._served.in_flight) == 0)
+            # What is left when a call has ended waits for no collection of garbage.
+            assert wait(lambda: all(batch() is None for batch in backend.made))
+            assert len(frames()) <= before
+        finally:
+            gc.enable()
+
+
+def frames() -> list[str]:
+    """The functions of the server whose frames are held: with each of them, the message that it has sent."""
+    return [
+        found.f_code.co_name
+        for found in gc.get_objects()
+        if isinstance(found, types.FrameType) and found.f_code.co_filename == grpc_server.__file__
+    ]
 
 
 def wait(is_so: Callable[[], bool]) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +13,8 @@ from pyarrow import flight
 
 from tests.flight.statements import reader
 from tests.hostile.capped import bounded, cap
-from tests.hostile.http2 import Raw, connected
-from tests.selection import IS_FULL
+from tests.hostile.floods import ATTACKS
+from tests.hostile.http2 import connected
 from tests.service.principals import connect, token_of, tokens_file
 from tests.service.replicated import Replicated, replicated
 from tests.service.server_process import Server
@@ -25,9 +24,6 @@ pytestmark = pytest.mark.slow  # server processes
 MIB = 1 << 20
 ATTACKER = "127.0.0.2"
 """Address of who attacks, which is another one than that of who works."""
-SECONDS = 60.0 if IS_FULL else 2.0
-STREAMS = 2000
-ENCODED = [(b"grpc-encoding", b"gzip")]
 
 
 @pytest.fixture(scope="module")
@@ -37,39 +33,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
         for process in found.replicas():
             cap(process)
         yield found
-
-
-def open_many(rpc: str) -> Callable[[Raw], None]:
-    """Many streams at once, whatever the other side says of how many it takes."""
-
-    def attack(raw: Raw) -> None:
-        raw.send(b"".join(raw.open(rpc) for _ in range(STREAMS)))
-        time.sleep(SECONDS)
-
-    return attack
-
-
-def open_and_reset(raw: Raw) -> None:
-    """Streams that are taken back as fast as they are opened."""
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until and raw.send(b"".join(raw.open("DoPut", reset=True) for _ in range(100))):
-        raw.socket.settimeout(0.0001)
-        raw.drain()
-
-
-def send_zeros(raw: Raw) -> None:
-    """A gigabyte of zeros in a megabyte."""
-    zeros = gzip.compress(bytes(64 * MIB)) * 16
-    for _ in range(4):
-        raw.send(raw.open("GetFlightInfo", more=ENCODED))
-        raw.message(zeros, is_compressed=True)
-
-
-ATTACKS: dict[str, Callable[[Raw], None]] = {
-    **{f"many streams of {rpc}": open_many(rpc) for rpc in ("DoPut", "GetFlightInfo", "Handshake")},
-    "streams that are reset": open_and_reset,
-    "a message of zeros": send_zeros,
-}
 
 
 @pytest.mark.parametrize("name", ATTACKS)

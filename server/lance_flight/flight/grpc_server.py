@@ -214,8 +214,7 @@ class Answers:
         ticket = _decoded(flight.Ticket.deserialize, messages.only(), "a Ticket")
         sent = self.dispatch.rows(call, ticket)
         yield encode(sent.schema.serialize())
-        for batch in sent.messages():
-            yield encode(batch.serialize())
+        yield from map(_encoded, sent.messages())
 
     def do_put(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoPut: runs an update, binds parameters, or stores rows."""
@@ -229,8 +228,7 @@ class Answers:
         for number, sent in enumerate(self.dispatch.exchange(call, rows.descriptor, rows, _teller(context))):
             if not number:
                 yield encode(sent.schema.serialize())
-            for batch in sent.messages():
-                yield encode(batch.serialize())
+            yield from map(_encoded, sent.messages())
 
     def do_action(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoAction: runs an action."""
@@ -317,25 +315,32 @@ class GrpcServer:
 
     def serve(self, rpc: _Rpc, incoming: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """Answer a call: its messages, or the status of its error."""
-        ours, failure = _Context(context), None
+        ours = _Context(context)
+        # No variable here may hold an error: it would hold this frame, and with it the rows that are being sent.
         try:
-            ours.begin(self._served, rpc.method)
-            is_first = True
-            for message in rpc.answer(self._answers, ours, _Messages(self, context, incoming)):
-                if is_first:
-                    ours.send_headers()
-                    is_first = False
-                yield message
+            yield from self._answered(rpc, ours, _Messages(self, context, incoming))
         except (GeneratorExit, KeyboardInterrupt, SystemExit, grpc.RpcError) as error:
-            failure = error
+            ours.end(error)
             raise
         except BaseException as error:  # noqa: BLE001 - each becomes an answer, a panic of native code too
-            failure = error
-        finally:
-            ours.end(failure)
-        if failure is not None:
-            known, text = described(failure)
-            context.abort(grpc.StatusCode.INTERNAL if known is None else nearest(known, _CODES), text)
+            ours.end(error)
+            known, text = described(error)
+            code = grpc.StatusCode.INTERNAL if known is None else nearest(known, _CODES)
+            del known
+        else:
+            ours.end(None)
+            return
+        context.abort(code, text)
+
+    def _answered(self, rpc: _Rpc, context: _Context, messages: _Messages) -> Iterator[bytes]:
+        """Admit a call and yield its answer, with the headers in front of it."""
+        context.begin(self._served, rpc.method)
+        answer = rpc.answer(self._answers, context, messages)
+        first = [next(answer, None)]
+        context.send_headers()
+        if first[0] is not None:
+            yield first.pop()  # type: ignore[misc]
+        yield from answer
 
     def _watch(self) -> None:
         while not self._stopping.wait(_WATCH_SECONDS):
@@ -434,6 +439,11 @@ def _handler(server: GrpcServer, rpc: _Rpc) -> grpc.RpcMethodHandler:
         return message
 
     return grpc.stream_unary_rpc_method_handler(one)
+
+
+def _encoded(batch: pa.RecordBatch) -> bytes:
+    """Encode a batch, of which nothing here keeps anything: gRPC has it until it is sent."""
+    return encode(batch.serialize())
 
 
 def _teller(context: _Context) -> Tell:

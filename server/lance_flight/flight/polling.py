@@ -35,49 +35,66 @@ MOST_ANSWERS, MOST_ANSWER_BYTES = 1024, 64 << 20
 _HANDLE_BYTES = 24
 
 
-class PolledStatement:
-    """A statement that a client polls: who began it, how much of it is done, and its `outcome` once it is known."""
+class Polls:
+    """Polls of one statement, and what the engine asks and tells while it runs: it keeps this long after, and never the answer."""
 
-    def __init__(self, call: Call) -> None:
-        self.handle = secrets.token_bytes(_HANDLE_BYTES)
-        self.principal, self.holder = call.caller.principal, call.caller.holder
+    def __init__(self) -> None:
         self.progress = 0.0
         self.is_cancelled = False
-        self.outcome: flight.FlightInfo | Exception | None = None
-        self.size = 0
-        self._done = threading.Event()
-        self._polls, self._polled = 0, time.monotonic()
+        self._running, self._last = 0, time.monotonic()
         self._lock = threading.Lock()
-
-    @property
-    def descriptor(self) -> flight.FlightDescriptor:
-        """Return the descriptor to poll again."""
-        return flight.FlightDescriptor.for_command(encode_command(TicketStatementQuery(statement_handle=self.handle)))
 
     def is_gone(self) -> bool:
         """Return whether the statement was cancelled, or its client has stopped polling."""
         with self._lock:
-            is_idle = not self._polls and time.monotonic() - self._polled > IDLE_SECONDS
+            is_idle = not self._running and time.monotonic() - self._last > IDLE_SECONDS
         return self.is_cancelled or is_idle
 
     def progressed(self, progress: float) -> None:
         """Note how much of the work is done."""
         self.progress = min(max(progress, 0.0), 1.0)
 
+    def count(self, by: int) -> None:
+        """Count a poll that begins, or ends."""
+        with self._lock:
+            self._running += by
+            self._last = time.monotonic()
+
+
+class PolledStatement:
+    """A statement that a client polls: who began it, its polls, and its `outcome` once it is known, a FlightInfo in bytes or an error."""
+
+    def __init__(self, call: Call) -> None:
+        self.handle = secrets.token_bytes(_HANDLE_BYTES)
+        self.principal, self.holder = call.caller.principal, call.caller.holder
+        self.polls = Polls()
+        self.outcome: bytes | Exception | None = None
+        self._done = threading.Event()
+
+    @property
+    def descriptor(self) -> flight.FlightDescriptor:
+        """Return the descriptor to poll again."""
+        return flight.FlightDescriptor.for_command(encode_command(TicketStatementQuery(statement_handle=self.handle)))
+
     def wait(self, seconds: float) -> None:
         """Wait for the outcome, at most so long."""
-        self._count(1)
+        self.polls.count(1)
         try:
             self._done.wait(seconds)
         finally:
-            self._count(-1)
+            self.polls.count(-1)
 
-    def end(self, outcome: flight.FlightInfo | Exception) -> None:
+    @property
+    def size(self) -> int:
+        """Return the bytes of the outcome."""
+        return len(self.outcome) if isinstance(self.outcome, bytes) else 0
+
+    def end(self, outcome: bytes | Exception) -> None:
         """Set the outcome."""
         if isinstance(outcome, Exception):
-            outcome = Cancelled("the statement was cancelled") if self.is_cancelled else outcome.with_traceback(None)
-        else:
-            self.size = len(outcome.serialize())
+            outcome = (
+                Cancelled("the statement was cancelled") if self.polls.is_cancelled else outcome.with_traceback(None)
+            )
         self.outcome = outcome
         self._done.set()
 
@@ -87,20 +104,15 @@ class PolledStatement:
         if isinstance(outcome, Exception):
             raise outcome.with_traceback(None)
         if outcome is not None:
-            return PollInfo(info=outcome.serialize(), progress=1.0)
+            return PollInfo(info=outcome, progress=1.0)
         # Some clients want an info from the beginning: it is what they can cancel.
         begun = flight.FlightInfo(None, self.descriptor, [], -1, -1)
         return PollInfo(
             info=begun.serialize(),
             flight_descriptor=self.descriptor.serialize(),
-            progress=self.progress,
+            progress=self.polls.progress,
             expiration_time=Timestamp(seconds=int(time.time() + IDLE_SECONDS)),
         )
-
-    def _count(self, by: int) -> None:
-        with self._lock:
-            self._polls += by
-            self._polled = time.monotonic()
 
 
 class PolledStatements:
@@ -142,15 +154,15 @@ class PolledStatements:
         if statement is None or isinstance(statement.outcome, Exception):
             return CancelStatus.NOT_CANCELLABLE
         if statement.outcome is not None:
-            return statement.outcome
-        statement.is_cancelled = True
+            return flight.FlightInfo.deserialize(statement.outcome)
+        statement.polls.is_cancelled = True
         return CancelStatus.CANCELLING
 
     def close(self) -> None:
         """Cancel all running statements."""
         with self._changed:
             for statement in self._running.values():
-                statement.is_cancelled = True
+                statement.polls.is_cancelled = True
 
     def _found(self, handle: bytes, principal: str) -> PolledStatement | None:
         with self._changed:
@@ -159,8 +171,9 @@ class PolledStatements:
 
     def _begin(self, call: Call, run: Callable[[Call], flight.FlightInfo]) -> PolledStatement:
         statement = PolledStatement(call)
-        caller = dataclasses.replace(call.caller, is_gone=statement.is_gone, progressed=statement.progressed)
-        begun = dataclasses.replace(call, caller=caller, is_cancelled=statement.is_gone, offered=None)
+        polls = statement.polls
+        caller = dataclasses.replace(call.caller, is_gone=polls.is_gone, progressed=polls.progressed)
+        begun = dataclasses.replace(call, caller=caller, is_cancelled=polls.is_gone, offered=None)
         self._in_flight.enter()
         try:
             self._in_flight.hold(statement.holder)
@@ -173,9 +186,9 @@ class PolledStatements:
         return statement
 
     def _run(self, statement: PolledStatement, call: Call, run: Callable[[Call], flight.FlightInfo]) -> None:
-        outcome: flight.FlightInfo | Exception = Cancelled("the statement was cancelled")
+        outcome: bytes | Exception = Cancelled("the statement was cancelled")
         try:
-            outcome = run(call)
+            outcome = run(call).serialize()
         except Exception as error:  # noqa: BLE001 - who polls gets it, and it is logged there
             outcome = error
         finally:
