@@ -14,6 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from pyarrow import flight
@@ -30,6 +31,8 @@ FIRST_SECONDS, NEXT_SECONDS = 1.0, 2.0
 """Longest time that the first poll of a statement waits for it, and a later one: some clients poll again at once."""
 IDLE_SECONDS = 60.0
 """Time without a poll after which a statement ends, and after which what became of it is forgotten."""
+MOST_RUNNING = 1000
+"""Most statements that run at the same time; `running_calls` bounds them, too."""
 MOST_ANSWERS, MOST_ANSWER_BYTES = 1024, 64 << 20
 """Most answers that are kept, and most bytes of them together."""
 _HANDLE_BYTES = 24
@@ -124,6 +127,7 @@ class PolledStatements:
         self._answered: LruCache[bytes, PolledStatement] = LruCache(
             MOST_ANSWERS, most_weight=MOST_ANSWER_BYTES, weigh=lambda each: each.size, idle_seconds=IDLE_SECONDS
         )
+        self._threads = ThreadPoolExecutor(min(in_flight.most, MOST_RUNNING), "polled-statement")
         self._changed = threading.Lock()
 
     def poll(self, dispatch: Dispatch, call: Call, descriptor: flight.FlightDescriptor) -> PollInfo:
@@ -182,7 +186,8 @@ class PolledStatements:
             raise
         with self._changed:
             self._running[statement.handle] = statement
-        threading.Thread(target=self._run, args=(statement, begun, run), name="polled statement", daemon=True).start()
+        # Threads that are used again have one arena of the allocator each, and not one a statement.
+        self._threads.submit(self._run, statement, begun, run)
         return statement
 
     def _run(self, statement: PolledStatement, call: Call, run: Callable[[Call], flight.FlightInfo]) -> None:
