@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 from rapidfuzz.distance import Jaro, JaroWinkler
+from rapidfuzz.process import cpdist
 
 from lance_flight.engine.sql import date_spans
 from lance_flight.engine.sql.bounded_functions import (
@@ -428,11 +429,13 @@ def _soundex(columns: Columns) -> pa.Array:
 _SOUNDS = np.array([int(sign) for sign in "01230120022455012623010202"] + [0], np.int8)
 
 
-def _alike(columns: Columns, likeness: Callable[[str, str], float]) -> pa.Array:
-    """Compute how alike the texts of each row are."""
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    found = [None if a is None or b is None else likeness(a, b) if a and b else 0.0 for a, b in rows]
-    return pa.array(found, pa.float64())
+def _alike(columns: Columns, likeness: Callable[..., float]) -> pa.Array:
+    """Compute how alike the texts of each row are; empty ones are alike to none."""
+    known = pc.and_(*(column.is_valid() for column in columns))
+    texts = [column.fill_null("") for column in columns]
+    found = cpdist(*(column.to_pylist() for column in texts), scorer=likeness, dtype=np.float64)
+    is_empty = pc.or_(*(pc.equal(column, "") for column in texts))
+    return pc.if_else(known, pc.if_else(is_empty, 0.0, pa.array(found)), pa.scalar(None, pa.float64()))
 
 
 # --- lists of aggregates
