@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from datetime import datetime
 
 import pytest
 
@@ -148,3 +150,33 @@ def test_a_subquery_of_several_rows_is_refused_as_without_pruning(tables: Databa
 def test_a_correlated_subquery_is_not_read_before(tables: Database) -> None:
     sql = "SELECT count(*) FROM identities i WHERE d = (SELECT max(d) FROM plain p WHERE p.s = i.s)"
     assert tables.rows(sql) == [(10,)]
+
+
+COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+MONTH_ENDS = [
+    "2024-01-28",
+    "2024-02-28",
+    "2024-01-30 10:00:00",
+    "2024-01-31 09:00:00",
+    "2024-02-29",
+    "2024-02-29 10:00:00",
+    "2024-03-31",
+]
+
+
+@pytest.mark.parametrize("moved", ["ts + INTERVAL '1 month'", "ts - INTERVAL '1 month'", "last_day(ts)"])
+def test_a_day_that_a_month_lacks_is_read_with_its_last(database: Database, moved: str) -> None:
+    database.run("CREATE OR REPLACE TABLE ends (ts TIMESTAMP) PARTITIONED BY (ts)")
+    rows = ", ".join(f"(TIMESTAMP '{each}')" for each in MONTH_ENDS)
+    database.run(f"INSERT INTO ends VALUES {rows}")
+    values = [(ts, datetime.fromisoformat(str(value))) for ts, value in database.rows(f"SELECT ts, {moved} FROM ends")]
+    read = []
+    for sign, compare in COMPARISONS.items():
+        for each in MONTH_ENDS:
+            condition = f"{moved} {sign} TIMESTAMP '{each}'"
+            kept = [ts for ts, value in values if compare(value, datetime.fromisoformat(each))]
+            assert sorted(ts for (ts,) in database.rows(f"SELECT ts FROM ends WHERE {condition}")) == sorted(kept), (
+                condition
+            )
+            read.append(partitions(database, "ends", condition)[0])
+    assert min(read) < len(MONTH_ENDS)

@@ -201,6 +201,10 @@ PRUNED = {
     "date(ts) = DATE '2024-01-16'": "CAST(ts AS DATE) = DATE '2024-01-16'",
     "dateadd(day, 1, ts) > TIMESTAMP '2024-12-01'": "ts + INTERVAL '1 day' > TIMESTAMP '2024-12-01'",
     "time_bucket(INTERVAL '1 day', ts) = TIMESTAMP '2024-01-16'": "date_bin(INTERVAL '1 day', ts) = TIMESTAMP '2024-01-16'",
+    "last_day(ts) = DATE '2024-02-29'": "ts >= TIMESTAMP '2024-02-01' AND ts < TIMESTAMP '2024-03-01'",
+    "add_months(ts, 1) > TIMESTAMP '2024-12-01'": "ts > TIMESTAMP '2024-11-01'",
+    "time_bucket(INTERVAL '3 months', ts) = TIMESTAMP '2024-01-01'": "ts >= TIMESTAMP '2024-01-01' AND ts < TIMESTAMP '2024-04-01'",
+    "trunc(ts, 'YEAR') = DATE '2024-01-01'": "date_part('year', ts) = 2024",
     "bucket(4, id) = 2": "abs(murmur3(id)) % 4 = 2",
     "ucase(s) = 'A' AND quarter(ts) = 2": "upper(s) = 'A' AND date_part('quarter', ts) = 2",
 }

@@ -25,8 +25,13 @@ from tests.planning.planning_strategies import KINDS, is_date, rows_of, schemas,
 _UNITS = st.sampled_from(["year", "quarter", "month", "week", "day", "hour", "minute", "second"])
 _OPS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 _NUMBERS = st.sampled_from([-(2**63), -129, -11, -1, 0, 1, 2, 3, 9, 10, 126, 127, 2**63 - 1])
-_BINS = ("1 day", "90 minutes", "7 days", "1 microsecond", "400 days")
-_ORIGINS = ("", ", TIMESTAMP '2024-01-03T05:00:00'", ", TIMESTAMP '1960-02-29T00:00:01'")
+_BINS = ("1 day", "90 minutes", "7 days", "1 microsecond", "400 days", "3 months")
+_ORIGINS = (
+    "",
+    ", TIMESTAMP '2024-01-03T05:00:00'",
+    ", TIMESTAMP '1960-02-29T00:00:01'",
+    ", TIMESTAMP '2000-02-01T00:00:00'",
+)
 
 
 @st.composite
@@ -81,6 +86,10 @@ def _of_times(draw: st.DrawFn, name: str) -> str:
     ]
     found += [f"coalesce({name}, {moment}) {op} {later}", f"{name} + INTERVAL '36 hours' {op} {moment}"]
     found += [f"{name} - INTERVAL '2 days' {op} {moment}", f"{name} - INTERVAL '1 month' {op} {moment}"]
+    found += [
+        f"{name} + INTERVAL '{draw(st.sampled_from([1, 2, 11, 25]))} months' {op} {moment}",
+        f"last_day({name}) {op} {day}",
+    ]
     found += [f"{name}::date {op} {day}", f"to_date({name}) = {day}", f"{name}::date IN ({day}, DATE '2025-01-31')"]
     found += [f"{name}::date BETWEEN DATE '2024-02-29' AND {day}", f"NOT {name}::date = {day}"]
     if name != "d":

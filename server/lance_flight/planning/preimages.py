@@ -57,7 +57,8 @@ class ExpressionTypes:
                 return _CAST_TYPES.get(kind)
             case ScalarCall("+" | "-", (one, other)):
                 kinds = [column.type if isinstance(column, pa.Scalar) else self.of(column) for column in (one, other)]
-                return kinds[0] if kinds[0] == kinds[1] else None
+                is_moved = kinds[1] is not None and types.is_interval(kinds[1])
+                return kinds[0] if is_moved or kinds[0] == kinds[1] else None
             case ScalarCall("negative", (inner,)):
                 return self.of(inner)
         return None
@@ -233,6 +234,9 @@ def of_binned(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     """Return what a comparison of `date_bin(stride, moment [, origin])` says of the moment."""
     stride, moment, *origin = call.arguments
     kind, nanoseconds, begin = comparison.kinds.of(moment), _nanoseconds(stride), Fraction(0)
+    months = _months(stride)
+    if months is not None and kind == comparison.value.type and zone_of(kind) is UTC:
+        return _of_month_bin(moment, months, 0 if not origin else _month_of(origin[0]), comparison)
     if kind is None or kind != comparison.value.type or not types.is_timestamp(kind) or (nanoseconds or 0) <= 0:
         return None
     if origin:
@@ -245,12 +249,25 @@ def of_binned(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     return _of_bin(moment, _stride_bin(comparison.value.value, int(ticks), int(begin)), comparison)
 
 
+def _of_month_bin(
+    moment: ScalarExpression, months: int, origin: int | None, comparison: Comparison
+) -> Predicate | None:
+    if months < 1 or origin is None or not types.is_timestamp(comparison.value.type):
+        return None
+    ticks = TICKS[comparison.value.type.unit]
+    first = (_month_at(comparison.value.value, ticks) - origin) // months * months + origin
+    return _of_bin(moment, _Bin(_month_start(first, ticks), _month_start(first + months, ticks)), comparison)
+
+
 def of_moved(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     """Return what a comparison of a date or timestamp plus or minus an interval says of it."""
     if len(call.arguments) != 2:  # noqa: PLR2004
         return None
     moment, amount = call.arguments
     nanoseconds, kind = _nanoseconds(amount), comparison.kinds.of(moment)
+    months = _months(amount)
+    if months is not None and kind is not None and kind == comparison.value.type:
+        return _of_moved_months(call, moment, months if call.function == "+" else -months, comparison)
     order = None if kind is None else ordering(kind)
     if nanoseconds is None or order is None or kind != comparison.value.type:
         return None
@@ -261,6 +278,61 @@ def of_moved(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     if steps.denominator != 1 or not order.smallest <= moved <= order.largest:
         return None
     return comparison.by(comparison.op, order.array([int(moved)])[0]).on(moment)
+
+
+def _of_moved_months(
+    call: ScalarCall, moment: ScalarExpression, months: int, comparison: Comparison
+) -> Predicate | None:
+    """Return the comparison, and the days that it leaves: a day that a month lacks becomes its last, so that times of day do not rise."""
+    kind, op, value = comparison.kinds.of(moment), comparison.op, comparison.value.value
+    order, is_date = None if kind is None else ordering(kind), kind is not None and types.is_date32(kind)
+    if (
+        kind is None
+        or order is None
+        or op is Op.NE
+        or not (is_date or (types.is_timestamp(kind) and zone_of(kind) is UTC))
+    ):
+        return None
+    day = 1 if is_date else _DAY * TICKS[kind.unit]
+    month, ticks = (
+        _month_at(value * _DAY if is_date else value, 1 if is_date else TICKS[kind.unit]),
+        Fraction(day, _DAY),
+    )
+    passed = value // day - _month_start(month, 1) // _DAY
+    first, last, end = (int(_month_start(each, 1) * ticks) for each in (month - months, month - months + 1, month + 1))
+    is_last = value // day == end // day - 1
+    low, high = min(first + passed * day, last - day), last if is_last else min(first + (passed + 1) * day, last)
+    sides = [(Op.GE, low)] * (op not in {Op.LT, Op.LE}) + [(Op.LT, high)] * (op not in {Op.GT, Op.GE})
+    limits = [(side, order.array([at])[0]) for side, at in sides if order.smallest <= at <= order.largest]
+    inside = comparison.all_on(moment, *limits)
+    itself = ComputedCondition.of(ScalarCall(op.value, (call, comparison.value)))
+    return None if inside is None else all_of([inside, itself])
+
+
+def _months(interval: ScalarExpression) -> int | None:
+    """Return the months of an interval of nothing else."""
+    if not isinstance(interval, pa.MonthDayNanoIntervalScalar) or not interval.is_valid:
+        return None
+    months, days, nanoseconds = interval.as_py()
+    return months if months and not days and not nanoseconds else None
+
+
+def _month_at(ticks: int, per_second: int) -> int:
+    """Return the months since 1970 of a moment."""
+    return int(np.datetime64(ticks // (_DAY * per_second), "D").astype("datetime64[M]").astype(np.int64))
+
+
+def _month_start(month: int, per_second: int) -> int:
+    return int(np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64)) * _DAY * per_second
+
+
+def _month_of(origin: ScalarExpression) -> int | None:
+    """Return the month that an origin begins; None for one within a month."""
+    if not isinstance(origin, pa.TimestampScalar) or not origin.is_valid:
+        return None
+    ticks = TICKS[origin.type.unit]
+    month = _month_at(origin.value, ticks)
+    return month if _month_start(month, ticks) == origin.value else None
 
 
 def _nanoseconds(interval: ScalarExpression) -> int | None:
@@ -274,11 +346,8 @@ def _nanoseconds(interval: ScalarExpression) -> int | None:
 def _calendar_bin(ticks: int, unit: str, per_second: int) -> _Bin | None:
     """Return the bin of `date_trunc` that a moment lies in, of whose ticks so many are a second."""
     if unit in _MONTHS:
-        day = np.datetime64(ticks // (_DAY * per_second), "D")
-        first = int(day.astype("datetime64[M]").astype(np.int64)) // _MONTHS[unit] * _MONTHS[unit]
-        days = [np.datetime64(month, "M").astype("datetime64[D]") for month in (first, first + _MONTHS[unit])]
-        start, end = (int(each.astype(np.int64)) * _DAY * per_second for each in days)
-        return _Bin(start, end)
+        first = _month_at(ticks, per_second) // _MONTHS[unit] * _MONTHS[unit]
+        return _Bin(_month_start(first, per_second), _month_start(first + _MONTHS[unit], per_second))
     if unit in _SECONDS:
         return _stride_bin(ticks, _SECONDS[unit] * per_second, _FIRST_MONDAY * per_second if unit == "week" else 0)
     if unit in _FRACTIONS:
