@@ -10,7 +10,7 @@ import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import few_keys, tables
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.sessions import Sessions
+from lance_flight.engine.query.session_factory import Sessions
 
 from tests.engine.database import open_engine
 from tests.selection import IS_FULL

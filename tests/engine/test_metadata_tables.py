@@ -9,6 +9,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight.engine.query.metadata_tables import LINEAGE, METADATA_TABLES
+from lance_flight.model.naming import METADATA_NAMES
 
 from tests.engine.database import Database
 from tests.stock import manifest, stored_tables
@@ -103,6 +105,10 @@ def test_snapshots_are_the_versions_of_the_manifest_that_can_be_read(database: D
         ("append 3 rows into 3 partitions", 3, 0, 0),
         ("append 1 rows into 1 partitions", 0, 1, 0),
     ]
+
+
+def test_clients_know_the_names_of_all_metadata_tables() -> None:
+    assert {*METADATA_TABLES, LINEAGE} == METADATA_NAMES
 
 
 def test_specs_list_each_partition_field(database: Database, events: str) -> None:

@@ -21,7 +21,7 @@ from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.sessions import Sessions
+from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 from lance_flight.engine.runtime.running_statement import Issuer

@@ -24,7 +24,7 @@ from lance_flight.engine.query.planned_query import PlannedQuery, is_ordered, sp
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.query_plans import QueryPlan, Task, tasks_of
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
+from lance_flight.engine.query.session_factory import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.statement_context import ALONE, Scope
 from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.client_sessions import Session

@@ -27,6 +27,8 @@ TABLE = "dataset"
 MAIN_BRANCH = "main"
 PUBLIC = "public"
 """The schema in SQL of what lies right below a root."""
+METADATA_NAMES = frozenset({"partitions", "snapshots", "files", "specs", "tags", "branches", "indexes", "lineage"})
+"""Names of metadata tables, which stand after the name of their table: `t$snapshots`, in Spark `lake.t.snapshots`."""
 COLUMN_PREFIX = "partition_field_"
 BELOW_A_SPEC = r"^v[1-9][0-9]*\$"
 """Matches the object ids of all partition namespaces and tables, and not those of the specs themselves."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.model.naming import METADATA_NAMES
 from pyspark.sql.types import StructType
 
 from lance_flight_client.dataset.portions import TablePiece, balanced, tasks_for
@@ -27,9 +28,6 @@ from lance_flight_client.spark.portions import DirectPortion
 from lance_flight_client.spark.reading import DirectPlan
 from lance_flight_client.spark.source import Portion, ReadPlan
 from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema, with_required
-
-METADATA = frozenset({"partitions", "snapshots", "files", "specs", "tags", "branches", "indexes", "lineage"})
-"""Names of metadata tables, which stand after that of their table: `lake.t.snapshots`."""
 
 OWN_OPTIONS = frozenset({"groups"})
 """Options of a catalog that are not those of a read."""
@@ -219,7 +217,7 @@ def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: 
     try:
         return _load(options, backend, table, at)
     except (NotFound, ServerError) as exc:
-        if code_of(exc) != "not_found" or table.name not in METADATA:
+        if code_of(exc) != "not_found" or table.name not in METADATA_NAMES:
             raise
         schema, _, name = table.db_schema.rpartition(".")
         return _load(options, backend, NamedTable(schema or "public", f"{name}${table.name}"), at)

@@ -22,7 +22,7 @@ from lance_flight.cli.root_stores import root_store
 from lance_flight.cli.serving import service
 from lance_flight.cli.serving.children import Life
 from lance_flight.cli.serving.identity import certificates
-from lance_flight.cli.serving.operations import Operations
+from lance_flight.cli.serving.observing import Operations
 from lance_flight.cli.serving.ready_file import check_ready_file, write_ready_file
 from lance_flight.cli.serving.supervisor import REPLACING, STACKS
 from lance_flight.config import ServerConfig

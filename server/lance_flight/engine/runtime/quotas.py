@@ -1,7 +1,7 @@
 """Limits of a server and quotas of roles: statements, memory, and bytes in an hour.
 
 A quota is counted for all members of its role together, or for each of them by itself. The policy file says who has which
-(`engine.query.policies.quotas`); this module counts.
+(`engine.query.policies.file`); this module counts. `Limits` are those of the whole server, by its settings.
 """
 
 from __future__ import annotations

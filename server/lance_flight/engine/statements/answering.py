@@ -12,7 +12,7 @@ from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
 from lance_flight.engine.query.search.arguments import without_vectors
 from lance_flight.engine.query.session import QuerySession, shaped
-from lance_flight.engine.query.sessions import Sessions
+from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import InvalidInput

@@ -27,6 +27,10 @@ class DatePartTransform(Transform):
     family: ClassVar[str] = "date part"
     takes_dates: ClassVar[bool] = True
 
+    def __init_subclass__(cls) -> None:
+        if cls.date_part not in DATE_PARTS:
+            raise TypeError(f"{cls.__name__}: no function computes {cls.date_part!r}; expected one in DATE_PARTS")
+
     def problems(self, sources: Sequence[pa.DataType]) -> Iterator[str]:
         yield from one_source(self.type, sources)
         for source in sources:
