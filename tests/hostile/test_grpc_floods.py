@@ -75,7 +75,7 @@ def test_statements_that_are_not_polled_are_bounded(running: tuple[Server, str])
     text = statement("SELECT 1 -- " + "x" * (3 * MIB)).serialize()
     with (
         client(uri, "alice") as alice,
-        bounded(server, asks=lambda: alice.rows("SELECT 1"), memory=650 * MIB, threads=250),
+        bounded(server, asks=lambda: alice.rows("SELECT 1"), memory=900 * MIB, threads=250),
         client(uri, "eve") as eve,
     ):
         for _ in range(100):
