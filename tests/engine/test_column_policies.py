@@ -199,6 +199,10 @@ READS = [
     "SHOW COLUMNS FROM customers",
     "SELECT column_name, ordinal_position FROM information_schema.columns WHERE table_name = 'customers'",
     "SELECT column_name FROM customers$indexes",
+    "SELECT * RENAME (id AS n) FROM customers",
+    "SELECT max(COLUMNS('e')) FROM customers",
+    "SELECT id, list_filter([phone, email], x -> x > name) AS kept FROM customers",
+    "SELECT _partition IS NULL, * RENAME (id AS n) FROM customers",
 ]
 
 
