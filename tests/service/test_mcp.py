@@ -258,8 +258,11 @@ def test_a_request_that_is_no_call_is_refused(address: str, name: str) -> None:
 
 
 def test_an_open_server_needs_no_token(tmp_path: Path) -> None:
-    with serving(tmp_path / "root") as server, http(server.uri) as address:
+    with serving(tmp_path / "root") as server, http(server.uri, "--allow-host", "lake.example") as address:
         assert json.loads(called(address, "query", {"sql": "SELECT 1 AS n"}))["rows"] == [["1"]]
+        named = urllib.request.Request(address, CALL, {**HEADERS, "host": "lake.example:8443"})  # noqa: S310 - of this machine
+        with urllib.request.urlopen(named, timeout=30) as answer:  # noqa: S310
+            assert len(json.load(answer)["result"]["tools"]) == len(TOOLS)
 
 
 WRONG_OPTIONS = {
